@@ -78,7 +78,7 @@ def features_in_heads(
 
 
 def _traced(head: Floats, words: list[str], heads: int) -> list[Cell]:
-    """Return the cells of one head, each with the word and the feature that its number comes from."""
+    """Return the cells of one of `heads` heads, each with the word and the feature that it comes from."""
     width = heads * head.shape[1]
     cells = []
     for (row, _), number in np.ndenumerate(head.astype(int)):

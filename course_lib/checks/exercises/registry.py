@@ -12,7 +12,7 @@ from course_lib.curriculum import Lesson, public_curriculum
 
 
 def probes_of(lesson: Lesson) -> ModuleType:
-    """Import the module that defines the checks of a lesson."""
+    """Import and return the module that defines the checks of a lesson."""
     return import_module(f"course_lib.checks.exercises.{lesson.package}.probes")
 
 

@@ -124,7 +124,10 @@ def _sources(*words: int) -> tuple[Tensor, Tensor]:
 
 
 def _ids(reply: Reply, max_length: int, end: int = _END) -> Reply:
-    """Remove superfluous columns of end tokens, because a search may stop later than necessary."""
+    """Remove superfluous columns of end tokens, because a search may stop later than necessary.
+
+    A reply that doesn't contain a matrix with at most `max_length` columns is returned unchanged.
+    """
     if not isinstance(reply, Returned) or not isinstance(ids := reply.value, Tensor):
         return reply
     if ids.dim() != 2 or ids.shape[1] > max_length:
@@ -173,8 +176,8 @@ _THIRD_WAY: _Transitions = {
 def _short_or_long(short: float, long: float) -> _Transitions:
     """Return transitions that generate a short and a long sentence with the given probabilities.
 
-    With the end token, they have two tokens and five. The long sentence leads until its last step, so that no
-    common stopping rule ends the search before that.
+    The sentences have two and five tokens, including the end token. The long sentence leads until its last
+    step, so that no common stopping rule ends the search before that.
     """
     first = 0.98 - short / 0.9
     probability = long / (first * 0.995**3)
@@ -335,7 +338,8 @@ _LABELS = {
 
 
 def _part(reply: Reply, *names: str) -> Reply:
-    """Keep only the named parts of the result of `averaging`."""
+    """Keep only the named parts of the result of `averaging`. A single part is returned as the whole value.
+    """
     if not isinstance(reply, Returned) or not isinstance(reply.value, dict):
         return reply
     kept = {_LABELS[name]: reply.value[name] for name in names}

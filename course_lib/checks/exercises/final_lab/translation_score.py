@@ -16,7 +16,10 @@ SENTENCES = {"captions": 300, "multi30k": 1000}
 
 
 class TranslationsError(ValueError):
-    """An error for a file that can't be scored. The message gives the reason."""
+    """An error for a file that can't be scored. The message gives the reason.
+
+    `kind` and `look_at` have the same meaning as in `Handed`.
+    """
 
     def __init__(self, says: str, kind: Kind = "wrong", look_at: str = "") -> None:
         super().__init__(says)
@@ -67,7 +70,7 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
 def share_of_provided(content: bytes) -> float:
     """Return the share of lines that equal the provided model's translations of Multi30k's test set.
 
-    Returns 0 if the number of lines differs.
+    Returns 0 if the number of lines differs. Raises TranslationsError if the content isn't valid UTF-8.
     """
     folder = files("course_lib.translation.checkpoints") / "provided" / "multi30k"
     provided = (folder / "test_2016_flickr.en").read_text("utf-8").splitlines()

@@ -169,7 +169,8 @@ def _attends(
 ) -> None:
     """Add a probe of attention from one sentence to another, in evaluation mode.
 
-    `sizes` are the numbers of sentences, queries and keys, d_model, and the number of heads. Keys and values
+    `sizes` are the numbers of sentences, queries and keys, d_model, and the number of heads. Without
+    `mask_of`, there is no mask; without `attention`, the default attention function is used. Keys and values
     differ, so that swapping them changes the result.
     """
     batch, queries, keys, d_model, heads = sizes

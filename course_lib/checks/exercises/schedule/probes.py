@@ -26,7 +26,10 @@ _STATE = ("the new parameter", "the new mean", "the new variance")
 
 
 def _update(candidate: Candidate, *arguments: object, **keywords: Any) -> Reply:
-    """Call `adam_update`, and convert the tuple that it returns to a dict with a name for each item."""
+    """Call `adam_update`, and convert the tuple that it returns to a dict with a name for each item.
+
+    The reply's value also describes the result, and contains no items if that isn't a tuple of three.
+    """
     reply = candidate.call(*arguments, **keywords)
     if not isinstance(reply, Returned):
         return reply

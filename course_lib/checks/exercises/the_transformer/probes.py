@@ -163,7 +163,8 @@ def _strengths(
 ) -> Observed:
     """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
 
-    Kept elements are divided by 1 - rate twice: inside the part, and in the sublayer connection.
+    Kept elements are divided by 1 - rate twice: inside the part, and in the sublayer connection. `part` is
+    the name of the attribute, and `name` describes it in the result.
     """
     weights = {name: torch.full(shape, float(name.endswith("scale"))) for name, shape in shapes.items()}
     if part == "feed_forward":
