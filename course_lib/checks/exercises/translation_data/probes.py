@@ -19,10 +19,10 @@ from course_lib.transformer.vocabulary import build_vocabulary
 def _facts(
     reply: Reply, kind: str, is_so: Callable[[Value], bool], facts_of: Callable[[Value], dict[str, Value]]
 ) -> Observed:
-    """Return facts about a result of `on_lists`.
+    """Return facts about a result of `on_lists`: its type, its content, whether the arguments were modified.
 
-    They are its type, whether the arguments were modified and, if `is_so` accepts it, the facts from
-    `facts_of`.
+    If `is_so` accepts the result, the type is reported as `kind`, and `facts_of` describes the content.
+    Otherwise only the actual type is reported. An exception is returned unchanged.
     """
     if isinstance(reply, Raised) or not isinstance(reply.value, dict):
         return reply
