@@ -1,5 +1,4 @@
-"""The console command `course`, which runs the commands of the lessons, the translation lab and the grading.
-"""
+"""The console command `course`, which runs the commands of the lessons, the translation lab and grading."""
 
 import argparse
 import importlib.util

@@ -28,7 +28,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the folder to disk, so that a power failure cannot undo the rename."""
+    """Flush a folder to disk if the system supports it, so that a power failure cannot undo a rename."""
     if hasattr(os, "O_DIRECTORY"):  # Windows can't open folders, and doesn't need this.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

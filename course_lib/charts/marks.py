@@ -193,7 +193,7 @@ class Grid:
     ) -> alt.LayerChart:
         """Draw cells, given row by row, with the labels of the rows and columns unless they are switched off.
 
-        With `ramp`, it determines the colours of the cells that hold a number, and there is a legend.
+        `ramp`, if given, determines the colours of the cells that hold a number, and is shown as a legend.
         """
         row_name, column_name, value_name = self.names
         height = self.row_height or self.cell
@@ -274,7 +274,10 @@ def fixed_y(field: str, low: float, high: float, axis: alt.Axis | None = None) -
 
 
 def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom", "left"]) -> alt.Axis:
-    """Return an axis with a word at each index, `step` pixels apart. Long words are rotated."""
+    """Return an axis with a word at each index, `step` pixels apart.
+
+    Words that are too long are rotated, unless the axis is at the left.
+    """
     size = max(8, min(12, step))
     angle = 0
     if orient != "left" and any(len(word) * 0.6 * size > step for word in words):

@@ -111,7 +111,9 @@ def broadcast_tables(
 
 
 def _with_copies(grid: Grid, values: Floats, whole: tuple[int, int], shades: Shades) -> list[Cell]:
-    """Return the cells of a table that is broadcast to the shape `whole`. The added copies are in brackets.
+    """Return the cells of a table that is broadcast to the shape `whole`.
+
+    The values that broadcasting adds are in brackets.
     """
     table = np.atleast_2d(values)
     stretched = np.broadcast_to(table, whole)

@@ -175,7 +175,10 @@ def clock_hands(
 
 
 def _turns(points: Floats, pair: int, offset: int) -> tuple[Floats, Floats]:
-    """Return the radians from twelve to each first hand, clockwise, and the degrees to the second hand."""
+    """Return the angle from twelve to each first hand, in radians, and from there to the second, in degrees.
+
+    Both angles are measured clockwise.
+    """
     angle = np.arctan2(points[:, 2 * pair], points[:, 2 * pair + 1])
     return angle[:-offset], np.degrees(angle[offset:] - angle[:-offset]) % 360
 

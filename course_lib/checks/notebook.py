@@ -66,9 +66,10 @@ def check(
     `names` holds the student's objects: in a notebook, `globals()`. Prints one line if the answer is correct.
     Otherwise raises a CheckError whose message says what is wrong. If tensors with two or more axes differ, a
     picture shows the result next to the expected one. Raises BrokenCheckError if the reference fails or the
-    check has a bug, so that a broken check never passes an answer or reports it as wrong. `may_not_call`
-    names torch functions that would solve the whole exercise. For a file to submit, `levels` holds the BLEU
-    thresholds of each corpus with their points, and the notebook's folder is searched instead of `names`.
+    check has a bug, so that a broken check never passes an answer or reports it as wrong, and ValueError if
+    there is no check called `name`. `may_not_call` names torch functions that would solve the whole exercise;
+    an answer that calls one of them fails. For a file to submit, `levels` holds the BLEU thresholds of each
+    corpus with their points, and the notebook's folder is searched instead of `names`.
 
     With `grading`, which only an instructor's copy of a check cell contains, the check draws different random
     inputs. For a partly correct answer, it prints the message and returns the points that the answer earns.

@@ -51,10 +51,10 @@ def tutor(
 ) -> None:
     """Ask the tutor about the check that failed last, and print its answer.
 
-    `hints` is the number of hints that you have opened; the tutor is told to reveal no more than they do.
-    `code=attention_scores` also sends the cell that defines this function or class. `agree=True` confirms,
-    once for each server, that texts may be sent there. Errors are printed, not raised, and nothing here
-    affects a grade.
+    `question` is an optional question of yours. `hints` is the number of hints that you have opened; the
+    tutor is told to reveal no more than they do. `code=attention_scores` also sends the cell that defines
+    this function or class. `agree=True` confirms, once for each server, that texts may be sent there; before
+    that, the text is only shown. Errors are printed, not raised, and nothing here affects a grade.
     """
     try:
         settings = _settings()

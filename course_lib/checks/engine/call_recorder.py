@@ -49,7 +49,7 @@ class CallRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record calls to the given functions inside the `with` block, and count calls to any torch function.
+        """Record the calls to the given functions inside the block, and count all calls to torch functions.
         """
         profiled = sys.getprofile()
         with FunctionCalls(self._function):

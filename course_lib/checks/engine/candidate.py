@@ -119,7 +119,8 @@ class Candidate:
     def number(self) -> Reply:
         """Read the answer in a prediction cell.
 
-        A Python, NumPy or torch number is converted to a float. A bool or any other value is not.
+        Python, NumPy and torch numbers are converted to floats. Any other value, even a bool, is left
+        unchanged.
         """
         return self._ask("number")
 

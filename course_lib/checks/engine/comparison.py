@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of a student's results with the expected ones, with these settings."""
+    """The rules for comparing a student's results with the expected ones."""
 
     tolerance: float | None = None
     """The tolerance relative to the largest number; None for the default of the dtype."""

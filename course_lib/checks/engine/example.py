@@ -30,8 +30,8 @@ def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> 
     """Return the shortest call in the failed probes that shows a wrong result, or None if there is none.
 
     The inputs are rounded to two decimals to keep them short, and the results are computed from the rounded
-    inputs. There are no examples for classes, for calls that are longer than `_LONGEST` characters, and for
-    values that can't be written as Python source.
+    inputs. There is no example for a class, for a call longer than `_LONGEST` characters, or for values that
+    can't be written as Python source.
     """
     requests = [
         request

@@ -54,8 +54,8 @@ class LocalBackend:
 
     Its replies list the functions in `may_not_call` that were called. With `count_calls`, the attribute
     `calls` counts the calls to torch functions. Exceptions that aren't derived from Exception or SystemExit
-    propagate, so that students can interrupt a check. With `catches=BaseException`, for runs without a user,
-    they are returned in the reply as well.
+    propagate, except for a timeout, so that students can interrupt a check. With `catches=BaseException`, for
+    runs without a user, they are returned in the reply as well.
     """
 
     def __init__(

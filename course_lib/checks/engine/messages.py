@@ -94,8 +94,7 @@ def _one_line(text: str) -> str:
 
 
 def missing(name: str, names: Iterable[str]) -> str:
-    """Return the message for an undefined exercise. It suggests the most similar of `names`, if there is one.
-    """
+    """Return the message for an undefined exercise, which suggests the most similar of `names`, if any."""
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
     return _lines(

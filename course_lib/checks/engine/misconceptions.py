@@ -39,7 +39,7 @@ class MisconceptionError(ValueError):
 
 
 class PatchError(Exception):
-    """An error for a patch that can't be applied: the reference has changed, or two patches conflict."""
+    """An error for misconceptions that can't be applied: the reference has changed, or they don't combine."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Misconception:
-    """A plausible wrong version of a reference, as a small patch on its source."""
+    """A plausible wrong version of a reference: a patch on its source, or an expression for its result."""
 
     name: str
     statement: str

@@ -68,7 +68,7 @@ def _is_whole(value: Value) -> bool:
 
 
 def _of_parts(expected: Value, found: Value) -> str:
-    """Describe two results of which one is an item of the other, or which are pairs in opposite orders.
+    """Describe two results if one is an item of the other, or if they are the same pair in reverse order.
 
     Returns an empty string in all other cases.
     """

@@ -282,7 +282,9 @@ class Search:
         return combined if can_be_combined(self._exercise, combined) else None
 
     def _explained(self, mistakes: Mistakes) -> int | None:
-        """Return the index of the first probe that these misconceptions don't explain; None if there is none.
+        """Return the index of the first probe that these misconceptions don't explain.
+
+        Return None if they explain all probes.
         """
         probes = range(len(self._exercise.probes))
         return next((number for number in probes if not self._alike(mistakes, number)), None)

@@ -27,7 +27,7 @@ class RemoteObject:
     """A `Backend` for one named object in another process, used by one check.
 
     `may_not_call` lists the functions that the object must not call, and `patience` is the timeout of a reply
-    in seconds. After a timeout or a failure of the channel, every later operation on the object returns that
+    in seconds. If a request times out or the channel fails, this and every later request fails with the same
     `Raised`. `channel.dead` has the reason if the channel failed.
     """
 

@@ -48,8 +48,7 @@ def _packed(answer: object) -> bytes:
 
 
 def _names(names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return at most `MOST_NAMES` public names, leaving out those with more than `LONGEST_NAME` characters.
-    """
+    """Return at most `MOST_NAMES` public names of at most `LONGEST_NAME` characters each."""
     own = [
         name
         for name in list(names)

@@ -79,7 +79,9 @@ class Parts:
 
     @property
     def problems(self) -> list[str]:
-        """The reasons why the student's parts can't be used, without duplicates and without unwritten parts.
+        """The reasons why the student's parts can't be used, without duplicates.
+
+        Unwritten parts are not included.
         """
         return list(dict.fromkeys(part.problem for part in self.parts if part.problem and not part.unwritten))
 

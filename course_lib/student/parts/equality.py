@@ -60,9 +60,9 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
 def _unequal_alone(
     expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device
 ) -> dict[str, str]:
-    """Use a binary search to find the parts that cause a difference on their own.
+    """Use a binary search to find the parts in `names` that cause a difference on their own.
 
-    Halves of `names` that cause no difference are skipped.
+    Returns the difference for each of them. Halves of `names` that cause no difference are skipped.
     """
     difference = _first_difference(expected, parts.only(names), device) if names else ""
     if not difference or len(names) == 1:

@@ -158,7 +158,9 @@ def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
 
 
 def _is_answered(cell: NotebookNode) -> bool:
-    """Return whether a cell is a code cell for a solution, and no longer contains its stub or `NAME = None`.
+    """Return whether a cell is the code cell of a solution that the student has changed.
+
+    It counts as changed if it contains neither its stub nor `NAME = None`.
     """
     if cell.cell_type != "code" or not _nbgrader_metadata(cell).get("solution"):
         return False

@@ -87,10 +87,10 @@ def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
 
 
 def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int = _END) -> Fixture:
-    """Return a model that uses the first of `transitions` for source word 3, the second for 4, and so on.
+    """Return a model that uses the first of `transitions` if a source ends in word 3, the second for 4, etc.
 
     Where `transitions` don't give probabilities, the most likely token is word 3 in the first four positions,
-    and the end token in all later ones.
+    and the end token in all later ones. `start` and `end` are the ids of the start and the end token.
     """
     rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
     # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
@@ -112,7 +112,7 @@ def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int
 def _sources(*words: int) -> tuple[Tensor, Tensor]:
     """Return a batch of sources of different lengths and its padding mask.
 
-    There is one source for each word. It ends in that word and is padded with the next one.
+    There is one source for each of `words`. It ends in that word and is padded with the next one.
     """
     source = torch.tensor([[7, 5, word, word, word] for word in words])
     mask = torch.ones(len(words), 1, 5, dtype=torch.bool)
@@ -338,7 +338,9 @@ _LABELS = {
 
 
 def _part(reply: Reply, *names: str) -> Reply:
-    """Keep only the named parts of the result of `averaging`. A single part is returned as the whole value.
+    """Keep only the named parts of the result of `averaging`.
+
+    A single part becomes the whole value of the reply.
     """
     if not isinstance(reply, Returned) or not isinstance(reply.value, dict):
         return reply
