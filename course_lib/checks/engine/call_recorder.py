@@ -29,10 +29,10 @@ _KERNELS = {
 class CallRecorder:
     """A recorder of calls to given functions, such as built-ins that would solve a whole exercise.
 
-    Names are fully qualified, such as `torch.nn.functional.scaled_dot_product_attention`. Calls are detected
-    at three levels: torch functions, including those called through `getattr` or an alias; dispatched
-    operators, which compiled code reaches without calling a torch function; and functions of torch that are
-    written in Python.
+    Names are fully qualified, such as `torch.nn.functional.scaled_dot_product_attention`. `seen` lists the
+    names of the functions that were called. Calls are detected at three levels: torch functions, including
+    those called through `getattr` or an alias; dispatched operators, which compiled code reaches without
+    calling a torch function; and functions of torch that are written in Python.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -49,7 +49,9 @@ class CallRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record the calls to the given functions inside the block, and count all calls to torch functions.
+        """Record the calls to the given functions in the block, and count the calls to all torch functions.
+
+        Attribute access doesn't count as a call.
         """
         profiled = sys.getprofile()
         with FunctionCalls(self._function):

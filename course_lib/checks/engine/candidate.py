@@ -83,7 +83,10 @@ class Candidate:
         return self._ask("gradients", arguments, keywords, toward=toward)
 
     def build(self, *arguments: object, **keywords: object) -> "Candidate":
-        """Create an instance of the student's class."""
+        """Create an instance of the student's class from these arguments.
+
+        If this fails, every request to the instance returns the failure.
+        """
         return self._another(self._ask("build", arguments, keywords))
 
     def make(self, fixture: Fixture) -> "Candidate":
@@ -98,7 +101,7 @@ class Candidate:
         return self._another(self._ask("copy"))
 
     def load(self, weights: Mapping[str, Tensor]) -> Reply:
-        """Copy weights into the instance's state dict.
+        """Copy weights into the instance's state dict. Entries that `weights` doesn't name are unchanged.
 
         The reply is `Raised` if a name is not in the state dict, or if the shape of a weight differs.
         """

@@ -93,7 +93,7 @@ class Verdict:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Restore torch's default settings during the block, and use one thread.
+    """Use one thread and torch's default settings, such as the default dtype, during the block.
 
     Probes are too small to benefit from more threads.
     """

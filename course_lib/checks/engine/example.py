@@ -81,8 +81,8 @@ def _call(name: str, request: Request) -> str:
 def _written(value: Value, digits: int = 2) -> str | None:
     """Return a value as Python source, with the elements of tensors rounded to `digits` decimals.
 
-    Returns None for a tensor that has more than 60 elements, isn't on the CPU or is complex, and for a value
-    of any other type than numbers, strings, None, tuples, lists and mappings.
+    Returns None if that is impossible: for a tensor that has more than 60 elements, isn't on the CPU or is
+    complex, and for anything that isn't a number, a string, None, a tuple, a list or a mapping.
     """
     if isinstance(value, Tensor):
         if value.numel() > 60 or value.device.type != "cpu" or value.is_complex():

@@ -177,7 +177,10 @@ def _fixture_name(argument: object) -> str:
 
 @contextmanager
 def as_torch_starts() -> Iterator[None]:
-    """Restore torch's default settings during the block. The student's code may have changed them."""
+    """Restore torch's default dtype and device and its gradient and autocast modes during the block.
+
+    The student's code may have changed them.
+    """
     before, cpu = torch.get_default_dtype(), torch.device("cpu")
     torch.set_default_dtype(torch.float32)
     try:

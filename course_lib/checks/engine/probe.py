@@ -19,7 +19,7 @@ class Draw:
         self._generator = torch.Generator().manual_seed(zlib.crc32(seed.encode()))
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Return a tensor of standard normal numbers."""
+        """Return a tensor of standard normal numbers, which are drawn in float64 and converted to `dtype`."""
         return torch.randn(shape, generator=self._generator, dtype=torch.float64).to(dtype)
 
     def coins(self, *shape: int) -> Tensor:

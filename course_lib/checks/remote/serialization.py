@@ -161,7 +161,12 @@ class _Writer:
 
 
 class _Reader:
-    """A converter of a message back to values. Every size is validated before it is used."""
+    """A converter of a message back to values. Every size is validated before it is used.
+
+    With `handles`, only handles below this number are valid, and the keys of dicts must be strings. With
+    `requests`, values that don't occur in replies are accepted, too: requests, fixtures, lists and complex
+    numbers.
+    """
 
     def __init__(self, data: bytes, *, handles: int | None = None, requests: bool = False) -> None:
         self._data = memoryview(data)

@@ -1,10 +1,10 @@
 """Compare a model built from a student's parts with the reference, and find the parts that differ.
 
-Both models get the same weights, and everything that the parts compute is compared: logits, loss, gradients,
-tied weights, decoded tokens and learning rates. If something differs, a binary search finds the parts that
-cause a difference on their own. The computation uses float64, in which the results of correct parts agree
-closely. Logits are also compared in float32. Under bfloat16 autocast, as in mixed-precision training, they
-only need to be finite.
+Both models get the same weights, and everything that the parts compute is compared, such as logits, loss,
+gradients, tied weights, decoded tokens and learning rates. If something differs, a binary search finds the
+parts that cause a difference on their own. The computation uses float64, in which the results of correct
+parts agree closely. Logits are also compared in float32. Under bfloat16 autocast, as in mixed-precision
+training, they only need to be finite.
 """
 
 import io

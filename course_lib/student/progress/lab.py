@@ -50,7 +50,10 @@ def copy_lessons(folder: Path) -> None:
 
 
 def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
-    """Return the command that starts JupyterLab. The user's own Jupyter configuration applies as well."""
+    """Return the command that starts JupyterLab in `folder`, with further `options` for JupyterLab.
+
+    The user's own Jupyter configuration applies as well.
+    """
     return [
         *(sys.executable, "-m", "jupyterlab"),
         f"--notebook-dir={folder}",

@@ -100,8 +100,9 @@ def write_page(folder: Path) -> Path:
 def first_page(home: Path, course_id: str) -> str:
     """Write the start page of a student's account, and return the address that JupyterLab opens first.
 
-    The page is in `home`/`course_id`, the folder to which nbgrader fetches the lessons. If it can't be
-    written, return the address of JupyterLab itself.
+    The page is in `home`/`course_id`, the folder to which nbgrader fetches the lessons. If that folder
+    contains no lessons, the page says how to fetch one. If the page can't be written, return the address of
+    JupyterLab itself.
     """
     folder = home / course_id
     try:

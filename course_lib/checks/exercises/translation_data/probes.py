@@ -22,7 +22,7 @@ def _facts(
     """Return facts about a result of `on_lists`: its type, its content, whether the arguments were modified.
 
     If `is_so` accepts the result, the type is reported as `kind`, and `facts_of` describes the content.
-    Otherwise only the actual type is reported. An exception is returned unchanged.
+    Otherwise only the actual type is reported. An exception, raised or returned, is passed through.
     """
     if isinstance(reply, Raised) or not isinstance(reply.value, dict):
         return reply
