@@ -39,7 +39,7 @@ _SECONDS_TO_ANSWER = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run torchrun and return the exit code of the processes.
+    """Run torchrun with the given arguments (default: those of the command line), and return an exit code.
 
     0: success. 75: stopped by a signal; should be restarted. 130: interrupted from the keyboard. 69: the
     rendezvous failed. 2 or another code: every failed process exited with this code. 1: any other failure.
@@ -89,8 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_other_program(endpoint: str) -> bool:
     """Return whether a program other than torchrun listens at the rendezvous endpoint.
 
-    torchrun would wait forever for an answer from that program. The result is False if nothing listens, or if
-    the torchrun of another node does.
+    torchrun would wait forever for an answer from that program, so a program that doesn't answer within 20
+    seconds counts as another one. The result is False if nothing listens there, if `endpoint` doesn't end
+    with a port, or if the torchrun of another node listens.
     """
     host, _, port = endpoint.rpartition(":")
     try:
@@ -110,7 +111,7 @@ def _is_other_program(endpoint: str) -> bool:
 
 
 def _report_killed(failed: ChildFailedError) -> None:
-    """Report the processes that were killed by a signal other than torchrun's own SIGTERM."""
+    """Print which processes were killed by a signal other than torchrun's own SIGTERM."""
     for rank, failure in failed.failures.items():
         if failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM:
             cause = ", often because the machine ran out of memory" * (failure.exitcode == -signal.SIGKILL)

@@ -33,7 +33,7 @@ class DamagedCheckpointError(BadInputError):
 
 @dataclass(frozen=True)
 class StepFiles:
-    """The files `step-N.pt` in a folder, which need not exist. Only the newest `count` files are kept."""
+    """The files `step-N.pt` in a folder. Only the newest `count` are kept. The folder need not exist."""
 
     folder: Path
     count: int
@@ -54,8 +54,8 @@ class StepFiles:
     def remove_others(self, up_to: int) -> None:
         """Remove all files except the newest `count` of those up to update `up_to`.
 
-        Files of later updates are removed as well: they were damaged, so the run resumed from an earlier
-        file.
+        Files of later updates are removed as well: an earlier run left them, or the run has resumed from a
+        checkpoint that is older than they are.
         """
         kept = self.newest_first(up_to)[: self.count]
         for path in self.newest_first():
@@ -68,18 +68,18 @@ class LatestCheckpoint:
     """The newest intact checkpoint, if there is one, and the damaged checkpoints that are newer."""
 
     path: Path | None
-    """The newest intact checkpoint; None if there are no checkpoints."""
+    """The path of the newest intact checkpoint; None if there are no checkpoints."""
     damaged: list[Path]
-    """Damaged checkpoints that are newer than the one at `path`."""
+    """The paths of the damaged checkpoints that are newer than the one at `path`."""
     state: dict[str, Any] | None = None
-    """The contents of the checkpoint."""
+    """The contents of the checkpoint at `path`; None if there are no checkpoints."""
 
 
 class Checkpoints(StepFiles):
-    """The newest checkpoints of a run. If the latest is damaged, the run resumes from the one before it."""
+    """The newest checkpoints of a run, which resumes from the newest one that is intact."""
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write the checkpoint of update `step` atomically, then remove old checkpoints.
+        """Write the checkpoint of update `step` atomically, then remove all but the newest `count` up to it.
 
         `state` may contain tensors and plain values. Raises OSError, for example if the disk is full; no
         older checkpoint is removed in that case.
@@ -91,8 +91,9 @@ class Checkpoints(StepFiles):
     def find_latest(self) -> LatestCheckpoint:
         """Find and load the newest intact checkpoint.
 
-        Raises BadInputError if all checkpoints are damaged, or if one cannot be read. An unreadable
-        checkpoint is not skipped, because it may be intact.
+        If there are no checkpoints, the result's `path` is None. Raises BadInputError if all checkpoints are
+        damaged, or if one cannot be read before an intact one is found. An unreadable checkpoint is not
+        skipped, because it may be intact.
         """
         damaged: list[Path] = []
         for path in self.newest_first():
@@ -134,9 +135,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) -> None:
-    """Raise BadInputError if a checkpoint's config differs in keys that influence the weights.
+    """Raise BadInputError if a checkpoint's config differs from `config` in keys that influence the weights.
 
-    The message names these keys and their values.
+    `path` is the checkpoint, and `saved` is the config in it. The message names these keys and their values.
+    It is also an error if `saved` is not a valid config for this version of the lab.
     """
     try:
         before = RunConfig.model_validate(saved)

@@ -41,7 +41,7 @@ def load_checksummed(path: Path, mapped: bool = False) -> dict[str, Any]:
 
     Raises:
         DamagedFileError: if the checksum is missing or wrong, or the file holds something else.
-        OSError: if the file cannot be read.
+        OSError: if the file is missing or cannot be read.
     """
     with path.open("rb") as file:
         _check(file)

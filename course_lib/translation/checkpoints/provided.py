@@ -39,7 +39,8 @@ def provided_models() -> list[str]:
 def find_run(name: str | Path) -> tuple[RunFolder, bool]:
     """Return the folder of a run or of a provided model, and whether it is a provided model.
 
-    An existing path takes precedence over a provided model of the same name.
+    `name` is the path of a run or the name of a provided model. An existing path takes precedence over a
+    provided model of the same name. If there is neither, the folder is a path that doesn't exist.
     """
     path = Path(name)
     is_provided = not path.exists() and str(name) in provided_models()
@@ -47,10 +48,11 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
 
 
 def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
-    """Load a trained model of a run, or a provided model.
+    """Load a trained model of a run, or a provided model. Return its folder and the loaded model.
 
-    Raises BadInputError for the same reasons as `load_trained_run`, if a provided model is damaged, or if
-    `checkpoint` is set for a provided model, which has only one checkpoint.
+    `name` is the path of a run or the name of a provided model, and `checkpoint` selects one of the run's
+    models, as in `load_trained_run`. Raises BadInputError for the same reasons as `load_trained_run`, if a
+    provided model is damaged, or if `checkpoint` is set for a provided model, which has only one checkpoint.
     """
     folder, is_provided = find_run(name)
     if not is_provided:
@@ -61,7 +63,7 @@ def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder
 
 
 def load_provided(folder: RunFolder) -> TrainedRun:
-    """Load the provided model in a folder. Raises BadInputError if it is damaged."""
+    """Load the provided model in a folder, with weights in float32. Raises BadInputError if it is damaged."""
     config = load_config(str(folder.config))
     vocabularies = load_vocabularies(folder.vocabulary, config.data.direction)
     data = b"".join(path.read_bytes() for path in sorted(folder.path.glob("model.safetensors.*")))
@@ -78,7 +80,11 @@ def load_provided(folder: RunFolder) -> TrainedRun:
 
 
 def provide(run: RunFolder, folder: Path) -> None:
-    """Write a run's model, with the weights that its config selects, to the folder of a provided model."""
+    """Write a run's model to a folder in the format of a provided model, replacing its files.
+
+    The weights are those that the run's config selects, converted to float16. The model card is not written.
+    Raises BadInputError for the same reasons as `load_trained_run`.
+    """
     model = load_trained_run(run).model
     kept: dict[str, Tensor] = {}
     tied: dict[str, str] = {}

@@ -39,7 +39,7 @@ class RunFolder:
         """The file of the translations of the test split, one sentence per line."""
 
     def model(self, kind: ModelKind) -> Path:
-        """Return the path of one of the trained models."""
+        """Return the path of the trained model of a kind, whether it exists or not."""
         return self.models / f"{kind}.pt"
 
     def remove_temporary_files(self) -> None:

@@ -54,7 +54,7 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
     """Load a model on the CPU. No code in the file is ever run.
 
     With `mapped`, the weights are memory-mapped. Raises BadInputError if the file is missing or damaged, is
-    not a model, or was written by another version.
+    not a model, or was written by a version of the lab with other config keys.
     """
     try:
         state = load_checksummed(path, mapped)
@@ -85,7 +85,7 @@ def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> Traine
 
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
     config names, or another if that one hasn't been saved yet. Raises BadInputError if the run or the model
-    is missing or damaged, or if the model has another vocabulary.
+    is missing or damaged, or if the model was trained with a vocabulary other than the run's.
     """
     model = load_model(_model_path(folder, checkpoint))
     vocabularies = load_vocabularies(folder.vocabulary, model.config.data.direction)
@@ -133,11 +133,11 @@ class Snapshots(StepFiles):
         return self.count > 0
 
     def clear(self) -> None:
-        """Remove the snapshots of an earlier run in the folder. Raises OSError."""
+        """Remove all snapshots that an earlier run left in the folder. Raises OSError if that fails."""
         self.remove_others(up_to=0)
 
     def save(self, model: TrainedModel) -> None:
-        """Write a snapshot, then remove all but the newest `count` snapshots.
+        """Write a snapshot, then remove all others except the newest `count` up to its update.
 
         Raises OSError, for example if the disk is full.
         """
@@ -145,9 +145,10 @@ class Snapshots(StepFiles):
         self.remove_others(up_to=model.step)
 
     def average(self, up_to: int, report: Callable[[str], None]) -> TrainedModel | None:
-        """Return the average of the newest snapshots up to update `up_to`, or None if there are none.
+        """Return the average of the newest `count` snapshots up to update `up_to`, or None if none is usable.
 
-        Damaged snapshots are left out. `report` is called with a message about damaged or missing snapshots.
+        Damaged and unreadable snapshots are left out. `report` is called with a message about each of them,
+        and with another one if fewer than `count` snapshots are averaged.
         """
         models: list[TrainedModel] = []
         for path in self.newest_first(up_to)[: self.count]:

@@ -45,8 +45,9 @@ def record_attention(
 ) -> tuple[Float[Tensor, "N H S S"], Float[Tensor, "N H T T"], Float[Tensor, "N H T S"]]:
     """Return the attention weights of the encoder, and of the decoder's self-attention and cross-attention.
 
-    The weights are on the CPU, for all N layers. Every attention module must have its attention function as
-    the attribute `attention`, like `MultiHeadAttention`. Raises AttributeError otherwise.
+    `source` and `target` hold the ids of one sentence and its translation, as the encoder and the decoder
+    read them. The weights are on the CPU, for all N layers. Every attention module must have its attention
+    function as the attribute `attention`, like `MultiHeadAttention`. Raises AttributeError otherwise.
     """
     stacks = [
         [layer.self_attention for layer in model.encoder_layers],
@@ -66,7 +67,7 @@ def record_attention(
 
 @contextmanager
 def _recording(modules: list[Any]) -> Iterator[dict[Any, Tensor]]:
-    """Record the attention weights of these modules within the block, in a dict keyed by module."""
+    """Within the block, record the attention weights of the given modules in a dict keyed by module."""
     functions = [module.attention for module in modules]
     weights: dict[Any, Tensor] = {}
     try:
@@ -94,8 +95,8 @@ def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
     """Write the weights and tokens of the given sentences, atomically.
 
     An .npz file holds one array for each field of each sentence. The array's name consists of the sentence's
-    index and the field, such as "0.cross". A .json file holds a list of objects with the same fields. Raises
-    BadInputError for any other suffix.
+    index and the field, such as "0.cross". A .json file holds a list of objects with the same fields, and the
+    weights are rounded to six decimals. Raises BadInputError for any other suffix.
     """
     if path.suffix not in SUFFIXES:
         raise BadInputError(f"{path}: expected a file name ending in {' or '.join(SUFFIXES)}.")

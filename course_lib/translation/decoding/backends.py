@@ -61,7 +61,7 @@ class DecoderBackend(Protocol):
     ) -> IncrementalDecoder:
         """Encode a batch, and return a decoder for `beam` hypotheses per sentence.
 
-        Each hypothesis has at most `max_steps` tokens.
+        Each hypothesis has at most `max_steps` tokens after the start token.
         """
 
 
@@ -82,7 +82,12 @@ class Ensemble(nn.ModuleList):
 
 
 def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32") -> DecoderBackend:
-    """Prepare a model for decoding with the fastest backend that supports it."""
+    """Prepare a model for decoding with the fastest backend that supports it.
+
+    `precision` is the precision that the model was trained in. A backend with a cache decodes in bfloat16
+    only if the hardware supports it and gains speed, and otherwise in the dtype of the weights. A new backend
+    is needed after the weights have changed.
+    """
     if isinstance(model, Ensemble):
         return EnsembleBackend(model, [make_backend(member, precision) for member in model.members])
     if not supports_cache(model):
@@ -99,10 +104,11 @@ def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32
 
 
 def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
-    """Return whether a model consists only of the reference's classes, whose internals the cache uses.
+    """Return whether the key/value cache, which uses the internals of a model's classes, supports a model.
 
-    The exercises prescribe what a student's classes compute, but not how. Subclasses of the reference's
-    classes are not supported either, because they may override anything.
+    All modules and attention functions must be the reference's or their faster versions. The exercises
+    prescribe what a student's classes compute, but not how. Subclasses of the reference's classes are not
+    supported either, because they may override anything.
     """
     return type(model) is reference.Transformer and all(
         type(module) in _SUPPORTED_MODULES and getattr(module, "attention", None) in _SUPPORTED_ATTENTION
@@ -136,7 +142,7 @@ class CachedBackend:
 
 
 class UncachedBackend:
-    """A backend for any other model, which recomputes the whole prefix for every token.
+    """A backend for any `Seq2SeqModel`, which recomputes the whole prefix for every token.
 
     It doesn't assume that the model is thread-safe.
     """
@@ -152,14 +158,14 @@ class UncachedBackend:
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
     ) -> IncrementalDecoder:
-        """Encode a batch, and return a decoder for it."""
+        """Encode a batch, and return a decoder for it. `beam` and `max_steps` are not used."""
         with autocast(self._precision, source.device):
             memory = self._model.encode(source, source_mask)
         return UncachedDecoder(self._model, memory, source_mask, self._precision)
 
 
 class UncachedDecoder:
-    """A decoder without a cache: each step computes the whole prefix again, as in the reference's search."""
+    """A decoder without a cache: like the reference's search, it recomputes the whole prefix at each step."""
 
     def __init__(
         self,

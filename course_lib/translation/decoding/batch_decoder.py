@@ -22,7 +22,8 @@ from course_lib.translation.decoding.search_settings import Hypothesis, SearchSe
 MAX_PARALLEL_BATCHES = 4
 
 #: Batches are split so that each thread gets this many, because a thread that has finished waits for the last
-#: batch. But parts have at least MIN_SPLIT_ROWS hypotheses: matrix products with fewer rows are slower.
+#: batch. But all parts of a batch except the last have at least MIN_SPLIT_ROWS hypotheses, because matrix
+#: products with fewer rows are slower.
 BATCHES_PER_THREAD, MIN_SPLIT_ROWS = 3, 128
 
 Item = TypeVar("Item")
@@ -44,8 +45,9 @@ class BatchDecoder:
     def batches(self, sentences: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
         """Group sentences of similar length into batches, and return each batch as a list of indices.
 
-        Each of the `beam` hypotheses of a sentence counts towards the size of a batch. Empty sentences are
-        left out, because their translations are empty as well.
+        A batch has at most `config.tokens_per_batch` tokens, counted once for each of the `beam` hypotheses
+        of a sentence; the limit is higher if the longest sentence alone exceeds it. Empty sentences are left
+        out, because their translations are empty as well.
         """
         indices = [index for index, ids in enumerate(sentences) if len(ids)]
         lengths = [min(len(sentences[index]) + 2, self.max_length) for index in indices]
@@ -99,7 +101,10 @@ class BatchDecoder:
     def decode_all(
         self, backend: DecoderBackend, sentences: Sequence[Sequence[int]], settings: SearchSettings
     ) -> list[list[Hypothesis]]:
-        """Decode any number of sentences in batches, and return their hypotheses in order."""
+        """Decode any number of sentences in batches. Return the hypotheses of each, in the given order.
+
+        An empty sentence has one empty hypothesis.
+        """
         found = [[Hypothesis([], 0.0, 0.0)] for _ in sentences]
         batches = self.batches(sentences, settings.beam)
         for index, hypotheses in self.decode_batches(backend, sentences, batches, settings):
@@ -110,7 +115,8 @@ class BatchDecoder:
 def split_batches(batches: Sequence[Sequence[int]], beam: int) -> list[Sequence[int]]:
     """Split batches of sentences if there are too few of them to share out evenly among the threads.
 
-    The order of the sentences is kept. No batch is split into parts of fewer than MIN_SPLIT_ROWS hypotheses.
+    The order of the sentences is kept. Each sentence has `beam` hypotheses. All parts of a batch except the
+    last have at least MIN_SPLIT_ROWS hypotheses.
     """
     threads = min(torch.get_num_threads(), MAX_PARALLEL_BATCHES)
     parts = math.ceil(BATCHES_PER_THREAD * threads / len(batches)) if threads > 1 and batches else 1
@@ -122,7 +128,7 @@ def split_batches(batches: Sequence[Sequence[int]], beam: int) -> list[Sequence[
 
 
 def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call a function on every item in up to four threads, and return the results in order.
+    """Call a function on every item in up to MAX_PARALLEL_BATCHES threads, and return the results in order.
 
     torch's threads are divided evenly among these threads. A decoding step consists of many small operations.
     Threads that work on the same operation wait for each other after each one, but threads that work on

@@ -78,7 +78,7 @@ class _Search:
         self._ended = self._limit == 0
 
     def run(self) -> list[list[Hypothesis]]:
-        """Decode token by token until every sentence is finished."""
+        """Decode token by token until every sentence is finished, and return the hypotheses of each."""
         for step in range(self._max_steps):
             self._step(step)
             interval = STEPS_BETWEEN_CHECKS[self._last.device.type]
@@ -180,8 +180,9 @@ def top_candidates(
 ) -> tuple[Float[Tensor, "R C"], Int[Tensor, "R C"]]:
     """Return the `count` largest scores of each row and their indices, like `torch.topk` but faster.
 
-    The largest scores are in the blocks with the largest maxima. One fast pass computes the maxima, and only
-    the selected blocks are sorted. The order of equal scores is unspecified.
+    If a row has fewer than `count` scores, all of them are returned. The largest scores are in the blocks
+    with the largest maxima. One fast pass computes the maxima, and only the selected blocks are sorted. The
+    order of equal scores is unspecified.
     """
     rows, width = scores.shape
     blocks, rest = divmod(width, BLOCK)

@@ -80,9 +80,9 @@ class CachedDecoder:
             self._visible = self._visible[sentences]
 
     def _add_slots(self, beams: int) -> Float[Tensor, "BH K N"] | None:
-        """Assign a new slot to each beam, to which only this beam attends.
+        """Assign a new slot to each beam, to which only this beam and its continuations attend.
 
-        Return the bias that masks the slots of other beams, or None if there is only one beam.
+        Return the bias that masks the slots of other beams, or None if there is only one beam so far.
         """
         if self._visible is None:
             return None

@@ -1,7 +1,7 @@
 """The reference's Transformer for inference, with fewer and larger operations.
 
-A `FusedTransformer` copies the weights when it is created, so a new one is needed after they change. Many
-batches can share it.
+A `FusedTransformer` copies weights when it is created, so a new one is needed after they change. Many batches
+can share it.
 
 Axes, in addition to those of `course_lib.transformer.attention`: BH, the heads of all sentences.
 """
@@ -26,7 +26,7 @@ from course_lib.transformer import (
 
 
 class FusedTransformer:
-    """A Transformer whose layers compute in `dtype`. The generator computes in the dtype of its weights."""
+    """A Transformer for inference. Its layers compute in `dtype`, its generator in that of its weights."""
 
     @torch.no_grad()
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
@@ -80,7 +80,7 @@ class FusedEncoderLayer:
     def __call__(
         self, x: Float[Tensor, "B S D"], bias: Float[Tensor, "B 1 1 S"] | None
     ) -> Float[Tensor, "B S D"]:
-        """Compute the layer's output. `bias` masks the padding."""
+        """Compute the layer's output. `bias` masks the padding; it is None if there is no padding."""
 
         def self_attention(x: Tensor) -> Tensor:
             split = self._project(x).unflatten(-1, (3, self._heads, -1))
@@ -115,7 +115,8 @@ class FusedLinear:
     """Linear layers with the same input, merged into one layer that concatenates their outputs.
 
     CPU kernels read a weight matrix in blocks. PyTorch reorders the matrix into blocks at every call, which
-    can take as long as the product for the few rows of a decoding step. This class reorders it once.
+    can take as long as the product for the few rows of a decoding step. This class reorders it once, where
+    oneDNN supports that.
     """
 
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, relu: bool = False) -> None:
@@ -197,7 +198,10 @@ def attend(
     values: Float[Tensor, "BH K d"],
     bias: Float[Tensor, "BH _ K"] | None,
 ) -> Float[Tensor, "BH Q d"]:
-    """Compute scaled dot-product attention. `bias` is added to the scores in place of a mask."""
+    """Compute scaled dot-product attention with transposed keys.
+
+    `bias` is added to the scores in place of a mask; None masks nothing.
+    """
     scale = query.shape[-1] ** -0.5
     scores = torch.bmm(query * scale, keys) if bias is None else torch.baddbmm(bias, query, keys, alpha=scale)
     return torch.bmm(scores.softmax(dim=-1), values)

@@ -11,7 +11,7 @@ from course_lib.errors import BadInputError
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The settings of greedy decoding or beam search."""
+    """The settings of greedy decoding or beam search. Raises ValueError if a value is out of range."""
 
     beam: int = 1
     """The number of hypotheses kept at every step; 1 is greedy decoding."""

@@ -1,4 +1,4 @@
-"""A translator that uses a trained run to translate text."""
+"""Translation of text with the trained model of a run, a provided model or an ensemble."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -90,9 +90,10 @@ class Translator:
     ) -> list[str] | list[list[Translation]]:
         """Translate sentences. Return one text for each sentence or, with `n_best`, its n best translations.
 
-        `beam` and `alpha` default to the run's settings, and the default beam is at least `n_best`. A beam of
-        1 is greedy decoding. The translation of an empty sentence is empty. Raises ValueError if `beam`,
-        `alpha` or `n_best` is out of range.
+        `beam` and `alpha` default to the translator's settings, and the default beam is at least `n_best`. A
+        beam of 1 is greedy decoding. The translation of an empty sentence is empty. Sentences that exceed the
+        model's maximum length are truncated; `too_long` finds them. Raises ValueError if `beam`, `alpha` or
+        `n_best` is out of range.
         """
         if beam is None:
             beam = max(self.settings.beam, n_best or 1)
@@ -108,8 +109,8 @@ class Translator:
     def attention(self, sentence: str, translation: str | None = None) -> AttentionMaps:
         """Return the attention weights for a sentence and its translation.
 
-        Without `translation`, the model's own translation is used. For an ensemble, these are the weights of
-        the first model.
+        Without `translation`, the model's own translation with the default search settings is used. For an
+        ensemble, the weights are those of the first model.
         """
         ids = self.vocabularies
         (source,) = self._ids([sentence])
@@ -136,10 +137,10 @@ class Translator:
         )
 
     def too_long(self, sentences: Sequence[str]) -> dict[int, int]:
-        """Find the sentences that exceed the model's maximum length. Return their token counts by index.
+        """Find the sentences that exceed the model's maximum length. Return their numbers of tokens by index.
 
-        Only the first `config.data.max_length` tokens of such a sentence, including start and end, are
-        translated.
+        Both numbers include the start and end tokens. Only the first `config.data.max_length` tokens of such
+        a sentence are translated.
         """
         lengths = [len(ids) + 2 for ids in self._ids(sentences)]
         return {index: length for index, length in enumerate(lengths) if length > self.config.data.max_length}
@@ -183,9 +184,12 @@ def load_translator(
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
     config names, or another if that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction`
     selects a direction of a run that was trained in both; it defaults to the direction in the run's config.
-    `ensemble_with` holds the folders of runs whose models decode together with this one. Raises BadInputError
-    if a run, the model or the device is missing, if a model is damaged or wasn't trained for the direction,
-    or if the vocabularies differ.
+    `ensemble_with` holds the folders or names of other runs and provided models that decode together with
+    this one.
+
+    Raises BadInputError if a run, a model or the device is missing, if a model is damaged, doesn't fit the
+    reference's Transformer or wasn't trained for the direction, if `checkpoint` is set for a provided model,
+    or if another model of the ensemble has a different vocabulary or a smaller maximum length.
     """
     folder, run = load_run(run_folder, checkpoint)
     if direction is not None:
@@ -216,7 +220,8 @@ def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> T
 def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> TransformerModel:
     """Load the model of another run, for an ensemble with the first run's model.
 
-    Raises BadInputError if that run has another vocabulary or direction, or a smaller maximum length.
+    Raises BadInputError if the other run cannot be loaded, or if it has a different vocabulary or direction
+    or a smaller maximum length.
     """
     folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction

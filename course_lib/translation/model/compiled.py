@@ -22,11 +22,12 @@ _LIMIT: dict[str, Any] = {"recompile_limit": MAX_SHAPES} if _HAS_LIMIT else {}
 def compile_layers(
     layers: list[nn.Module], run: Callable[[], Tensor], backend: str, dynamic: bool
 ) -> str | None:
-    """Compile layers in place; if that fails, restore them and return one line with the reason.
+    """Compile layers in place. Return None, or one line with the reason if that fails.
 
-    `run` computes a loss with the layers. Compilation happens during the first forward and backward pass, so
-    both run here, before training has made any updates. With `dynamic`, the compiled code handles variable
-    sizes; otherwise each layer is compiled again for each shape.
+    After a failure, the layers run uncompiled. `backend` is the backend of torch.compile, and `run` computes
+    a loss with the layers. Compilation happens during the first forward and backward pass, so both run here,
+    before training has made any updates, and leave gradients in the parameters. With `dynamic`, the compiled
+    code handles variable sizes; otherwise each layer is compiled again for each shape.
     """
     try:
         for layer in layers:

@@ -34,11 +34,11 @@ _KNOWN = {
 
 
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
-    """Replace the layers of the reference's Transformer with faster ones.
+    """Replace the layers of the reference's Transformer with faster ones that compute in `dtype`.
 
-    Returns a list of their weights for `refresh`, which is empty if nothing is replaced. Any other model, and
-    any layer that contains classes other than the reference's, is left unchanged, because a student's classes
-    may compute something different.
+    Returns the merged weights of each new layer, to be passed to `refresh`. The list is empty if nothing is
+    replaced. Any other model, and any layer that contains classes other than the reference's and their fused
+    versions, is left unchanged, because a student's classes may compute something different.
     """
     if type(model) is not Transformer:
         return []
@@ -59,7 +59,11 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
 
 
 def refresh(weights: "Sequence[MergedWeights]") -> None:
-    """Copy the current weights, converted to the dtype of their layers. Call this before each update."""
+    """Copy the current values of the weights to the merged copies, converted to the dtype of the layers.
+
+    Call this before the forward pass of each update. Layers whose weights already have this dtype have no
+    copies, and need no refresh.
+    """
     pairs = [pair for each in weights for pair in each.views()]
     if pairs:
         copies, originals = zip(*pairs, strict=True)
@@ -76,10 +80,11 @@ def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tenso
 def decode_with_kernels(
     model: Transformer, source: Int[Tensor, "B S"], bias: Float[Tensor, "B 1 1 S"], target: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T D"]:
-    """Run the encoder and the decoder like `Transformer`, but with the masks that suit fused attention best.
+    """Compute the decoder's output like `Transformer`, but with the masks that suit fused attention best.
 
-    The source padding is masked by a bias, which is computed once instead of in every layer. The decoder's
-    self-attention uses only a causal mask: padding is on the right, so no real position attends to it.
+    Every layer of the model must be a fast layer with `fused_attention`. `bias`, the result of `padding_bias`
+    for the source, is computed once instead of in every layer. The decoder's self-attention uses only a
+    causal mask: padding is on the right, so no real position attends to it.
     """
     memory = model.positions(model.source_embedding(source))
     for layer in model.encoder_layers:
@@ -118,7 +123,11 @@ class MergedWeights:
         ]
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return the merged weights. Their gradients flow to the original weights."""
+        """Return the merged weights, one tensor for each group. Their gradients flow to the original weights.
+
+        If there are copies and gradients are enabled, the values are those of the last `refresh`. Otherwise,
+        they are the current values.
+        """
         if self._copies and torch.is_grad_enabled():
             weights = [weight for group in self._groups for weight in group]
             sizes = [[len(weight) for weight in group] for group in self._groups]
@@ -172,7 +181,10 @@ def _attend(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """Split query, key and value into heads, attend, and merge the heads. Return a tensor (B, Q, D)."""
+    """Split query, key and value into heads, attend, and merge the heads. Return a tensor (B, Q, D).
+
+    A `mask` of None masks nothing. `causal` adds a causal mask; it requires `fused_attention` and no `mask`.
+    """
     query, key, value = (
         each.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for each in (query, key, value)
     )
@@ -189,7 +201,11 @@ def _attend(
 
 
 class _FastLayer(nn.Module):
-    """The base class of the fast layers. A subclass stores its weights in `merged`."""
+    """The base class of `FastEncoderLayer` and `FastDecoderLayer`.
+
+    A fast layer has the same submodules as the layer that it replaces. A subclass stores its weights, in
+    `dtype`, in `merged`.
+    """
 
     self_attention: MultiHeadAttention
     cross_attention: MultiHeadAttention
@@ -218,7 +234,7 @@ def _norm(connection: SublayerConnection, x: Tensor, scale: Tensor, shift: Tenso
 
 
 class FastEncoderLayer(_FastLayer, EncoderLayer):
-    """A faster `EncoderLayer` for training."""
+    """A faster version of an `EncoderLayer` for training, which computes in `dtype`."""
 
     def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
         super().__init__(layer, dtype)
@@ -235,7 +251,10 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
     def forward(
         self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None
     ) -> Float[Tensor, "B S D"]:
-        """Compute the output. With fused attention, the mask may also be a bias added to the scores."""
+        """Compute the layer's output. A mask of None masks nothing.
+
+        With fused attention, the mask may also be a bias added to the scores.
+        """
         w_qkv, b_qkv, w_out, b_out, *feed, scale_1, shift_1, scale_2, shift_2 = self.merged.tensors()
         attend, connect_feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
@@ -252,7 +271,7 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
 
 
 class FastDecoderLayer(_FastLayer, DecoderLayer):
-    """A faster `DecoderLayer` for training."""
+    """A faster version of a `DecoderLayer` for training, which computes in `dtype`."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
         super().__init__(layer, dtype)
@@ -276,10 +295,10 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None,
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Compute the output.
+        """Compute the layer's output. A mask of None masks nothing, with one exception.
 
-        With fused attention, the source mask may also be a bias added to the scores, and a target mask of
-        None means a causal mask.
+        With fused attention, a target mask of None means a causal mask, and the source mask may also be a
+        bias added to the scores.
         """
         weights = self.merged.tensors()
         w_qkv, b_qkv, w_self, b_self, w_q, b_q, w_kv, b_kv, w_cross, b_cross = weights[:10]

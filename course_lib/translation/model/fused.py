@@ -41,10 +41,10 @@ def fused_attention(
     mask: Bool[Tensor, "..."] | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Float[Tensor, "B H Q d"], None]:
-    """Compute scaled dot-product attention with PyTorch's fused kernel, which doesn't return the weights.
+    """Compute scaled dot-product attention with PyTorch's fused kernel. Return the output and None.
 
-    The kernel applies dropout itself, so it needs the dropout rate. Raises BadInputError if `dropout` is
-    neither None nor an `nn.Dropout`.
+    The kernel doesn't return the attention weights. It applies dropout itself, so it needs the dropout rate.
+    Raises BadInputError if `dropout` is neither None nor an `nn.Dropout`.
     """
     if dropout is not None and not isinstance(dropout, nn.Dropout):
         raise BadInputError(
@@ -145,9 +145,10 @@ def fused_smoothed_loss(
 
 
 class _SmoothedLoss(torch.autograd.Function):
-    """An autograd function for the sum of the loss.
+    """The autograd function behind `fused_smoothed_loss`.
 
-    The forward pass also computes the gradients, because the logits are in memory only during that pass.
+    The forward pass also computes the gradients, if they are needed, because the logits are in memory only
+    during that pass.
     """
 
     @staticmethod
@@ -198,9 +199,11 @@ class _SmoothedLoss(torch.autograd.Function):
 def _softmax_step(
     logits: Tensor, labels: Tensor, smoothing: float, exact: torch.dtype, needs_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the summed loss of a chunk of rows, the gradient of the logits, and its column sums.
+    """Return the summed loss of some rows of logits, its gradient with respect to them, and the column sums.
 
-    Without `needs_gradient`, the second and third results are placeholders.
+    The column sums are those of the gradient. `labels` has one column, and calculations run in the dtype
+    `exact`. The logits may be overwritten. Without `needs_gradient`, the second and third results are
+    placeholders.
     """
     dtype, classes = logits.dtype, logits.shape[1]
     logits = logits.to(exact)

@@ -32,7 +32,7 @@ from course_lib.translation.model.seq2seq import REFERENCE, Components, Transfor
 def real_positions(
     target: Int[Tensor, "B T"], pad_id: int, components: Components = REFERENCE
 ) -> Int[Tensor, "N"]:
-    """Return the positions of the labels that are not padding, in the flattened batch."""
+    """Return the positions of the labels that are not padding, as indices into the flattened labels."""
     return (components.shift_target(target)[1].flatten() != pad_id).nonzero().squeeze(1)
 
 
@@ -41,7 +41,8 @@ class LossSum(nn.Module):
 
     DDP wraps the whole module, because it expects one forward pass for each backward pass. The loss is a sum
     because with a mean, a token in a small batch would have more weight than a token in a large one. During
-    training, `simcut_alpha` times SimCut's divergence is added.
+    training, `simcut_alpha` times SimCut's divergence is added, for a copy of the batch in which the
+    embedding of each token is zero with probability `simcut_p`.
     """
 
     def __init__(
@@ -69,7 +70,10 @@ class LossSum(nn.Module):
         self._masks_for_kernels = False
 
     def use_fast_layers(self, device: torch.device) -> None:
-        """Replace the reference's layers with faster ones. After this, call `refresh` before each update."""
+        """Replace the reference's layers with faster ones, in the dtype for matrix products on `device`.
+
+        After this, call `refresh` before each update.
+        """
         use_fused_layers(self)
         assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
         self._weights = use_fast_layers(self.model, self._dtype(device))
@@ -79,12 +83,12 @@ class LossSum(nn.Module):
         )
 
     def refresh(self) -> None:
-        """Copy the weights, converted to the dtype of the fast layers. Call this before each update."""
+        """Update the fast layers' converted copies of the weights. Call this before each update."""
         refresh(self._weights)
 
     @property
     def copied_bytes(self) -> int:
-        """The total size in bytes of the converted copies of the weights."""
+        """The total size in bytes of the fast layers' converted copies of the weights."""
         return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
 
     def _dtype(self, device: torch.device) -> torch.dtype:
@@ -161,7 +165,7 @@ def _at_least_float32(logits: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def token_cutoff(model: TransformerModel, p: float) -> Iterator[None]:
-    """Within the block, zero each token's embedding in the second half of a batch with probability p.
+    """Within the block, zero the embedding of each token in the second half of a batch with probability p.
 
     SimCut (Gao et al. 2022, "Bi-SimCut", arXiv 2206.02368) trains a model to make the same predictions for a
     sentence and for a copy in which some tokens are missing. The tokens are drawn with torch's generator.

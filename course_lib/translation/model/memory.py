@@ -36,10 +36,11 @@ class MemoryEstimate:
 
 
 def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torch.device) -> MemoryEstimate:
-    """Estimate the memory of training with batches of `sentences` sentences with `length` tokens each.
+    """Estimate the memory for training on `device` with batches of `sentences` sentences.
 
-    The forward pass runs under FakeTensorMode, which allocates no memory. The sizes of all tensors that it
-    saves for the backward pass are added up.
+    The encoder and the decoder read `length` tokens of each sentence. The forward pass runs under
+    FakeTensorMode, which allocates no memory. The sizes of all tensors that it saves for the backward pass
+    are added up.
     """
     parameters = list(loss_sum.parameters())
     weights = sum(each.numel() * each.element_size() for each in parameters)

@@ -24,7 +24,7 @@ class Seq2SeqModel(Protocol):
         """The layer that turns the decoder's output into logits."""
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        """Encode source tokens, (B, S) to (B, S, D)."""
+        """Encode source tokens, (B, S) to (B, S, D), with a padding mask (B, 1, S)."""
 
     def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
         """Decode target tokens with attention to the encoder's output `memory`, (B, T) to (B, T, D)."""
@@ -103,9 +103,12 @@ def build_model(
     device: torch.device | str = "cpu",
     components: Components = REFERENCE,
 ) -> TransformerModel:
-    """Build the model that the config describes, on a device, for vocabularies of these sizes.
+    """Build the model that the config describes, on a device.
 
-    With `config.tie_embeddings`, source and target must share one vocabulary.
+    `source_size` and `target_size` are the sizes of the vocabularies. With `config.tie_embeddings`, source
+    and target must share one vocabulary. The weights are in float64 if `precision` is float64, and in float32
+    otherwise. Raises BadInputError if `config.inner_dropout` is set, but an attention or feed-forward module
+    contains no `nn.Dropout`.
     """
     sizes = reference.TransformerConfig(
         layers=config.layers,
