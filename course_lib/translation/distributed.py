@@ -52,7 +52,7 @@ class DistributedInfo:
     """The rank on this machine, which is also the number of the GPU to use."""
     local_world_size: int
     control_group: "dist.ProcessGroup | None" = field(default=None, compare=False, repr=False)
-    """A second group over gloo, with a long timeout; None for a single process."""
+    """A second process group over gloo, with a long timeout; None without torchrun."""
 
     @property
     def is_rank_zero(self) -> bool:
@@ -190,8 +190,8 @@ def _control_all_reduce(group: "dist.ProcessGroup", timeout: timedelta) -> None:
 def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:
     """Call `function` on rank 0, then on all other ranks, which can use the files that rank 0 has prepared.
 
-    A BadInputError on rank 0 is raised on all ranks (as RankZeroError on the others), so that all of them
-    exit.
+    Return the result of this rank's own call. A BadInputError on rank 0 is raised on all ranks (as
+    RankZeroError on the others), so that all of them exit. Must be called on every rank.
     """
     if distributed.world_size == 1:
         return function()
@@ -214,7 +214,8 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
     """Call `function` on rank 0 and return its result on all ranks.
 
     The result may contain tensors on the CPU, which are sent one by one, so that a checkpoint is never in
-    memory twice. A BadInputError is raised on all ranks, as by `rank_zero_first`.
+    memory twice. A BadInputError is raised on all ranks, as by `rank_zero_first`. Must be called on every
+    rank.
     """
     result = rank_zero_first(distributed, lambda: function() if distributed.is_rank_zero else None)
     if distributed.world_size == 1:
@@ -235,7 +236,7 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
 
 
 class _TensorPickler(pickle.Pickler):
-    """A pickler that writes only the shapes and types of tensors, and collects the tensors in a list."""
+    """A pickler that writes only the shapes and dtypes of tensors, and collects the tensors in a list."""
 
     def __init__(self, file: io.BytesIO, tensors: list[Tensor]) -> None:
         super().__init__(file)
@@ -266,9 +267,10 @@ def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:
 
 
 def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> None:
-    """Raise BadInputError on all ranks if the ranks are set up differently.
+    """Raise BadInputError on all ranks if `facts` are not the same on every rank.
 
-    `facts` maps the name of everything that must be equal on all ranks to a short description.
+    `facts` maps the name of each setting or file that must be equal on all ranks to this rank's value. The
+    message shows up to three differences. Must be called on every rank.
     """
     on_rank_zero, *elsewhere = all_gather(distributed, [dict(facts)])
     differences = [
@@ -314,7 +316,7 @@ def global_max(distributed: DistributedInfo, number: int) -> int:
 
 
 def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(seconds=10)) -> None:
-    """Wait a short time for the other ranks before exiting with an error.
+    """Wait up to `timeout` for the other ranks before exiting with an error.
 
     torchrun ends all processes as soon as one has failed. Waiting lets rank 0 report the error before that.
     """

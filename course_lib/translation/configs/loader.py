@@ -41,8 +41,9 @@ RENAMED = {
 def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
     """Load a config: a YAML file by its path, or a provided config by its name.
 
-    Each override is `section.key=value`, with the value in YAML. Raises BadInputError if the file cannot be
-    read, or if a key or value is wrong.
+    A name takes precedence over a file with the same path. Each override is `section.key=value`, with the
+    value in YAML. Raises BadInputError if the file cannot be read, or if a key, a value or an override is
+    wrong.
     """
     values = _parse(name, _read(name))
     for override in overrides:
@@ -92,12 +93,12 @@ def differing_keys(before: RunConfig, now: RunConfig) -> list[str]:
 
 
 def keys() -> list[str]:
-    """Return every key, as `section.key`."""
+    """Return every key as `section.key`, or as `key` if it is in no section."""
     return [path for path, _ in _fields(RunConfig)]
 
 
 def value_text(config: RunConfig, path: str) -> str:
-    """Return the value of the key `section.key` as YAML."""
+    """Return the value of a key as YAML. `path` is a key as returned by `keys`."""
     return yaml_value(_value_at(config, path))
 
 

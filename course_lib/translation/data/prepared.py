@@ -126,9 +126,10 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
 
 
 def open_existing(config: DataConfig, folder: Path, vocabulary: Path) -> PreparedData:
-    """Open the data of a run: in its own `folder`, or in the folder that `data.prepared` names.
+    """Open the data of a run: from the folder that `data.prepared` names, or otherwise from `folder`.
 
-    Raises BadInputError if the data cannot be used.
+    Raises BadInputError if the data is missing or damaged, or if the data that `data.prepared` names doesn't
+    fit the config.
     """
     return open_given(config, Path(config.prepared)) if config.prepared else open_prepared(folder, vocabulary)
 
@@ -164,7 +165,10 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
 
 
 def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origin: str) -> None:
-    """Raise BadInputError, naming each difference, if the settings of prepared data aren't the config's."""
+    """Raise BadInputError, naming each difference, if the settings of prepared data aren't the config's.
+
+    The message begins with `origin`, a description of the prepared data.
+    """
     differences = [
         f"data.{name} is {yaml_value(prepared.get(name))} there and {yaml_value(ours)} here"
         for name, ours in _settings(config).items()
@@ -263,7 +267,7 @@ class _Direction:
 
 
 class _Writer:
-    """A writer that writes prepared data one split at a time. `notes` holds messages for the user."""
+    """A writer of prepared data, one split at a time. `notes` holds messages for the user."""
 
     def __init__(self, folder: Path, vocabularies: Vocabularies, config: DataConfig) -> None:
         self.notes: list[str] = []

@@ -62,7 +62,7 @@ class Subwords:
     def from_json(cls, text: str) -> "Subwords":
         """Load a vocabulary serialized by `to_json`.
 
-        The library raises a plain Exception if the text is anything else.
+        If the text is anything else, the `tokenizers` library raises a plain Exception.
         """
         return cls(Tokenizer.from_str(text))
 
@@ -104,7 +104,7 @@ class Subwords:
         return {(left, right): rank for rank, (left, right) in enumerate(merges)}
 
     def ids(self) -> dict[str, int]:
-        """Return the id of every subword and special token."""
+        """Return the id of every subword and special token, by its text."""
         return dict(self._tokenizer.get_vocab(with_added_tokens=True))
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ class TaggedSubwords(Subwords):
         return [[self.tag_id, *ids] if ids else [] for ids in super().encode(sentences)]
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, and insert the tag before them."""
+        """Split each sentence into words, and insert the tag before the first one."""
         return [[self.tag, *words] for words in super().split_words(sentences)]
 
 

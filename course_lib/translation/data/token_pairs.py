@@ -40,7 +40,7 @@ class TokenPairs(Sequence[IdPair]):
 
     @classmethod
     def mapped(cls, ids: Path, offsets: Path, dtype: str) -> "TokenPairs":
-        """Memory-map the files written by `write_pairs`."""
+        """Memory-map the files written by `write_pairs`. `dtype` is the data type of the ids."""
         return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
 
     @property
@@ -104,7 +104,10 @@ def id_type(vocab_size: int) -> str:
 
 
 def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dtype: str) -> None:
-    """Write pairs, chunk by chunk, to the two files that `TokenPairs.mapped` opens."""
+    """Write pairs, chunk by chunk, to the two files that `TokenPairs.mapped` opens.
+
+    `ids` and `offsets` are the paths of the files, and `dtype` is the data type of the ids.
+    """
     ends = [np.zeros(1, OFFSETS)]
     with atomic_write(ids) as file:
         for chunk in chunks:

@@ -49,7 +49,10 @@ Vocabularies: TypeAlias = Subwords | SeparateVocabularies
 
 
 def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
-    """Learn the vocabularies for a config. `train` must contain only the training split."""
+    """Learn the vocabularies for a config. `train` must contain only the training split.
+
+    Raises BadInputError if the config needs spaCy and it isn't installed.
+    """
     size, both = config.vocab_size, [*train.german, *train.english]
     if config.both_directions:
         subwords = Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN])

@@ -40,7 +40,10 @@ def move_to_device(
     components: Components,
     shape: tuple[int, int] | None = None,
 ) -> DeviceBatch:
-    """Count the tokens of a collated batch, and start copying it to the device without waiting for the copy.
+    """Count the tokens of a collated batch, and start copying it to the device. Return both as a DeviceBatch.
+
+    This doesn't wait for the copy. The number of operations follows from the lengths of the sentences, from
+    `model` and from the size of the target vocabulary, `target_vocabulary`.
 
     With `shape`, a number of sentences and a length, the batch is padded so that the inputs of the encoder
     and the decoder have this shape. Additional rows repeat the first sentence, and their labels don't count.

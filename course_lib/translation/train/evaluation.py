@@ -83,7 +83,7 @@ class Evaluator:
     ) -> list[str]:
         """Translate sentences of token ids. Return all translations, in order, on every rank.
 
-        `decode`, if given, replaces the lab's search.
+        By default, decoding is greedy. `decode`, if given, replaces the lab's search.
         """
         found = self._find(model, sentences, settings, decode)
         return [candidates[0].text if candidates else "" for candidates in found]
@@ -95,14 +95,21 @@ class Evaluator:
         references: Sequence[str],
         beam: int,
     ) -> TunedAlpha:
-        """Find the exponent of the length penalty with the best BLEU on these sentences, for a beam size."""
+        """Find the exponent of the length penalty with which a beam search gets the best BLEU.
+
+        BLEU is computed on `sentences`, with one reference for each. `beam` is the beam size.
+        """
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
     def settings(
         self, model: TransformerModel, sentences: Sequence[Sequence[int]], references: Sequence[str]
     ) -> SearchSettings:
-        """Return the search settings of the config. If `alpha` is `auto`, it is tuned on these sentences."""
+        """Return the search settings of the config.
+
+        If `alpha` is `auto`, it is tuned on `sentences` and their `references`. With a beam size of 1, it is
+        0, because it has no effect.
+        """
         alpha = self._config.alpha
         if self._config.beam_size == 1:
             # With a single hypothesis, the length penalty has no effect.
@@ -118,7 +125,11 @@ class Evaluator:
         settings: SearchSettings,
         decode: DecodeFunction | None = None,
     ) -> list[list[Candidate]]:
-        """Decode this rank's share of the sentences. Return the candidates of all sentences, in order."""
+        """Decode this rank's share of the sentences. Return the candidates of all sentences, in order.
+
+        An empty sentence has no candidates. `decode`, if given, replaces the lab's search, except for an
+        ensemble.
+        """
         shard = self._shard(self._decoder.batches(sentences, settings.beam))
         mine: list[tuple[int, list[Hypothesis]]] = []
         with torch.compiler.set_stance("force_eager"):
@@ -170,7 +181,10 @@ class BestWeights:
 
     @property
     def patience_exhausted(self) -> bool:
-        """Whether training should stop early."""
+        """Whether training should stop early, because the last `patience` results were not the best.
+
+        This is false if the config sets no `patience`.
+        """
         return self._patience is not None and self._since >= self._patience
 
     def state(self) -> dict[str, float | int]:

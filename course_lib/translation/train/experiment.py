@@ -38,7 +38,7 @@ class Result:
     """The outcome of a finished run."""
 
     score: Score
-    """sacreBLEU on the test split."""
+    """The sacreBLEU score on the test split."""
     tokenized_score: Score
     """BLEU on the test split, tokenized by Moses with compounds split, as in table 2 of the paper."""
     sources: list[str]
@@ -53,14 +53,15 @@ def train(
     interruption: Interruption | None = None,
     choice: PartsChoice | None = None,
 ) -> Result:
-    """Train a model, evaluate it and translate the test set, resuming from the latest checkpoint if there is
-    one.
+    """Train a model, evaluate it and translate the test set. Resume from the latest checkpoint, if any.
 
     With a `choice`, the model and its training use the student's parts. Must be called on every rank.
 
     Raises:
-        BadInputError: if the config cannot be satisfied; nothing has been written by then.
+        BadInputError: if the config cannot be satisfied, if the run folder contains a different run, if the
+            student's code fails, or if the results cannot be saved.
         Interrupted: if a stop was requested through `interruption`.
+        LostPeerError: if another process doesn't answer during training.
     """
     config, device = set_up_process(config, distributed)
     student = load_student_code(choice, config, distributed, device) if choice else None
@@ -188,7 +189,11 @@ class Experiment:
         )
 
     def _train_epoch(self) -> None:
-        """Make the remaining updates of the epoch, but stop at `training.updates`."""
+        """Make the remaining updates of the epoch, but stop at `training.updates`.
+
+        Write metrics, snapshots and checkpoints as configured, and save the last model and a checkpoint at
+        the end. Raises Interrupted if a stop is requested.
+        """
         trainer, training = self.trainer, self.config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
@@ -220,7 +225,8 @@ class Experiment:
     def _validate(self) -> None:
         """Evaluate the current weights, record the results, and save the weights if they are the best so far.
 
-        A checkpoint with these weights must have been saved.
+        A checkpoint with these weights must have been saved before. At the end, it is replaced by one that
+        includes the results. Raises Interrupted if a stop is requested.
         """
         epochs, validation = self.trainer.epochs_done, self.data.validation
         self._stop_if_requested()
@@ -241,7 +247,11 @@ class Experiment:
         self.trainer.window.restart_clock()
 
     def test(self) -> tuple[Score, Score, list[str]]:
-        """Translate the test split with the weights that the config selects. Save and return the results."""
+        """Translate the test split with the weights that the config selects, and save the results.
+
+        Return the sacreBLEU score, the tokenized score and the translations. Raises BadInputError if the
+        weights cannot be loaded or the results cannot be saved.
+        """
         use, test, validation = self.config.evaluation.weights, self.data.test, self.data.validation
         self.files.save_average(self.trainer.step)
         if use != "last":

@@ -59,7 +59,7 @@ class Interruption:
 
     @property
     def requested(self) -> int:
-        """The number of the signal that was received, or 0."""
+        """The number of the first signal that was received, or 0 if there was none."""
         return self._number or 0
 
     @contextmanager
@@ -87,7 +87,7 @@ class Interruption:
             self._deferred = before
 
     def wait(self, seconds: float) -> None:
-        """Wait for a signal. Raise Interrupted if one arrives or has already arrived."""
+        """Wait up to `seconds` seconds. Raise Interrupted if a signal arrives or has already arrived."""
         with self.deferred():
             end = time.monotonic() + seconds
             while self._number is None and time.monotonic() < end:

@@ -21,8 +21,8 @@ MetricsRow: TypeAlias = dict[str, int | float | str]
 class MetricsLog:
     """The file `metrics.jsonl`, with one JSON object per line.
 
-    `keep_bytes` is the size of the file when the checkpoint was saved. The file is truncated to this size
-    when the run resumes, because the run repeats the later updates.
+    `keep_bytes` is the size of the file when the checkpoint was saved, or 0 for a new run. An existing file
+    is truncated to this size, because a resumed run repeats the later updates.
     """
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
@@ -41,7 +41,7 @@ class MetricsLog:
             self._write()
 
     def sync(self) -> int:
-        """Flush the file to disk, and return its size. Raises OSError if the disk is full."""
+        """Flush all rows to disk, and return the size of the file. Raises OSError if the disk is full."""
         self._write()
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
@@ -82,9 +82,9 @@ class MetricsWindow:
         self._sums += torch.tensor(counts, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:
-        """Return the sums over all ranks. Must be called on every rank.
+        """Return the sums over all ranks, and the seconds since the clock was started.
 
-        Rank 0 then holds these sums, and the other ranks start again from zero.
+        Rank 0 then holds these sums, and the other ranks start again from zero. Must be called on every rank.
         """
         if self._losses:
             self._sums[0] += torch.stack(self._losses).double().sum().cpu()
@@ -109,7 +109,7 @@ class MetricsWindow:
 
         `mfu`, the model FLOPs utilisation, is the share of the measured matmul rate that the model's own
         matrix products reached. `memory_gib` is the largest peak memory of any rank so far, on its GPU or, if
-        it has none, on the machine. Must be called on every rank.
+        it has none, in main memory. Both are left out if they are unknown. Must be called on every rank.
         """
         sums = self.state()
         self._sums = torch.zeros_like(self._sums)

@@ -11,7 +11,7 @@ from course_lib.translation.model.seq2seq import Components
 
 
 def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
-    """Build the optimiser that the config names, with the constants of section 5.3.
+    """Build the optimiser that the config names, with the constants of section 5.3 of the paper.
 
     Its learning rate is 1.0, which the schedule multiplies.
     """
@@ -25,7 +25,10 @@ def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Op
 def make_scheduler(
     optimizer: Optimizer, config: TrainingConfig, d_model: int, components: Components
 ) -> LRScheduler:
-    """Build the schedule that the config names, for an optimiser whose own learning rate is 1.0."""
+    """Build the schedule that the config names, for an optimiser whose own learning rate is 1.0.
+
+    The paper's schedule depends on `d_model` and is built by `components`, which may be a student's.
+    """
     if config.schedule == "paper":
         return components.make_scheduler(optimizer, d_model, config.warmup_steps, config.lr_factor)
     # LambdaLR counts from 0 before the first update.
@@ -40,7 +43,7 @@ def learning_rate(config: TrainingConfig, step: int) -> float:
 
 
 def _decay(config: TrainingConfig, step: int) -> float:
-    """Return the learning rate at a step after the warm-up, as a share of the peak."""
+    """Return the learning rate at a step that isn't before the end of the warm-up, as a share of the peak."""
     if config.schedule == "inverse-sqrt":
         return math.sqrt(config.warmup_steps / step)
     if config.schedule == "constant":

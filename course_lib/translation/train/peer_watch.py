@@ -32,7 +32,7 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
     """Within the block, end this process with a message if the previous rank is silent for `seconds` seconds.
 
     The main thread can't be interrupted while it waits in a collective, so the process ends without saving.
-    Must be called on every rank.
+    Must be called on every rank. If there is only one rank, nothing is watched.
     """
     if distributed.world_size == 1:
         yield

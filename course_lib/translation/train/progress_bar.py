@@ -21,7 +21,11 @@ from course_lib.translation.train.metrics import MetricsRow
 
 
 class RunDisplay:
-    """The output of rank 0 to the user. On the other ranks it is silent."""
+    """The output of a run to the user, with a progress bar in a terminal.
+
+    Only rank 0 should show it; with `silent`, nothing is shown. `done` of `total_updates` updates have been
+    made before.
+    """
 
     def __init__(self, total_updates: int, done: int, silent: bool) -> None:
         self._console = Console(quiet=silent, soft_wrap=True, highlight=False, markup=False)

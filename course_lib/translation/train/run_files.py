@@ -27,9 +27,9 @@ from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 class RunFiles:
     """The files of a run, which rank 0 writes. On the other ranks, the methods that write do nothing.
 
-    If a file cannot be written during training, this is reported to the user and training continues.
-    Checkpoints are written by a thread, from a copy of the state, while training continues. `finish_writing`
-    waits for this thread.
+    `log` is None on these ranks. If a file cannot be written during training, `report` is called with a
+    message and training continues. Checkpoints are written by a thread, from a copy of the state, while
+    training continues. `finish_writing` waits for this thread.
     """
 
     def __init__(
@@ -81,7 +81,11 @@ class RunFiles:
         return writers
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
-        """Flush the metrics to disk, then start saving a checkpoint in the background."""
+        """Flush the metrics to disk, then start saving a checkpoint in the background.
+
+        If the previous checkpoint is still being written, wait for it first. The size of the metrics file is
+        added to `state`.
+        """
         self.finish_writing()
 
         def save(log: MetricsLog) -> None:
@@ -97,16 +101,19 @@ class RunFiles:
             self._try("The checkpoint", lambda _: writing.result())
 
     def save_model(self, kind: ModelKind, model: Callable[[], TrainedModel]) -> None:
-        """Save the last or the best model of the run."""
+        """Save the last or the best model of the run. `model` is called only on rank 0."""
         self._try(f"The {kind} model", lambda _: save_model(self.folder.model(kind), model()))
 
     def save_snapshot(self, model: Callable[[], TrainedModel]) -> None:
-        """Save a snapshot of the weights, if the run averages them."""
+        """Save a snapshot of the weights, if the run averages them. `model` is called only on rank 0."""
         if self._snapshots.enabled:
             self._try("The snapshot", lambda _: self._snapshots.save(model()))
 
     def save_average(self, up_to: int) -> None:
-        """Average the snapshots up to an update, and save the averaged model."""
+        """Average the snapshots up to update `up_to`, and save the averaged model.
+
+        An existing averaged model is removed first. Do nothing if the run doesn't average its weights.
+        """
         if self._log is None or not self._snapshots.enabled:
             return
         path = self.folder.model("averaged")
@@ -118,7 +125,8 @@ class RunFiles:
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
         """Load the last, the best or the averaged model of the run.
 
-        Raises BadInputError if the best model was not saved at update `best_step`.
+        Raises BadInputError if the model is missing or damaged, or if it is the best model but was not saved
+        at update `best_step`.
         """
         path = self.folder.model(kind)
         model = load_model(path)

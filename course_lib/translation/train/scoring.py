@@ -35,7 +35,7 @@ def tokenized_score(translations: Sequence[str], references: Sequence[str], lang
 
     Published scores for WMT 2014 were computed on the tokens of Moses' tokenizer, with "text-book" split into
     "text", "-" and "book". These tokens are easier to match than sacreBLEU's, so the score is usually 0.5 to
-    1 higher. The two kinds of scores must not be compared.
+    1 higher. The two kinds of scores must not be compared. `language` is the code of the target language.
     """
     from sacremoses import MosesTokenizer  # Imported here because few runs need this score.
 

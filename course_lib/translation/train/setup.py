@@ -45,8 +45,9 @@ _SHAPE = ("layers", "d_model", "heads", "d_ff", "norm_first", "tie_embeddings")
 def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[RunConfig, torch.device]:
     """Select this rank's device, set its number of threads, and check that the config is equal on all ranks.
 
-    Return the config with `precision: auto` resolved, so that a resumed run uses the same precision. Raises
-    BadInputError on all ranks if the config cannot be satisfied.
+    Local paths and thread counts may differ. Return the config with `precision: auto` resolved, so that a
+    resumed run uses the same precision, and the device. Must be called on every rank. Raises BadInputError on
+    all ranks if the config cannot be satisfied.
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
@@ -117,7 +118,8 @@ def choose_kernels(precision: Precision) -> None:
 def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch.device:
     """Return the device for this rank: its own GPU, or the CPU.
 
-    Raises BadInputError if a GPU is required but not usable, or if there are fewer GPUs than local ranks.
+    Raises BadInputError if a GPU is required but missing, if this machine has a GPU that PyTorch can't use
+    (unless `config.device` is cpu), or if there are fewer GPUs than local ranks.
     """
     if config.device == "cpu" or (
         config.device == "auto" and not torch.cuda.is_available() and gpu_problem() is None
@@ -176,7 +178,7 @@ def require_enough_memory(
 
 
 def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) -> str:
-    """Return the error message for a GPU with too little memory."""
+    """Return the error message for a GPU with too little memory, of which `free` bytes are free."""
     training = config.training
     return (
         f"training.tokens_per_batch: training needs {estimate.description} on each GPU, but only "
@@ -187,7 +189,11 @@ def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) ->
 
 
 def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
-    """Divide the cores of a machine evenly among its ranks. By default, torchrun sets one thread per rank."""
+    """Set this rank's number of CPU threads: `config.threads` or, by default, an even share of the cores.
+
+    torchrun itself would set one thread per rank. If there is only one rank on this machine, PyTorch's
+    default is kept.
+    """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     elif distributed.local_world_size > 1:
@@ -215,8 +221,9 @@ def open_run(
 ) -> RunInputs:
     """Load the latest checkpoint if there is one, and prepare the data. Must be called on every rank.
 
-    Raises BadInputError on all ranks if the folder contains a different run, or if the data cannot be
-    prepared.
+    Without a checkpoint, load the run that `training.init_from` names, if any. Rank 0 also saves the config
+    and the student's code in the folder. Raises BadInputError on all ranks if the folder contains a different
+    run or only damaged checkpoints, if the run to start from doesn't fit, or if the data cannot be prepared.
     """
     latest = broadcast_from_rank_zero(
         distributed, Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find_latest
@@ -294,7 +301,9 @@ def _divided_as_before(
 ) -> RunConfig:
     """Return the config with updates divided into the same batches as when the run was started.
 
-    Raises BadInputError if there are more processes than batches in an update.
+    If the user has changed the settings of these batches since then, the new settings are kept, for
+    `require_same_config` to report. Raises BadInputError if there are more processes than batches in an
+    update.
     """
     names = ("batches_per_update", "tokens_per_batch")
     saved, training = state["config"]["training"], given.training
@@ -311,7 +320,7 @@ def _divided_as_before(
 
 
 def load_starting_run(config: RunConfig) -> TrainedRun | None:
-    """Load the run that `training.init_from` names, or None if training starts from random weights.
+    """Load the run that `training.init_from` names. Return None if training starts from random weights.
 
     Raises BadInputError if that run has no model, or if its model or vocabulary doesn't fit this run's
     config.

@@ -123,8 +123,8 @@ class Trainer:
     ) -> float:
         """Make one update from batches, which are divided among the ranks. Return its learning rate.
 
-        `upcoming` holds the batches of the next update of the same epoch, which are prefetched. Must be
-        called on every rank.
+        `upcoming` holds the batches of the next update, which are prefetched; it is None for the last update
+        of an epoch. Must be called on every rank.
         """
         world_size = self._distributed.world_size
         moved = self._prepared(batches)
@@ -216,9 +216,9 @@ class Trainer:
         return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
 
     def _epoch_pairs(self) -> tuple[TokenPairs, NDArray[np.int64]]:
-        """Return the pairs, as split into subwords for the current epoch, and their lengths.
+        """Return the pairs, as split into subwords for the current epoch, and their lengths, (pairs, 2).
 
-        Lengths include the start and end tokens.
+        Lengths include the start and end tokens, and are at most `data.max_length`.
         """
         if self._current is None or self._current[0] != self.epochs_done:
             pairs = self._pairs.of_epoch(self._config.seed, self.epochs_done)

@@ -17,7 +17,7 @@ CAPTIONS = Path(__file__).with_name("captions")
 def load_corpus(config: DataConfig) -> Corpus:
     """Load the corpus that the config names, with at most `config.train_pairs` training pairs.
 
-    Raises BadInputError if a file is missing or damaged.
+    Raises BadInputError if a file is missing, damaged or cannot be downloaded.
     """
     if config.corpus in PUBLISHED:
         mirror = config.mirror or os.environ.get("COURSE_DATA")
@@ -37,7 +37,7 @@ def corpus_fingerprint(config: DataConfig) -> str:
     """Return a hash that changes if the corpus changes.
 
     Published corpora are identified by their pinned checksums, so their files are not read. Other corpora are
-    identified by the contents of their files.
+    identified by the contents of their files. Raises BadInputError if one of these files is missing.
     """
     if config.corpus in PUBLISHED:
         return PUBLISHED[config.corpus].fingerprint

@@ -103,7 +103,7 @@ def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
     """Read text files inside a .tgz archive without unpacking it, and return the lines of each file by name.
 
     The archive is read once, only up to the last of these files. Raises BadInputError if it cannot be read,
-    is damaged, or lacks one of the files.
+    is damaged, or lacks one of the files, or if a file isn't UTF-8.
     """
     missing = set(names)
     found: dict[str, list[str]] = {}

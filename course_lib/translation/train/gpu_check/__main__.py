@@ -45,7 +45,7 @@ PARTS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Return its exit code: 0, or 1 if a test failed, or 2 for bad input."""
+    """Run the command. Return its exit code: 0 on success, 1 if a part failed, 2 on bad input."""
     parser = argparse.ArgumentParser(
         prog="course gpu-check",
         description="Test and measure the lab on this machine's GPUs, without a corpus or a network.",
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe_machine(device: torch.device) -> dict[str, str]:
-    """Return the date, the name of the device and the versions, for the report on the measurements."""
+    """Return facts for the report, by name: the date, the device, and the versions of PyTorch and CUDA."""
     facts = {"date": str(date.today()), "torch": torch.__version__, "device": device.type}
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)

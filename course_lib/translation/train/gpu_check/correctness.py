@@ -27,7 +27,7 @@ ATTENTION_TOLERANCE = 0.02
 
 
 class CheckFailedError(AssertionError):
-    """A result on a device that differs from the reference. The message names the size of the difference."""
+    """An error for a test whose result on a device isn't the expected one. The message describes it."""
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
@@ -50,12 +50,15 @@ def require_near(found: Tensor, expected: Tensor, within: float) -> str:
 
 
 def weights_of(trainer: Trainer) -> Tensor:
-    """Return all weights of a trainer's model as one vector."""
+    """Return all weights of a trainer's model as one vector, in float64 on the CPU."""
     return torch.cat([value.flatten().double().cpu() for value in trainer.model.state_dict().values()])
 
 
 def trained(config: RunConfig, device: torch.device, updates: int = UPDATES) -> Tensor:
-    """Return the weights after a few updates. The initial weights are the same on all devices."""
+    """Train on synthetic sentences for `updates` updates, and return the weights.
+
+    The initial weights are the same on all devices.
+    """
     trainer = new_trainer(config, REHEARSAL, device)
     initial = new_trainer(config, REHEARSAL, torch.device("cpu"))
     trainer.load_weights(initial.model.state_dict())
@@ -128,7 +131,10 @@ def dropout_follows_the_seed(device: torch.device) -> str:
 
 
 def attention_kernels(device: torch.device) -> str:
-    """Compare each attention kernel and its gradients with the reference, with causal and padding masks."""
+    """Compare each attention kernel and its gradients with the reference, with causal and padding masks.
+
+    On a GPU, flash attention is compared only with a causal mask, because it supports no padding mask.
+    """
     if device.type == "cuda":
         backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
         dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else torch.float16
@@ -150,7 +156,10 @@ def attention_kernels(device: torch.device) -> str:
 def _attention_difference(
     device: torch.device, dtype: torch.dtype, backend: SDPBackend, causal: bool
 ) -> float:
-    """Return the largest relative difference of the output and its gradients from the reference."""
+    """Return the largest relative difference of a kernel's output and gradients from the reference's.
+
+    The mask is causal if `causal` is true, and masks padding otherwise.
+    """
     inputs = torch.randn(3, 4, 8, 40, 64, device=device).to(dtype)
     lengths = torch.tensor([[40], [23], [8], [31]], device=device)
     padding = (torch.arange(40, device=device) < lengths)[:, None, None]
@@ -205,7 +214,7 @@ def compiled_is_near_eager(device: torch.device) -> str:
 def several_processes(device: torch.device) -> str:
     """Check that training in several processes, with a restart, gives the same losses as in one process.
 
-    On GPUs, the processes communicate with NCCL.
+    On GPUs, the processes communicate with NCCL. The test is skipped if there is only one GPU.
     """
     count = max(2, torch.cuda.device_count()) if device.type == "cuda" else 2
     if device.type == "cuda" and torch.cuda.device_count() < 2:
@@ -244,7 +253,7 @@ def _train(processes: int, arguments: list[str]) -> None:
         raise CheckFailedError(f"exit code {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
 
 
-#: The tests, in order.
+#: The tests, in order. Each returns a description of its result, or raises CheckFailedError.
 TESTS: tuple[Callable[[torch.device], str], ...] = (
     *(equals_cpu_in_float64, equals_cpu_in_float32, mixed_precision_is_near, splits_are_exact),
     *(restarts_are_exact, dropout_follows_the_seed, attention_kernels, loss_kernel),

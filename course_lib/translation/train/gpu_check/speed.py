@@ -46,7 +46,10 @@ PUBLISHED_TFLOPS = {
 
 
 def published_rate(name: str) -> float | None:
-    """Return a card's published rate in operations per second, or None if the card isn't in the table."""
+    """Return the published rate of a card, in operations per second, or None if it isn't in PUBLISHED_TFLOPS.
+
+    `name` is the name of the card that PyTorch reports.
+    """
     return next((1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if part in name), None)
 
 
@@ -101,9 +104,9 @@ def training_speed(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
-    """Compare the training speed of the lab and of the textbook method in float32, for the first model.
+    """Compare the training speed of the lab with that of `TextbookTraining`, for the first model of `scale`.
 
-    The measurements of the two alternate.
+    The measurements of the two alternate. The lab trains with `precision: auto`, and compiled on a GPU.
     """
     name, model = next(iter(scale.models.items()))
     compiled = device.type == "cuda"
@@ -133,7 +136,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
-    """Measure the sentences decoded per second.
+    """Measure the sentences that the first model of `scale` decodes per second.
 
     Batches are decoded with greedy and beam search, and single sentences with greedy search without a cache.
     """
@@ -201,7 +204,10 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
-    """Profile a few updates. Return the operations that take the most time, and write a trace to `folder`."""
+    """Profile three updates of the first model of `scale`, and write a trace to `folder`.
+
+    Return the operations that take the most time.
+    """
     name, model = next(iter(scale.models.items()))
     trainer = new_trainer(run_config(model, scale, compile=device.type == "cuda"), scale, device)
     plan = trainer.plan()

@@ -59,7 +59,7 @@ class TextbookTraining:
 
 
 def fixed_batches(pairs: Sequence[IdPair]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield endless random batches, each side padded to the fixed length; longer sentences are truncated."""
+    """Yield random batches of 32 pairs endlessly. Each side is padded or truncated to 72 tokens."""
     rng = random.Random(1)
     while True:
         chosen = rng.sample(pairs, SENTENCES)

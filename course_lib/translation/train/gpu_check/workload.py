@@ -38,15 +38,16 @@ REHEARSAL = Scale({"small": SMALL}, vocabulary=300, tokens_per_batch=800, senten
 
 
 def number_vocabularies(size: int) -> SeparateVocabularies:
-    """Return vocabularies in which each token is the text of its own id."""
+    """Return vocabularies of `size` tokens, in which each token is the text of its own id."""
     numbers = Words("en", [str(number) for number in range(size)], joined=((), ()))
     return SeparateVocabularies(numbers, numbers)
 
 
 def sentence_pairs(scale: Scale) -> list[IdPair]:
-    """Draw sentence pairs whose lengths are distributed as in news text: 27 tokens on average, at most 100.
+    """Draw sentence pairs whose lengths are distributed as in news text: 3 to 100 tokens, 27 on average.
 
-    A target is its source with every id increased by one, so a model can learn to translate.
+    A target is its source with every id increased by one, so a model can learn to translate. The result is
+    the same in every call with the same scale.
     """
     random = np.random.RandomState(1)
     lengths = random.lognormal(3.1, 0.6, scale.sentences).clip(3, 100).astype(int)

@@ -1,5 +1,6 @@
-"""Adapters from a student's code to the lab: a resumable schedule, a search, and a reference model that
-shares the student's weights.
+"""Adapters from a student's code to the lab.
+
+They are a resumable schedule, a search, and a reference model that shares the student's weights.
 """
 
 import warnings
@@ -51,7 +52,7 @@ class StudentSchedule(LRScheduler):
         return {"updates": self._updates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Create the schedule again, and repeat its steps."""
+        """Create the schedule again, and repeat the number of steps that `state_dict` holds."""
         for group, rate in zip(self._optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = rate
             group.pop("initial_lr", None)
@@ -78,8 +79,10 @@ def student_search(
 ) -> DecodeFunction | None:
     """Return a student's search for translating the test split, or None if the student hasn't written one.
 
-    The student's search computes the whole prefix again for every token, so it is too slow for validation
-    during training, which uses the lab's search.
+    The beam size in the config determines which exercises the search uses. It computes the whole prefix again
+    for every token, so it is too slow for validation during training, which uses the lab's search. Each
+    sentence gets one hypothesis, whose log-probability and score are 0, because the student's functions don't
+    return them.
     """
     if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
         return None

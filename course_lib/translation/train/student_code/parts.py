@@ -57,7 +57,7 @@ class StudentCode:
 
     @property
     def used(self) -> dict[str, str]:
-        """The hashes of the student's cells that affect the weights."""
+        """The hashes of the student's cells that affect the weights, by exercise."""
         return {
             name: value
             for name, value in self.parts.fingerprints.items()
@@ -158,6 +158,7 @@ def require_same_code(
     """Raise BadInputError if a checkpoint was made with different code.
 
     `before` is the fingerprint of the checkpoint's code, and `saved_code` the path of the run's copy of it.
+    `before` or `student` is None for a run without a student's code.
     """
     if before == (student.fingerprint if student else None):
         return
@@ -204,7 +205,8 @@ def _unequal(
 ) -> dict[str, str]:
     """Compare the student's parts with the reference, and describe the difference of each that differs.
 
-    The result is the same on all ranks. Must be called on every rank.
+    The exercises in `unused` are skipped. The result, by exercise, is the same on all ranks. Must be called
+    on every rank.
     """
     skipped = {*unused, *LESSONS["12-data-parallel"]}
     model_parts = [name for name in parts.yours if name not in skipped]
