@@ -289,7 +289,7 @@ def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> Non
 
 
 def all_gather(distributed: DistributedInfo, items: list[Item]) -> list[Item]:
-    """Return the items of all ranks on every rank, in the order of the ranks."""
+    """Return the items of all ranks, in the order of the ranks. Must be called on every rank."""
     if distributed.world_size == 1:
         return items
     parts: list[list[Item]] = [[] for _ in range(distributed.world_size)]
@@ -298,7 +298,10 @@ def all_gather(distributed: DistributedInfo, items: list[Item]) -> list[Item]:
 
 
 def global_sum(distributed: DistributedInfo, values: Tensor) -> Tensor:
-    """Return the sum of a tensor over all ranks. The argument is not modified."""
+    """Return the sum of a tensor over all ranks. Must be called on every rank.
+
+    The argument is not modified.
+    """
     total = values.detach().clone()
     if distributed.world_size > 1:
         dist.all_reduce(total)
@@ -306,7 +309,7 @@ def global_sum(distributed: DistributedInfo, values: Tensor) -> Tensor:
 
 
 def global_max(distributed: DistributedInfo, number: int) -> int:
-    """Return the maximum of a number over all ranks."""
+    """Return the maximum of a number over all ranks. Must be called on every rank."""
     if distributed.world_size == 1:
         return number
     # The tensor is on the CPU, so that the call doesn't wait for pending work on a GPU.

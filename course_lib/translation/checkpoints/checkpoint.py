@@ -79,10 +79,10 @@ class Checkpoints(StepFiles):
     """The newest checkpoints of a run, which resumes from the newest one that is intact."""
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write the checkpoint of update `step` atomically, then remove all but the newest `count` up to it.
+        """Write the checkpoint of update `step` atomically, then remove all but the newest `count`.
 
-        `state` may contain tensors and plain values. Raises OSError, for example if the disk is full; no
-        older checkpoint is removed in that case.
+        Checkpoints of later updates are removed as well. `state` may contain tensors and plain values. Raises
+        OSError, for example if the disk is full; no other checkpoint is removed in that case.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         save_checksummed(self.path(step), state)

@@ -40,7 +40,7 @@ def load_checksummed(path: Path, mapped: bool = False) -> dict[str, Any]:
     With `mapped`, tensors are memory-mapped: they are read from the file when they are used.
 
     Raises:
-        DamagedFileError: if the checksum is missing or wrong, or the file holds something else.
+        DamagedFileError: if the checksum is missing or wrong, or `save_checksummed` didn't write the file.
         OSError: if the file is missing or cannot be read.
     """
     with path.open("rb") as file:

@@ -40,7 +40,7 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
     """Return the folder of a run or of a provided model, and whether it is a provided model.
 
     `name` is the path of a run or the name of a provided model. An existing path takes precedence over a
-    provided model of the same name. If there is neither, the folder is a path that doesn't exist.
+    provided model of the same name. If there is neither, the returned folder doesn't exist.
     """
     path = Path(name)
     is_provided = not path.exists() and str(name) in provided_models()

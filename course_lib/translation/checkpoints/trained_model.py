@@ -137,9 +137,9 @@ class Snapshots(StepFiles):
         self.remove_others(up_to=0)
 
     def save(self, model: TrainedModel) -> None:
-        """Write a snapshot, then remove all others except the newest `count` up to its update.
+        """Write a snapshot, then remove all but the newest `count`.
 
-        Raises OSError, for example if the disk is full.
+        Snapshots of later updates are removed as well. Raises OSError, for example if the disk is full.
         """
         save_model(self.path(model.step), model)
         self.remove_others(up_to=model.step)

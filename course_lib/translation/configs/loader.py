@@ -41,9 +41,9 @@ RENAMED = {
 def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
     """Load a config: a YAML file by its path, or a provided config by its name.
 
-    A name takes precedence over a file with the same path. Each override is `section.key=value`, with the
-    value in YAML. Raises BadInputError if the file cannot be read, or if a key, a value or an override is
-    wrong.
+    The name of a provided config takes precedence over a file of that name. Each override is
+    `section.key=value`, with the value in YAML. Raises BadInputError if the file cannot be read, or if a key,
+    a value or an override is wrong.
     """
     values = _parse(name, _read(name))
     for override in overrides:

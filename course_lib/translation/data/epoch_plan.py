@@ -26,8 +26,8 @@ def epoch_plan(
     pair is longer than `max_tokens`.
 
     `buckets` is a list of ascending lengths, the last of which must be at least the length of the longest
-    pair. If the list isn't empty, all pairs of a batch are padded to the same length from it, which counts
-    towards `max_tokens`.
+    pair. If the list isn't empty, all pairs of a batch are padded to the same one of these lengths, and this
+    length counts towards `max_tokens`.
     """
     longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
     # NumPy guarantees that RandomState's random numbers never change between versions, unlike those of its

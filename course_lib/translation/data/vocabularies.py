@@ -19,7 +19,7 @@ Vocabulary: TypeAlias = Subwords | Words
 
 @dataclass(frozen=True)
 class SeparateVocabularies:
-    """Two vocabularies of the same class, one for each side."""
+    """Two vocabularies of the same class, one for the source and one for the target."""
 
     source: Vocabulary
     target: Vocabulary
@@ -70,7 +70,7 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
 
 
 def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:
-    """Load vocabularies written by `save`.
+    """Load vocabularies from a file that their `save` method wrote.
 
     `direction` only matters for a model trained in both directions, which has one vocabulary file for both.
     Raises BadInputError if the file cannot be read or doesn't contain vocabularies.

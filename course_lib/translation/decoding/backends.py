@@ -38,7 +38,7 @@ class IncrementalDecoder(Protocol):
         """
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
+        """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
         """Remove all sentences from the batch except those at these indices."""
@@ -84,9 +84,9 @@ class Ensemble(nn.ModuleList):
 def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32") -> DecoderBackend:
     """Prepare a model for decoding with the fastest backend that supports it.
 
-    `precision` is the precision that the model was trained in. A backend with a cache decodes in bfloat16
-    only if the hardware supports it and gains speed, and otherwise in the dtype of the weights. A new backend
-    is needed after the weights have changed.
+    `precision` is the precision of training. With a cache, a model that was trained in bfloat16 is decoded in
+    bfloat16 if the hardware supports that and it is faster, and any other model in the dtype of its weights.
+    Without a cache, decoding uses `precision`. A new backend is needed after the weights have changed.
     """
     if isinstance(model, Ensemble):
         return EnsembleBackend(model, [make_backend(member, precision) for member in model.members])
@@ -104,11 +104,12 @@ def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32
 
 
 def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
-    """Return whether the key/value cache, which uses the internals of a model's classes, supports a model.
+    """Return whether a model can be decoded with the key/value cache.
 
-    All modules and attention functions must be the reference's or their faster versions. The exercises
-    prescribe what a student's classes compute, but not how. Subclasses of the reference's classes are not
-    supported either, because they may override anything.
+    The cache uses the internals of the reference's classes, so all modules and attention functions must be
+    the reference's or their faster versions. The exercises prescribe what a student's classes compute, but
+    not how. Subclasses of the reference's classes are not supported either, because they may override
+    anything.
     """
     return type(model) is reference.Transformer and all(
         type(module) in _SUPPORTED_MODULES and getattr(module, "attention", None) in _SUPPORTED_ATTENTION
@@ -197,7 +198,7 @@ class UncachedDecoder:
         return logits.unflatten(0, tokens.shape)
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
+        """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
         self._prefix = self._prefix.gather(1, parent.unsqueeze(-1).expand(-1, -1, self._prefix.shape[2]))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
@@ -242,7 +243,7 @@ class EnsembleDecoder:
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
+        """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
         for member in self._members:
             member.reorder_beams(parent)
 

@@ -131,9 +131,9 @@ def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> l
     """Call a function on every item in up to MAX_PARALLEL_BATCHES threads, and return the results in order.
 
     torch's threads are divided evenly among these threads. A decoding step consists of many small operations.
-    Threads that work on the same operation wait for each other after each one, but threads that work on
-    different batches don't. The last items are started first: if the items are sorted by size, the longest
-    don't run alone at the end. Exceptions propagate unchanged.
+    Threads that share an operation wait for each other at its end, but threads that work on different batches
+    don't. The last items are started first: if the items are sorted by size, the longest don't run alone at
+    the end. Exceptions propagate unchanged.
     """
     threads = torch.get_num_threads()
     workers = min(threads, len(items), MAX_PARALLEL_BATCHES)

@@ -65,7 +65,7 @@ class CachedDecoder:
         return self._model.generator(x.to(self.dtype))
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams of each sentence: beam k continues the previous beam `parent[k]`."""
+        """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
         if self._visible is not None:
             visible = self._visible[:, :, : self._filled]
             self._visible[:, :, : self._filled] = visible.gather(1, parent.unsqueeze(-1).expand_as(visible))

@@ -26,7 +26,7 @@ from course_lib.transformer import (
 
 
 class FusedTransformer:
-    """A Transformer for inference. Its layers compute in `dtype`, its generator in that of its weights."""
+    """A Transformer for inference. Its layers compute in `dtype`, and its generator in its own dtype."""
 
     @torch.no_grad()
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:

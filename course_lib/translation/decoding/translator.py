@@ -137,10 +137,10 @@ class Translator:
         )
 
     def too_long(self, sentences: Sequence[str]) -> dict[int, int]:
-        """Find the sentences that exceed the model's maximum length. Return their numbers of tokens by index.
+        """Return the number of tokens of each sentence that is too long for the model, by its index.
 
-        Both numbers include the start and end tokens. Only the first `config.data.max_length` tokens of such
-        a sentence are translated.
+        A sentence is too long if it has more than `config.data.max_length` tokens, including the start and
+        end tokens. The excess tokens are not translated.
         """
         lengths = [len(ids) + 2 for ids in self._ids(sentences)]
         return {index: length for index, length in enumerate(lengths) if length > self.config.data.max_length}

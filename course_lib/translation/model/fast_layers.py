@@ -36,7 +36,7 @@ _KNOWN = {
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
     """Replace the layers of the reference's Transformer with faster ones that compute in `dtype`.
 
-    Returns the merged weights of each new layer, to be passed to `refresh`. The list is empty if nothing is
+    Return the merged weights of each new layer, to be passed to `refresh`. The list is empty if nothing is
     replaced. Any other model, and any layer that contains classes other than the reference's and their fused
     versions, is left unchanged, because a student's classes may compute something different.
     """
@@ -295,10 +295,10 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None,
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Compute the layer's output. A mask of None masks nothing, with one exception.
+        """Compute the layer's output.
 
         With fused attention, a target mask of None means a causal mask, and the source mask may also be a
-        bias added to the scores.
+        bias added to the scores. In all other cases, a mask of None masks nothing.
         """
         weights = self.merged.tensors()
         w_qkv, b_qkv, w_self, b_self, w_q, b_q, w_kv, b_kv, w_cross, b_cross = weights[:10]

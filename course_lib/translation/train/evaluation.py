@@ -181,7 +181,7 @@ class BestWeights:
 
     @property
     def patience_exhausted(self) -> bool:
-        """Whether training should stop early, because the last `patience` results were not the best.
+        """Whether training should stop early, because none of the last `patience` results was a new best.
 
         This is false if the config sets no `patience`.
         """

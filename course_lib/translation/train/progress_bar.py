@@ -23,8 +23,8 @@ from course_lib.translation.train.metrics import MetricsRow
 class RunDisplay:
     """The output of a run to the user, with a progress bar in a terminal.
 
-    Only rank 0 should show it; with `silent`, nothing is shown. `done` of `total_updates` updates have been
-    made before.
+    Only rank 0 should show it; with `silent`, nothing is shown. At the start, `done` of `total_updates`
+    updates have already been made.
     """
 
     def __init__(self, total_updates: int, done: int, silent: bool) -> None:

@@ -62,10 +62,11 @@ class PublishedCorpus:
         return self.read(self.fetch(cache or user_cache_path("build-the-transformer"), url))
 
     def fetch(self, folder: Path, url: str | None = None) -> dict[str, Path]:
-        """Download the files into `folder`/`name`, and return their paths by file name.
+        """Download the files into the subfolder of `folder` that is named after the corpus.
 
-        `folder` can then be used as a mirror. Files that already have the right checksum are not downloaded
-        again. Raises BadInputError if a file cannot be downloaded.
+        Return the paths of the files by name. `folder` can then be used as a mirror. `url` is the folder to
+        download from (default: each file's publisher). Files that already have the right checksum are not
+        downloaded again. Raises BadInputError if a file cannot be downloaded.
         """
         return {file.name: self._download(file, url, folder / self.name) for file in self.files}
 

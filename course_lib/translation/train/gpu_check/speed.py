@@ -48,7 +48,7 @@ PUBLISHED_TFLOPS = {
 def published_rate(name: str) -> float | None:
     """Return the published rate of a card, in operations per second, or None if it isn't in PUBLISHED_TFLOPS.
 
-    `name` is the name of the card that PyTorch reports.
+    `name` is the card's name as reported by PyTorch.
     """
     return next((1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if part in name), None)
 

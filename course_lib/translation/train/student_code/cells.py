@@ -44,11 +44,12 @@ class SuppressedPrint:
 
 @contextlib.contextmanager
 def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Iterator[None]:
-    """Convert an exception from a student's code to an UpdateFailedError that names the innermost cell.
+    """Within the block, convert exceptions in a student's code to errors that name the innermost cell.
 
-    The message also names the line in the cell. A PartsError becomes a BadInputError with the same message,
-    and other exceptions propagate. If another rank has exited, this rank's UpdateFailedError refers to the
-    other rank's message. `parts` is None if no student's code is in use; a LostPeerError then propagates too.
+    The error is an UpdateFailedError, and also names the line in the cell. A PartsError becomes a
+    BadInputError with the same message, and other exceptions propagate. If another rank has exited, this
+    rank's UpdateFailedError refers to the other rank's message. `parts` is None if no student's code is in
+    use; a LostPeerError then propagates too.
     """
     try:
         with lost_peers_reported(distributed) if parts else contextlib.nullcontext():
