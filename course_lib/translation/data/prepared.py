@@ -70,7 +70,7 @@ class PreparedData:
     notes: list[str]
     """Messages for the user about dropped and truncated pairs."""
     fingerprint: str
-    """A hash of all ids and references."""
+    """A hash of the data files, which hold the ids and the texts. It doesn't cover the vocabularies."""
 
 
 def prepare(

@@ -41,7 +41,7 @@ class IncrementalDecoder(Protocol):
         """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except those at these indices."""
+        """Remove all sentences from the batch except those at the indices `sentences`."""
 
 
 @runtime_checkable
@@ -202,7 +202,7 @@ class UncachedDecoder:
         self._prefix = self._prefix.gather(1, parent.unsqueeze(-1).expand(-1, -1, self._prefix.shape[2]))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except those at these indices."""
+        """Remove all sentences from the batch except those at the indices `sentences`."""
         self._memory, self._source_mask = self._memory[sentences], self._source_mask[sentences]
         self._prefix = self._prefix[sentences]
 
@@ -237,7 +237,10 @@ class EnsembleDecoder:
         self.dtype = max(dtypes, key=lambda dtype: torch.finfo(dtype).bits)
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Process the next token of every beam, and return the log-probabilities of the token after it."""
+        """Process the next token of every beam, and return log-probabilities of the token after it.
+
+        They are the logarithms of the members' mean probabilities.
+        """
         at_least = torch.promote_types(self.dtype, torch.float32)
         each = [member.step(tokens).to(at_least).log_softmax(dim=-1) for member in self._members]
         return torch.stack(each).logsumexp(dim=0) - math.log(len(each))
@@ -248,6 +251,6 @@ class EnsembleDecoder:
             member.reorder_beams(parent)
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except those at these indices."""
+        """Remove all sentences from the batch except those at the indices `sentences`."""
         for member in self._members:
             member.keep_sentences(sentences)

@@ -168,7 +168,7 @@ class _Search:
             ]
 
     def _keep(self, kept: Bool[Tensor, "B"]) -> None:
-        """Remove all sentences from the batch except the selected ones."""
+        """Remove all sentences from the batch except those that the mask `kept` selects."""
         rows = kept.nonzero().squeeze(1)
         self._decoder.keep_sentences(rows)
         for name in ("_sentence", "_limit", "_last", "_ids", "_total", "_length", "_ended"):

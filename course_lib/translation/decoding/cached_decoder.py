@@ -71,7 +71,7 @@ class CachedDecoder:
             self._visible[:, :, : self._filled] = visible.gather(1, parent.unsqueeze(-1).expand_as(visible))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except those at these indices."""
+        """Remove all sentences from the batch except those at the indices `sentences`."""
         for layer in self._layers:
             layer.keep_sentences(sentences, self._filled)
         if self._source_bias is not None:
@@ -134,7 +134,7 @@ class _CachedLayer:
         return x
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"], filled: int) -> None:
-        """Remove all sentences except those at these indices. `filled` is the number of slots in use."""
+        """Keep only the sentences at the indices `sentences`. `filled` is the number of slots in use."""
         keys, values = self._source
         self._source = _select(keys, sentences, self._heads), _select(values, sentences, self._heads)
         before = self._prefix.unflatten(1, (-1, self._heads))

@@ -21,7 +21,7 @@ class DeviceBatch:
     positions: Tensor
     """The positions of the labels that are not padding, as `LossSum` expects them."""
     target_tokens: int
-    """The number of labels that are not padding, by which the sum of the loss is divided."""
+    """The number of labels that are not padding. An update's loss is divided by the sum over its batches."""
     real_slots: int
     """The number of tokens in both matrices that are not padding."""
     slots: int

@@ -127,7 +127,7 @@ class MetricsWindow:
 
 
 def peak_memory() -> int:
-    """Return the peak memory of this process in bytes, on its GPU if it has one; 0 if unknown."""
+    """Return the peak memory of this process in bytes, on its GPU if it uses one; 0 if unknown."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated()
     try:

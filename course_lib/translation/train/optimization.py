@@ -43,7 +43,7 @@ def learning_rate(config: TrainingConfig, step: int) -> float:
 
 
 def _decay(config: TrainingConfig, step: int) -> float:
-    """Return the learning rate at a step that isn't before the end of the warm-up, as a share of the peak."""
+    """Return the learning rate at a step as a share of the peak. The warm-up must have ended by then."""
     if config.schedule == "inverse-sqrt":
         return math.sqrt(config.warmup_steps / step)
     if config.schedule == "constant":

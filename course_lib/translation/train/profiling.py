@@ -14,8 +14,8 @@ class UpdateProfiler:
 
     Open `trace.json` in Perfetto (ui.perfetto.dev) or chrome://tracing, and `memory.pickle`, which is only
     written on a GPU, at pytorch.org/memory_viz. `operations.txt` is a table of the operations that take the
-    most time. The first six updates are not profiled, because kernels are loaded and layers are compiled
-    during them. With a count of 0, nothing is profiled.
+    most time. The first updates of the process are not profiled, because kernels are loaded and layers are
+    compiled during them. With a count of 0, nothing is profiled.
     """
 
     def __init__(self, folder: Path, count: int) -> None:

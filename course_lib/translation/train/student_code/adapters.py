@@ -77,12 +77,12 @@ def search_exercises(beam: int) -> tuple[str, ...]:
 def student_search(
     parts: Parts, config: RunConfig, vocabularies: Vocabularies, device: torch.device
 ) -> DecodeFunction | None:
-    """Return a student's search for translating the test split, or None if the student hasn't written one.
+    """Return a search for translating the test split that uses the student's code, or None.
 
-    The beam size in the config determines which exercises the search uses. The search computes the whole
-    prefix again for every token, so it is too slow for validation during training, which uses the lab's
-    search. Each sentence gets one hypothesis, whose log-probability and score are 0, because the student's
-    functions don't return them.
+    The beam size in the config determines which exercises the search uses. The result is None if the student
+    has written none of them. The search computes the whole prefix again for every token, so it is too slow
+    for validation during training, which uses the lab's search. Each sentence gets one hypothesis, whose
+    log-probability and score are 0, because the exercises don't return them.
     """
     if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
         return None
