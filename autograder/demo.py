@@ -1,6 +1,7 @@
 """Grade an example class and train a translator with the usual commands: `python -m autograder.demo`.
 
-Everything is written to `runs/demo`; the instructor's own gradebook and submissions are not touched.
+Everything is written to `runs/demo`, which is deleted first. The instructor's own gradebook and submissions
+are not touched.
 """
 
 import argparse
@@ -29,7 +30,10 @@ NOT_CORRECT = ("✗", "○")
 
 
 def main() -> int:
-    """Run all steps, and return the exit code of the first one that fails, or 0."""
+    """Run all steps, and return 0 or the exit code of the first command that fails.
+
+    The exit code is 1 if the lessons' sources have problems.
+    """
     description = "Grade an example class and train a translator, in runs/demo. It takes a few minutes."
     argparse.ArgumentParser(prog="course demo", description=description).parse_args()
     console = Console()
@@ -57,7 +61,10 @@ class StepFailedError(Exception):
 
 
 def copy_course(course: Path, into: Path) -> None:
-    """Copy the files that grading needs into a folder: the sources and nbgrader's configuration."""
+    """Copy the files that grading needs into a folder: the sources and nbgrader's configuration.
+
+    Notebooks are not copied. The folder must not contain these files yet.
+    """
     shutil.copytree(
         course / SOURCES, into / SOURCES, ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints")
     )
@@ -68,7 +75,7 @@ def copy_course(course: Path, into: Path) -> None:
 def play_class(console: Console, course: Path, into: Path) -> None:
     """Run an example class in a copy of a course: release, submit, grade, generate feedback, export grades.
 
-    Raises StepFailedError if a command fails.
+    Raises StepFailedError if a command fails, or CourseError if the lessons' sources have problems.
     """
     copy_course(course, into)
     lesson = example_lesson(load_curriculum(into))
@@ -130,7 +137,10 @@ def _print_where_to_look(console: Console, folder: Path) -> None:
 
 
 def _step(console: Console, folder: Path, *command: str, shows_output: bool = False) -> None:
-    """Run a command in a folder. Its output is shown only if it fails or if `shows_output` is true."""
+    """Run a command in a folder. Its output is shown only if it fails or if `shows_output` is true.
+
+    Raises StepFailedError if the command fails.
+    """
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
     program = Path(sys.executable).with_name(command[0])
@@ -156,7 +166,10 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
 
 
 def score_table(grading: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
-    """Return the scores from the gradebook: one column per student, one row per graded cell."""
+    """Return the scores from the gradebook: one column per student, one row per graded cell, and the sums.
+
+    A dot marks an answer that must be graded by hand.
+    """
     table = Table(title=f"\n{lesson.title}: points", title_justify="left")
     table.add_column("")
     table.add_column("of", justify="right")

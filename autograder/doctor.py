@@ -62,9 +62,10 @@ def main() -> int:
 
 
 def run_smoke_test(confinement: Confinement) -> float:
-    """Run a student's cell in a sandboxed kernel, judge it, and return the time in seconds.
+    """Grade a notebook of two cells, a student's and a locked one, and return the time in seconds.
 
-    Raises CourseError if grading fails or gives a wrong result.
+    The student's cell runs in a kernel with this confinement. Raises CourseError if grading fails or gives a
+    wrong result.
     """
     cells = (
         Cell("students", _STUDENTS_CELL, judged=False, optional=False),

@@ -62,7 +62,8 @@ def example_lesson(curriculum: Curriculum) -> Lesson:
 def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
     """Yield the submissions of a class for a lesson that has been built and released.
 
-    There are five students, or only the first and the third if the lesson has no exercises.
+    There are five students, or only the first and the third if the lesson has no exercises. Raises ValueError
+    if the lesson has exercises but `course.toml` has no deductions for them.
     """
     released = _read(course / LESSONS, lesson)
     solution = _read(course / SOURCES, lesson)

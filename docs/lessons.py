@@ -42,7 +42,7 @@ This page shows the lesson as a student has completed it, without the solutions.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit code."""
+    """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("lessons", nargs="*", metavar="LESSON", help="only these lessons (default: all)")
     parser.add_argument("--into", type=Path, default=PAGES, help="the folder (default: docs/lessons)")
@@ -90,7 +90,10 @@ def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str] = ()
 
 
 def without_solutions(notebook: NotebookNode, released: NotebookNode) -> NotebookNode:
-    """Put the released text into each cell that a student writes, and hide the checks' setup."""
+    """Replace the solutions in a notebook with the released text, and hide the source of its checks.
+
+    The notebook also gets a note for readers. It is modified and returned.
+    """
     stubs = {cell.id: cell.source for cell in released.cells}
     for cell in notebook.cells:
         if is_solution(cell):

@@ -37,11 +37,13 @@ def cells_to_run(
     judged: Collection[str] = (),
     graded: Collection[str] = (),
 ) -> list[bool]:
-    """Return for each cell whether it has to run.
+    """Return for each cell whether it has to run in the student's kernel.
 
-    Cells whose id is not in `optional` always run. Cells whose id is in `judged` never do: the judge runs
-    them in its own process, where they use the names in `graded`. If the names used by the code can't be
-    determined, for example because it calls `eval` or is too long to analyse, all the student's cells run.
+    Cells whose id is in `judged` never run there: the judge runs them in its own process, where they use the
+    names in `graded`. Other code cells always run, unless their id is in `optional`. An optional cell runs
+    only if it binds or modifies a name that is in `graded` or that another running cell uses. If these names
+    can't be determined, for example because a cell calls `eval` or is too long to analyse, all code cells
+    except the judged ones run.
     """
     students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
     if any(student and _is_too_long(cell.source) for cell, student in zip(cells, students, strict=True)):
@@ -67,7 +69,10 @@ def cells_to_run(
 
 
 def _is_too_long(source: str) -> bool:
-    """Return whether analysis could take too long, because IPython processes the source for each magic."""
+    """Return whether a cell could take too long to analyse.
+
+    The number of possible magics counts too, because IPython processes the whole source for each of them.
+    """
     return len(source) > _MAX_LENGTH or sum(source.count(mark) for mark in "%!?") > _MAX_MAGICS
 
 

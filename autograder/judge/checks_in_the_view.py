@@ -6,9 +6,12 @@ __all__ = ["CheckError", "check"]
 
 
 class CheckError(AssertionError):
-    """An error for a failed check."""
+    """The error for a failed check. It is defined only so that notebooks can import it."""
 
 
 def check(name: str, names: Mapping[str, object], **options: object) -> None:
-    """Print a note saying that the judge runs this check outside the notebook."""
+    """Print a note saying that the judge runs this check outside the notebook.
+
+    Only `name` is used.
+    """
     print(f"The judge checks {name} outside this notebook.")

@@ -45,7 +45,7 @@ class Job:
 
     @cached_property
     def depends_on(self) -> dict[str, str]:
-        """Hashes of the submission, of the checks and of the limits."""
+        """Hashes of the parts that determine the result, keyed "submission", "checks" and "limits"."""
         return {
             "submission": _digest(
                 [asdict(replace(cell, source="") if cell.judged else cell) for cell in self.cells],
@@ -62,7 +62,7 @@ class Job:
 
 
 def digest_of(lesson: str, depends_on: dict[str, str]) -> str:
-    """Return the digest of a job from the hashes of its parts."""
+    """Return the digest of a job for this lesson, whose `Job.depends_on` is `depends_on`."""
     return _digest(lesson, depends_on)
 
 
@@ -93,7 +93,10 @@ class Result:
 
     @classmethod
     def from_json(cls, data: bytes, seconds: float) -> "Result":
-        """Parse a serialized result. Raises ValueError if the data is invalid."""
+        """Parse the output of `to_json`, and add the time, which it doesn't contain.
+
+        Raises ValueError if the data is invalid.
+        """
         try:
             content = json.loads(data)
             content["outputs"] = [[from_dict(output) for output in cell] for cell in content["outputs"]]

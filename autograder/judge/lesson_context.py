@@ -25,11 +25,14 @@ class LessonContext:
     may_not_call: Mapping[str, Sequence[str]]
     """The prohibited functions of each exercise."""
     imports: tuple[str, ...] = ()
-    """The modules that the lesson's cells import."""
+    """The modules that the fork server imports, because the lesson's cells use them."""
 
 
 def prepare_lesson_context(source: LessonSource) -> LessonContext:
-    """Return the context of a lesson, or of an assignment that an instructor has added."""
+    """Return the context of a lesson, or of an assignment that an instructor has added.
+
+    The caller must close the descriptor `archive`.
+    """
     lesson = source.lesson
     view = _compiled(lesson_view(source.curriculum, lesson)) if lesson else {}
     to_write = lesson.written if lesson else {}

@@ -87,7 +87,7 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
 
 
 def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
-    """Return, by module and name, the messages that the withheld definitions raise instead."""
+    """Return the messages that withheld definitions raise when they are called, keyed by module and name."""
     lesson_of = withheld_exercises(curriculum, lesson)
     definitions = {
         f"{found.__module__}:{found.__name__}": exercise
@@ -143,8 +143,9 @@ def _module(path: Path) -> str:
 def without_bodies(content: bytes, withheld: dict[str, str]) -> bytes:
     """Replace the bodies of withheld definitions, and remove imports and private names that only they use.
 
-    `withheld` maps the names of the definitions to the messages that they raise instead. The module is
-    regenerated from its syntax tree, which also removes comments that may describe the answer.
+    `withheld` maps the name of each function or class to the message that it, or each method of the class,
+    raises instead. If there are none, the content is returned unchanged. Otherwise the module is regenerated
+    from its syntax tree, which also removes comments that may describe the answer.
     """
     if not withheld:
         return content
@@ -192,7 +193,10 @@ def _used(tree: ast.Module) -> set[str]:
 
 
 def _private_names(node: ast.stmt) -> set[str]:
-    """Return the names that a statement defines, or an empty set if any of them is public."""
+    """Return the names that a definition or an assignment binds, if all of them are private.
+
+    Return an empty set otherwise, and for all other kinds of statements.
+    """
     if isinstance(node, _Definition):
         names = {node.name}
     elif isinstance(node, ast.Assign | ast.AnnAssign):

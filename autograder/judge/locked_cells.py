@@ -33,7 +33,11 @@ class Judged:
 
 
 def imports_of(sources: Iterable[str]) -> dict[str, object]:
-    """Return the names bound by the imports of a released lesson, for use in its locked cells."""
+    """Execute the imports in a released lesson's cells, and return the objects for use in its locked cells.
+
+    The objects are keyed by the names that they are bound to. Imports that fail, and cells with syntax
+    errors, are ignored.
+    """
     names: dict[str, object] = {}
     for source in sources:
         with contextlib.suppress(SyntaxError):

@@ -59,8 +59,9 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
 
     Time limits don't count time in which the student's code is ready to run but has no core.
 
-    Raises NotComputedError if a check itself fails, if kernels don't start and the files next to the notebook
-    aren't the cause, or if the notebook waits for a core for longer than it may run.
+    Raises NotComputedError if a check itself fails or doesn't exist in this version of the course, if kernels
+    don't start and the files next to the notebook aren't the cause, or if the notebook waits for a core for
+    longer than it may run.
     """
     start = time.monotonic()
     result = asyncio.run(_Run(job, lesson, fork_server).run())
@@ -73,14 +74,14 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
 
 
 class _Clock:
-    """A clock that stops while a notebook's kernel waits for a core."""
+    """A clock that stops while a notebook's kernel waits for a core, for at most `most` seconds in total."""
 
     def __init__(self, fork_server: ForkServer, most: float) -> None:
         self._fork_server, self._most = fork_server, most
         self._of_earlier_kernels = self._of_this_kernel = 0.0
 
     def seconds(self) -> float:
-        """Return the time, in seconds since some moment."""
+        """Return the time in seconds. Only differences between two times are meaningful."""
         return time.monotonic() - self.without_core()
 
     def without_core(self) -> float:
@@ -91,7 +92,7 @@ class _Clock:
         return min(self._of_earlier_kernels + self._of_this_kernel, self._most)
 
     def kernel_ended(self) -> None:
-        """Prepare for the next kernel, which starts to wait at 0."""
+        """Add the waiting time of the kernel that has ended to the total. The next kernel starts at 0."""
         self._of_earlier_kernels += self._of_this_kernel
         self._of_this_kernel = 0.0
 
@@ -104,7 +105,10 @@ class _Clock:
             )
 
     async def limit(self, awaitable: Awaitable[Any], seconds: float) -> None:
-        """Wait for an awaitable. Raises TimeoutError if it takes longer than `seconds` on this clock."""
+        """Wait for an awaitable, and raise its error if it fails.
+
+        If it takes longer than `seconds` on this clock, cancel it and raise TimeoutError.
+        """
         task, end = asyncio.ensure_future(awaitable), self.seconds() + seconds
         while not task.done():
             left = end - self.seconds()
@@ -134,7 +138,8 @@ class _Run:
     async def run(self) -> Result:
         """Run all cells, and return the result.
 
-        If a cell ends its kernel, a new kernel runs the other cells of the student again, and then continues.
+        If a cell ends its kernel, a new kernel repeats the student's earlier cells, except those that ended a
+        kernel, and continues with the next cell. Raises NotComputedError as the function `run` does.
         """
         cells = [new_code_cell(cell.source, id=cell.id) for cell in self.job.cells]
         judged = {cell.id for cell in self.job.cells if cell.judged}
@@ -306,7 +311,7 @@ class _Run:
         raise _KernelFailedError(f"{cell.id}: {channel.dead or 'the kernel is stuck after the check'}")
 
     def _give_up(self, reason: str) -> None:
-        """Record that the remaining locked cells were not run."""
+        """Record why the run was abandoned, and that the remaining locked cells were not run."""
         self._note(reason)
         for index in range(self.reached, len(self.job.cells)):
             if self.job.cells[index].judged:
@@ -398,7 +403,10 @@ async def _wait_for_reply(client: AsyncKernelClient, request: str) -> None:
 
 
 def _normalize(output: NotebookNode) -> NotebookNode:
-    """Remove memory addresses and metadata from an output."""
+    """Replace memory addresses in an output with "0x…", and clear its metadata.
+
+    The output is modified and returned.
+    """
     if "metadata" in output:
         output.metadata = NotebookNode()
     if output.output_type == "stream":

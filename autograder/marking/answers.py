@@ -54,7 +54,7 @@ class Written:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the content. Answers that differ only in white space have the same hash."""
+        """A hash of the content. Written answers that differ only in white space have the same hash."""
         words = self.source if self.is_code else " ".join(self.source.split())
         content = json.dumps([words, self.attachments or {}, self.problem], sort_keys=True)
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
@@ -65,7 +65,7 @@ class Mark:
     """The points and the comment for one answer, as they are in the gradebook."""
 
     points: float | None
-    """The points from a person."""
+    """The points that a person gave, or None."""
     comment: str
     """The comment from a person, or an empty string."""
     automatic: float | None
@@ -165,11 +165,14 @@ class LessonAnswers:
         """Save the same points and comment for several answers, and return the updated answers.
 
         `versions` maps the id of each answer to the version that the grader saw. If `points` is None, the
-        answers wait for a person again, unless nbgrader gave them points.
+        answers wait for a person again, unless nbgrader gave them points. An empty comment removes the old
+        one.
 
         Raises:
-            ChangedError: if an answer or its mark has changed since then. Nothing has been saved.
+            ChangedError: if an answer or its mark has changed since the grader saw it.
             ValueError: if an id is not that of an answer to this question, or the points are out of range.
+
+        If an error is raised, nothing has been saved.
         """
         if points is not None and not 0 <= points <= question.most:
             raise ValueError(f"points: expected a number from 0 to {question.most:g}, got {points:g}")

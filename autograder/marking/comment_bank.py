@@ -39,7 +39,11 @@ class BankComment:
 
 
 class CommentBank:
-    """The comments that graders can insert for one lesson."""
+    """The comments that graders can insert for one lesson.
+
+    `folder` contains the file of saved comments, and `course` is the folder of the course. If `shared` is
+    true, other accounts of the group can write the file too.
+    """
 
     def __init__(self, folder: Path, course: Path, lesson: str, shared: bool = False) -> None:
         self._path = folder / FILE
@@ -61,7 +65,10 @@ class CommentBank:
         ]
 
     def misconceptions(self) -> Iterator[BankComment]:
-        """Yield a comment for each misconception that the checks of this lesson can recognise."""
+        """Yield a comment for each misconception that the checks of this lesson can recognise.
+
+        There are none if the course's sources have problems.
+        """
         try:
             lessons = load_curriculum(self._course).lessons
         except CourseError:

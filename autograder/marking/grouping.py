@@ -45,9 +45,10 @@ class Group:
 
 
 def grouped(answers: Iterable[Answer]) -> list[Group]:
-    """Group answers by content: the largest group first, and those without an answer last.
+    """Group identical and nearly identical answers. Return the largest group first.
 
-    The order depends on the answers and not on the points, so it stays the same while people mark.
+    Groups without an answer come last. The order depends on the answers and not on the points, so it stays
+    the same while people mark.
     """
     by_content = sorted(answers, key=lambda answer: (answer.written.digest, answer.id))
     identical = [tuple(same) for _, same in groupby(by_content, key=lambda answer: answer.written.digest)]
@@ -91,14 +92,21 @@ def _cards(members: Iterable[tuple[Answer, ...]]) -> Iterator[Card]:
 
 @dataclass(frozen=True)
 class Piece:
-    """One piece of a word-by-word comparison of two answers."""
+    """One piece of a word-by-word comparison of two answers.
+
+    `of` says whether its text is in both answers or only in one of them. A "gap" stands for words that are
+    left out.
+    """
 
     of: Literal["both", "this", "other", "gap"]
     text: str
 
 
 def differences(this: Answer, other: Answer) -> list[Piece]:
-    """Compare two answers word by word. Return the words that differ, with up to four words around them."""
+    """Compare two answers word by word. Return the words that differ, with up to four words around them.
+
+    Only the first few thousand characters of each answer are compared.
+    """
     new, old = (answer.written.source[:_COMPARED].split() for answer in (this, other))
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     pieces: list[Piece] = []

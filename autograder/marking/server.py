@@ -69,7 +69,10 @@ class CommentRequest(_Request):
 
 
 class MarkingServer:
-    """The web server of one lesson's marking page, whose address contains a secret token."""
+    """The web server of one lesson's marking page, whose address contains a secret token.
+
+    `formgrader` is the address of Formgrader, for links to whole notebooks, or an empty string.
+    """
 
     def __init__(self, answers: LessonAnswers, bank: CommentBank, formgrader: str = "") -> None:
         self.answers, self.bank = answers, bank
@@ -124,7 +127,7 @@ class MarkingServer:
         return environment
 
     def question(self, notebook: str, name: str) -> Question:
-        """Find a question. Raises HTTPError if the lesson has no such question."""
+        """Return the question with this name in a notebook. Raises HTTPError if there is no such question."""
         for question in self.answers.questions:
             if (question.notebook, question.name) == (notebook, name):
                 return question
@@ -136,7 +139,10 @@ class MarkingServer:
 
 
 class _Handler(web.RequestHandler):
-    """A handler that rejects requests without the secret token, and sets restrictive security headers."""
+    """A handler that only accepts requests to a local host name with the secret token in the path.
+
+    It sets restrictive security headers.
+    """
 
     def initialize(self, server: MarkingServer) -> None:
         self.server = server
@@ -195,7 +201,7 @@ class _File(_Handler):
 
 class _Page(_Handler):
     def get(self, _: str, notebook: str, name: str) -> None:
-        """Show one page of the answers to a question."""
+        """Show one page of the answers to a question: the unmarked ones or, with `show=all`, all of them."""
         server = self.server
         question = server.question(notebook, name)
         only_open = self.get_query_argument("show", "unmarked") != "all"

@@ -50,7 +50,10 @@ _IDLE_SECONDS = 120.0
 
 
 def install() -> None:
-    """Make nbgrader's commands and Formgrader use the converters of this module."""
+    """Make nbgrader's commands and Formgrader use this module's converters and the functions in `commands`.
+
+    Database engines are cached, and Formgrader keeps its workers between runs.
+    """
     autogradeapp.Autograde = CourseAutograde
     generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
     generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
@@ -91,7 +94,11 @@ class RepairedNotebookExporter(NotebookExporter):
 
 
 class CourseAutograde(Autograde):
-    """`nbgrader autograde` with sandboxed workers: see `GradingRun`."""
+    """`nbgrader autograde` with sandboxed workers: see `GradingRun`.
+
+    If `workers` is given, they are shared with other runs. If `students` is given, only their submissions are
+    graded.
+    """
 
     exporter_class = Type(RepairedNotebookExporter, klass=Exporter).tag(config=True)
 
@@ -109,13 +116,16 @@ class CourseAutograde(Autograde):
     def init_notebooks(self) -> None:
         """Raise NbGraderException if there are no submissions.
 
-        The run finds the submissions itself, because nbgrader would skip those without a notebook.
+        `GradingRun` finds the submissions itself, because nbgrader would skip those without a notebook.
         """
         if not submissions(self.coursedir):
             super().init_notebooks()  # raises, and suggests similar names
 
     def convert_notebooks(self) -> None:
-        """Grade all submissions in one run, which continues if a submission fails."""
+        """Grade all submissions in one run, which continues if a submission fails.
+
+        Raises NbGraderException if the run cannot start, or at the end if any submission was not graded.
+        """
         try:
             with self._executing() as execute:
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
@@ -127,7 +137,10 @@ class CourseAutograde(Autograde):
 
     @contextmanager
     def _executing(self) -> Iterator[SandboxedExecute | None]:
-        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none."""
+        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none.
+
+        Raises NbGraderException if the command has the option --no-execute.
+        """
         if self.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
                 "--no-execute is not supported, because a student could have changed the outputs in the "
@@ -144,7 +157,10 @@ class CourseAutograde(Autograde):
             yield execute
 
     def _convert(self, prepared: Prepared, book: Gradebook) -> None:
-        """Process one submission with nbgrader, and raise the error that stopped it, if any."""
+        """Process one submission with nbgrader, using the open gradebook `book`.
+
+        Raises the error that stopped it, if any.
+        """
         submission, self._gradebook = prepared.submission, book
         self.exporter.repaired = {
             submission.path(name): notebook for name, notebook in prepared.notebooks.items()
@@ -161,7 +177,8 @@ class CourseAutograde(Autograde):
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
         """Prepare a submission's graded folder and its entry in the gradebook. Record and re-raise errors.
 
-        This replaces nbgrader's own method, which opens the gradebook five times.
+        Notebooks that were not handed in get no points. This replaces nbgrader's own method, which opens the
+        gradebook five times.
         """
         with self._recording_errors():
             BaseConverter.init_assignment(self, assignment_id, student_id)
@@ -217,7 +234,10 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
     """`nbgrader generate_assignment`, extended to rebuild stale solution notebooks and keep every release."""
 
     def init_notebooks(self) -> None:
-        """Rebuild stale solution notebooks, and find the notebooks to release."""
+        """Rebuild stale solution notebooks, and find the notebooks to release.
+
+        Raises NbGraderException if `course.toml` is not valid or there is nothing to release.
+        """
         try:
             for problem in refresh(Path(self.coursedir.root)):
                 self.log.error("%s", problem)
@@ -250,7 +270,10 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
             )
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if tracked cells were added or removed while submissions exist."""
+        """Raise NbGraderException if cells were added to or removed from a lesson with submissions.
+
+        Only cells that nbgrader keeps in the gradebook count, and nothing is checked without a gradebook.
+        """
         if self.no_database:
             return
         with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:

@@ -18,8 +18,10 @@ CONFIG = "nbgrader_config.py"
 
 
 class CourseFolder:
-    """A course folder with an nbgrader_config.py. By default, it is found from the current folder.
+    """A course folder with an nbgrader_config.py.
 
+    The configuration is searched for in `folder` and its `autograder/`. By default, it is searched for in the
+    current folder, its `autograder/`, and the `autograder/` of the course that this package belongs to.
     Raises CourseError if there is no configuration.
     """
 
@@ -65,7 +67,10 @@ class CourseFolder:
         return Gradebook(directory.db_url, directory.course_id)
 
     def current(self, lesson: str) -> dict[str, set[str]]:
-        """Return the current hashes of a lesson's checks and limits, keyed as in `Job.depends_on`."""
+        """Return the current hashes of a lesson's checks and limits, keyed as in `Job.depends_on`.
+
+        Each set has one hash for each different notebook of the lesson. The result is cached.
+        """
         if lesson not in self._current:
             current: dict[str, set[str]] = {"checks": set(), "limits": set()}
             for name in released_notebooks(self.directory(lesson), lesson):

@@ -1,7 +1,7 @@
 """`nbgrader generate_feedback`: pages are rendered by worker processes, and replaced if they are out of date.
 
-The main process reads the gradebook, and is the only one that does. A page contains a digest of all that it
-shows, so a page that would look the same is not written again.
+Only the main process reads the gradebook. A page contains a digest of all that it shows, so a page that would
+look the same is not written again.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.reports.feedback import FeedbackExporter, PreparedPage, digest_in, render, start_rendering
 from autograder.results.local_executor import LocalExecutor
 
-#: The number of submissions from which another worker is worth its start, which takes two seconds.
+#: The minimum number of submissions per worker, because starting a worker takes two seconds.
 _PER_WORKER = 5
 
 
@@ -47,7 +47,10 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
         yield from waiting
 
     def is_due(self, notebooks: list[str]) -> bool:
-        """Return whether a page of a submission is missing or would look different now."""
+        """Return whether a submission's feedback is missing, out of date or could not be prepared.
+
+        It is out of date if any of its pages would look different now.
+        """
         return notebooks[0] in self._due or super().is_due(notebooks)
 
     def problem(self, notebook: str, error: Exception) -> str:
@@ -58,7 +61,8 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     def _prepare(self, notebooks: list[str]) -> None:
         """Prepare the pages of one submission, and schedule their rendering if they are due.
 
-        An error is kept until `convert_single_notebook`, which is called when it is the submission's turn.
+        Submissions of excluded students are skipped. An error is raised later, when the submission is
+        converted, so that it is reported for this submission.
         """
         exporter, excluded = self.exporter, self.coursedir.student_id_exclude.split(",")
         if not isinstance(exporter, FeedbackExporter) or self.names(notebooks[0])["student"] in excluded:
@@ -84,7 +88,11 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
                 exporter.rendered[path] = self._rendering(exporter, page)
 
     def _rendering(self, exporter: FeedbackExporter, page: PreparedPage) -> Callable[[], str]:
-        """Return a function that returns the rendered page. If there are workers, one renders it."""
+        """Return a function that returns the rendered page.
+
+        If there are workers, one of them renders it in the background. Otherwise the function itself renders
+        it.
+        """
         if self._executor is None:
             return partial(exporter.render, page)
         return self._executor.submit(render, exporter.own_config, page).result

@@ -109,7 +109,10 @@ class GradingRun:
         return os.path.lexists(self._course.format_path(self._course.submitted_directory, student, lesson))
 
     def _is_due(self, submission: Submission) -> bool:
-        """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it."""
+        """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it.
+
+        A problem is reported, and the result is False then.
+        """
         with self._reporting(submission):
             self._preparation.inspect(submission)
             replacement = FolderReplacement(self._graded_folder(submission))
@@ -136,7 +139,10 @@ class GradingRun:
         return False
 
     def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
-        """Return whether the checks or limits have changed since a notebook was graded."""
+        """Return whether the checks or limits have changed since a notebook was graded.
+
+        The result is False if the grading record doesn't contain their hashes.
+        """
         if self._execute is None or "depends_on" not in record:
             return False
         if (lesson, name) not in self._current:
@@ -157,7 +163,10 @@ class GradingRun:
 
     # --- Reading --------------------------------------------------------------------------------------------
     def _prepare_ahead(self, due: list[Submission]) -> Iterator[Prepared]:
-        """Yield prepared submissions. Some are prepared ahead, so that their notebooks run during grading."""
+        """Yield prepared submissions. Some are prepared ahead, so that their notebooks run during grading.
+
+        A submission that cannot be prepared is reported and left out.
+        """
         ahead = 0 if self._execute is None else self._execute.ahead
         waiting: deque[Prepared] = deque()
         for submission in due:
@@ -182,7 +191,10 @@ class GradingRun:
         )
 
     def _grade(self, prepared: Prepared, gradebook: Gradebook) -> bool:
-        """Grade a submission. If its files have changed since they were read, undo this and return False."""
+        """Grade a submission, and return True. If its files have changed since they were read, return False.
+
+        In that case, or if an error is raised, the earlier grade and graded files are restored.
+        """
         submission, course = prepared.submission, self._course
         replacement = FolderReplacement(self._graded_folder(submission))
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}

@@ -18,13 +18,13 @@ def grading_folder(course: CourseDirectory) -> Path:
 
 @contextmanager
 def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
-    """Lock a course's grading folder.
+    """Lock a course's grading folder while the block runs.
+
+    Raises NbGraderException if another process holds the lock. If the folder can't be locked for another
+    reason, a warning is logged and the block runs without the lock.
 
     The folder itself is locked, so no lock file is left behind, and graders with different Unix accounts
     exclude each other. The operating system releases the lock when the process ends, even if it is killed.
-    If the folder can't be locked for another reason, a warning is logged and the run continues.
-
-    Raises NbGraderException if another process holds the lock.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

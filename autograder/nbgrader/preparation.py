@@ -35,7 +35,7 @@ class Prepared:
 
 
 class Preparation:
-    """A preparer of a course's submissions: it reads and repairs them, and schedules their notebooks.
+    """The preparation of submissions: they are read and repaired, and their notebooks are scheduled.
 
     `execute` is None if the configuration doesn't use SandboxedExecute; no notebooks are scheduled then.
     """
@@ -106,7 +106,8 @@ class Preparation:
     def _files(self, submission: Submission) -> dict[str, bytes]:
         """Return the contents of the files next to the notebooks, keyed by path.
 
-        These are the lesson's files and the student's other files.
+        These are the lesson's files and the student's other files, without those that were refused or are too
+        large.
         """
         files = {
             path: content

@@ -66,9 +66,10 @@ class Regrading:
         self.compared = 0
 
     def changes(self) -> list[Change]:
-        """Compute what would change. Nothing is written, except results into the store.
+        """Return the graded cells whose points would change. Nothing is written but results in the store.
 
-        Raises CourseError if the lesson was changed and not released again.
+        Submissions that were never graded are skipped, and those that can't be compared are recorded in
+        `failed`. Raises CourseError if the lesson was changed and not released again.
         """
         execute = self._course.execute
         preparation = Preparation(self._directory, execute)
@@ -104,8 +105,8 @@ class Regrading:
         """Write changes into the gradebook and the graded notebooks, by grading the submissions again.
 
         Manual points are kept. A cell that a person has graded is marked for manual grading again only if its
-        automatic points have changed. Raises NbGraderException if a submission could not be graded; such a
-        submission keeps its grade.
+        automatic points have changed. The changes that were written are appended to the audit trail. Raises
+        NbGraderException if a submission could not be graded; such a submission keeps its grade.
         """
         students = {change.student for change in changes}
         with self._course.gradebook() as gradebook:

@@ -77,9 +77,10 @@ class Releases:
     def insert_hidden_tests(
         self, lesson: str, name: str, notebook: NotebookNode, graded_only: bool = False
     ) -> None:
-        """Replace the locked cells and all points with those in the gradebook, as nbgrader does.
+        """Replace a notebook's locked cells and all points with those in the gradebook, as nbgrader does.
 
-        With `graded_only`, locked cells that earn no points stay as they are.
+        The notebook is modified in place. Cells that the gradebook doesn't know stay as they are. With
+        `graded_only`, so do locked cells that earn no points.
         """
         known = self.gradebook_cells(lesson, name)
         for cell in notebook.cells:

@@ -42,8 +42,9 @@ class FolderReplacement:
     ) -> None:
         """Move the old folder, if there is one, into the journal, together with a note for `roll_back`.
 
-        With `copy_back`, the new folder starts as a copy of the old one, without the names that this function
-        returns (as in `shutil.copytree`). Raises OSError if that is impossible; nothing is changed then.
+        The note is stored as JSON. With `copy_back`, the new folder starts as a copy of the old one, without
+        the names that `copy_back` returns (it is the argument `ignore` of `shutil.copytree`). Raises OSError
+        if the folder can't be replaced; nothing is changed then.
         """
         self._require_replaceable()
         self.folder.parent.mkdir(parents=True, exist_ok=True)

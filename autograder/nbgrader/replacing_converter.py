@@ -21,7 +21,8 @@ class ReplacingConverter(BaseConverter):
     def convert_notebooks(self) -> None:
         """Convert each assignment. If that fails, restore its old result and continue with the others.
 
-        Raises NbGraderException at the end if any assignment failed.
+        Raises NbGraderException at the end if any assignment failed, or if another command holds the course's
+        lock.
         """
         problems: list[str] = []
         folder = grading_folder(self.coursedir)
@@ -35,7 +36,7 @@ class ReplacingConverter(BaseConverter):
             raise NbGraderException("\n".join(problems))
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """Convert one notebook, and record an error, because nbgrader raises another one without a reason."""
+        """Convert one notebook. Record its error, because nbgrader then raises one without a reason."""
         try:
             super().convert_single_notebook(notebook_filename)
         except Exception as error:
@@ -43,7 +44,11 @@ class ReplacingConverter(BaseConverter):
             raise
 
     def sources(self, assignments: Mapping[str, list[str]]) -> Iterator[str]:
-        """Yield the folders with the notebooks to convert, each when it is its turn."""
+        """Yield the keys of `assignments` in the order of conversion.
+
+        `assignments` maps folders to the notebooks in them. Subclasses can prepare a folder before they yield
+        it.
+        """
         yield from sorted(assignments)
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
@@ -53,11 +58,14 @@ class ReplacingConverter(BaseConverter):
         """
 
     def problem(self, notebook: str, error: Exception) -> str:
-        """Return the message for an assignment that was not converted. `notebook` is any of its notebooks."""
+        """Return the error message for an assignment that could not be converted. By default, it is `error`.
+
+        `notebook` is any of the assignment's notebooks.
+        """
         return str(error)
 
     def names(self, notebook: str) -> dict[str, Any]:
-        """Return the student and the assignment that a notebook belongs to, as nbgrader does."""
+        """Return nbgrader's information about a notebook, including its "student" and its "assignment"."""
         names: dict[str, Any] = self.init_single_notebook_resources(notebook)["nbgrader"]
         return names
 
@@ -69,7 +77,10 @@ class ReplacingConverter(BaseConverter):
         )
 
     def is_due(self, notebooks: list[str]) -> bool:
-        """Return whether to convert an assignment: by default, as nbgrader's `init_destination` does."""
+        """Return whether to convert an assignment. By default, nbgrader's own rules apply.
+
+        These are the rules of `init_destination`. `notebooks` are the assignment's notebooks.
+        """
         folder = self.replacement(notebooks[0]).folder
         missing = self.coursedir.notebook_id != "*" and any(
             not (folder / name).exists() for name in self.written(notebooks)
@@ -85,7 +96,7 @@ class ReplacingConverter(BaseConverter):
         return {Path(notebook).stem + self.exporter.file_extension for notebook in notebooks}
 
     def _convert_each(self) -> Iterator[str]:
-        """Convert each assignment, and yield the problems."""
+        """Convert each assignment, and yield an error message for each one that could not be converted."""
         assignments: dict[str, list[str]] = self.assignments  # type: ignore[has-type]
         for source in self.sources(assignments):
             notebooks = sorted(assignments[source])

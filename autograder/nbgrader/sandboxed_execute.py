@@ -89,7 +89,10 @@ class SandboxedExecute(NbGraderPreprocessor):
         """The jobs whose results are needed soon, by student, lesson and notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Wait for the result of a requested notebook, and write it into the notebook and `resources`."""
+        """Wait for the result of a requested notebook, and write it into the notebook and `resources`.
+
+        Raises NotComputedError if the notebook can't be run.
+        """
         names = resources["nbgrader"]
         student, notebook = names["student"], names["notebook"]
         job, result = self.collect(student, names["assignment"], notebook)
@@ -111,7 +114,8 @@ class SandboxedExecute(NbGraderPreprocessor):
     def running(self, shared: SharedExecutor) -> Iterator[None]:
         """Run notebooks in worker processes or on a cluster for the duration of this context.
 
-        Raises CourseError if nothing can confine students' code, or the cluster can't be used.
+        The executor is borrowed from `shared`. Raises CourseError if nothing can confine students' code, or
+        the cluster can't be used.
         """
         address = self.cluster or os.environ.get(CLUSTER, "")
         with shared.borrow((address, self.worker_count), partial(self._create_executor, address)) as executor:
@@ -141,7 +145,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         return job, self.results.get(self.source(lesson), job)
 
     def is_ready(self, student: str, lesson: str, name: str) -> bool:
-        """Return whether `collect` will return at once."""
+        """Return whether `collect` would return at once for a requested notebook."""
         assert self.results is not None
         return self.results.is_ready(self.requested[student, lesson, name])
 
@@ -167,7 +171,7 @@ class SandboxedExecute(NbGraderPreprocessor):
 
     @property
     def worker_count(self) -> int:
-        """The number of worker processes on this machine."""
+        """The number of worker processes on this machine: by default, one per processor."""
         return self.workers or joblib.cpu_count()
 
     def source(self, lesson: str) -> LessonSource:
@@ -175,7 +179,10 @@ class SandboxedExecute(NbGraderPreprocessor):
         return load_lesson_source(Path(self.course), lesson)
 
     def job(self, lesson: str, nb: NotebookNode, files: Mapping[str, bytes]) -> Job:
-        """Return the job that runs a repaired notebook."""
+        """Return the job that runs a repaired notebook of a lesson.
+
+        `files` contains the files next to the notebook, keyed by path.
+        """
         source = self.source(lesson)
         released = {cell.id: cell for cell in source.cells}
         unknown = ReleasedCell("", "")
@@ -212,7 +219,7 @@ class RecordGrading(NbGraderPreprocessor):
 
 
 def insert_outputs(notebook: NotebookNode, result: Result) -> None:
-    """Write the outputs of a result into the notebook that was run."""
+    """Write a result's outputs, and execution counts, into the code cells of the notebook that was run."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for number, (cell, outputs) in enumerate(zip(cells, result.outputs, strict=True), start=1):
         cell.outputs, cell.execution_count = outputs, number

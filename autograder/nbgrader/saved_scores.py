@@ -27,7 +27,10 @@ class SaveScores(SaveAutoGrades):
     """nbgrader's SaveAutoGrades, with one transaction for each notebook instead of one for each cell."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the scores of a notebook's cells, and add the comment "No response." to unchanged answers."""
+        """Write the scores of a notebook's cells, and add the comment "No response." to unchanged answers.
+
+        Cells without automatic points, and cells that a person has graded, are marked for manual grading.
+        """
         names = resources["nbgrader"]
         with Gradebook(names["db_url"]) as gradebook:
             submitted = gradebook.find_submission_notebook(
@@ -50,7 +53,8 @@ class SaveScores(SaveAutoGrades):
 def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
     """Return a snapshot of a submission's automatic scores, which can be serialized as JSON.
 
-    The snapshot is empty if the submission is not in the gradebook.
+    It includes automatic comments, late penalties and the timestamp. The snapshot is empty if the submission
+    is not in the gradebook.
     """
     submission = _find(gradebook, lesson, student)
     if submission is None:
@@ -74,7 +78,10 @@ def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
 
 
 def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot) -> None:
-    """Restore a submission's automatic scores from a snapshot, if the submission is in the gradebook."""
+    """Restore a submission's automatic scores from a snapshot, if the submission is in the gradebook.
+
+    Scores, comments and penalties that are not in the snapshot are removed.
+    """
     submission = _find(gradebook, lesson, student)
     if submission is None:
         return

@@ -57,10 +57,7 @@ _PAGE = Environment(autoescape=True).from_string("""<!doctype html>
 
 @dataclass
 class _RateLimit:
-    """A limit on how often each student is graded in an hour.
-
-    Further submissions wait, and only the newest of a student's waiting submissions for a lesson is graded.
-    """
+    """A limit on the number of times that each student's code is run in an hour."""
 
     maximum: int
     _times: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
@@ -78,7 +75,12 @@ class _RateLimit:
 
 
 class GradingService:
-    """A service that watches a course, and grades each submission when it is new or has changed."""
+    """A service that watches a course, and grades each submission when it is new or has changed.
+
+    In an hour, at most `most_per_hour` submissions of each student are run. Further submissions wait, and
+    only the newest of a student's waiting submissions for a lesson is graded. If `feedback` is true, the
+    verdicts of the checks are returned to students through the exchange.
+    """
 
     def __init__(self, course: CourseFolder, most_per_hour: int, feedback: bool, log: logging.Logger) -> None:
         self._course, self._feedback, self._log = course, feedback, log
@@ -93,7 +95,7 @@ class GradingService:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is running. Submissions over the rate limit may be waiting."""
+        """Whether nothing is running or can be started. Submissions over the rate limit may be waiting."""
         return not self._running and not any(self._limit.allows(student) for student, _ in self._waiting)
 
     def step(self) -> None:
@@ -190,7 +192,10 @@ class GradingService:
                     page.chmod(0o644)
 
     def _is_released(self, submission: Submission) -> bool:
-        """Return whether a person has graded the submission, so that its feedback must not be replaced."""
+        """Return whether a person has graded any cell of the submission.
+
+        The submission's feedback must not be replaced then.
+        """
         with Gradebook(self._directory.db_url, self._directory.course_id) as gradebook:
             try:
                 graded = gradebook.find_submission(submission.lesson, submission.student)
@@ -202,7 +207,10 @@ class GradingService:
 def automatic_feedback(
     name: str, notebook: NotebookNode, points: dict[str, tuple[float | None, float]]
 ) -> str:
-    """Return an HTML page with the points and verdicts of the checks."""
+    """Return an HTML page with the points and verdicts of the checks, and the title `name`.
+
+    `points` maps the name of each check cell to its points, or None, and its maximum number of points.
+    """
     checks = []
     for cell in filter(is_check, notebook.cells):
         grade_id = cell.metadata.nbgrader.grade_id
@@ -227,7 +235,10 @@ def _changed_at(folder: str) -> tuple[float, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command until it is interrupted, and return its exit code."""
+    """Run the command until it is interrupted or, with --once, nothing is left to run.
+
+    Return its exit code.
+    """
     parser = argparse.ArgumentParser(prog="course serve-grading", description=__doc__)
     parser.add_argument(
         "--feedback", action="store_true", help="return the checks' verdicts to students at once"

@@ -61,7 +61,10 @@ def copy_course_files(course: Path, curriculum: Curriculum, folder: Path) -> Non
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Return the course's files in a folder as a dict, keyed by their POSIX paths relative to the folder."""
+    """Return the paths of all files in a folder, keyed by their POSIX paths relative to the folder.
+
+    Files and folders with a name in `IGNORED` are left out.
+    """
     return {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))

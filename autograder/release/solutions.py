@@ -43,7 +43,8 @@ def refresh_at_start(course: Path) -> None:
 def write_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
     """Update `curriculum.json`, the part of the curriculum that students may see.
 
-    Returns the path of the file, relative to the course, if it was changed, otherwise an empty list.
+    Return a list of the file's path, relative to the course, if the file was changed. Otherwise, or if the
+    course doesn't contain `course_lib`, return an empty list.
     """
     path = curriculum_path(course)
     if path is None or is_current(path, curriculum):

@@ -40,7 +40,7 @@ class SourceCell:
 def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
     """Parse the cells of a lesson's source.
 
-    Raises CourseError if a header is invalid or the cells don't match `course.toml`.
+    Raises CourseError if the file is missing, a header is invalid or the cells don't match `course.toml`.
     """
     shown = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     path = course / shown

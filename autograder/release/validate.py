@@ -36,7 +36,10 @@ _SECONDS = 180
 
 
 def validate(course: Path) -> list[str]:
-    """Validate a whole course, and return its problems. Stale solution notebooks are rebuilt first."""
+    """Validate a whole course, and return its problems. Stale solution notebooks are rebuilt.
+
+    The notebooks are run only if there are no other problems.
+    """
     try:
         curriculum = load_curriculum(course)
     except CourseError as error:
@@ -60,7 +63,10 @@ def validate(course: Path) -> list[str]:
 
 
 def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
-    """Return a problem if `curriculum.json` doesn't match `course.toml`."""
+    """Return a list of one problem if `curriculum.json` doesn't match `course.toml`.
+
+    Otherwise, or if the course doesn't contain `course_lib`, return an empty list.
+    """
     path = curriculum_path(course)
     if path is None or is_current(path, curriculum):
         return []

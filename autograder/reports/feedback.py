@@ -63,7 +63,7 @@ _START_BYTES = 4096
 
 @dataclass(frozen=True)
 class PreparedPage:
-    """All that a feedback page is made from, after the gradebook has been read."""
+    """The data that a feedback page is rendered from, so that the gradebook is not needed any more."""
 
     notebook: str
     """The notebook with points and comments, as JSON."""
@@ -101,7 +101,7 @@ class FeedbackExporter(HTMLExporter):
         return self.render(page), self._init_resources(resources)
 
     def prepare(self, filename: str, resources: dict[str, Any]) -> PreparedPage:
-        """Read a graded notebook, and run all preprocessors."""
+        """Read a graded notebook, run all preprocessors, and return the page for `render`."""
         notebook, resources = Exporter.from_notebook_node(self, nbformat.read(filename, 4), resources)
         names = {name: value for name, value in resources["nbgrader"].items() if name != "db_url"}
         shown = {"nbgrader": names, "inlining": resources.get("inlining", {})}
@@ -111,7 +111,7 @@ class FeedbackExporter(HTMLExporter):
         return PreparedPage(content, shown, digest)
 
     def render(self, page: PreparedPage) -> str:
-        """Render a prepared page, with its digest."""
+        """Return the HTML of a prepared page, including its digest."""
         notebook = nbformat.from_dict(json.loads(page.notebook))
         return self.from_notebook_node(notebook, {**page.resources, _DIGEST: page.digest})[0]
 
@@ -159,7 +159,10 @@ def render(config: bytes, page: PreparedPage) -> str:
 
 @lru_cache(maxsize=1)
 def _exporter(config: bytes) -> FeedbackExporter:
-    """Return an exporter. It is kept, because it compiles its templates."""
+    """Return an exporter with this pickled configuration.
+
+    It is cached, because compiling its templates takes time.
+    """
     return FeedbackExporter(config=Config(pickle.loads(config)))
 
 
@@ -227,7 +230,7 @@ def _picture(svg: str) -> str:
 
 
 def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
-    """Read the points of each graded cell from the gradebook, in notebook order."""
+    """Return the points of each graded cell in the gradebook, keyed by cell name, in notebook order."""
     verdicts = verdicts_in(nb)
     with Gradebook(names["db_url"]) as gradebook:
         graded = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])

@@ -94,7 +94,8 @@ class _Export(ExportPlugin):
     def export(self, gradebook: Gradebook) -> None:
         """Write the grades, and report the students who are only in the gradebook or only on the roster.
 
-        Raises ValueError if the roster can't be read or doesn't match the learning management system.
+        If no students or no lessons are requested, all of them are written. Raises ValueError if the roster
+        can't be read, lacks necessary columns or has two rows for a student.
         """
         wanted = set(map(str, self.assignment))
         most = {
@@ -116,13 +117,19 @@ class _Export(ExportPlugin):
         self.log.info("Wrote %s", target)
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
-        """Return the rows of the file, including the header, if there is no roster."""
+        """Return the rows of the file, including the header, if there is no roster.
+
+        `most` maps each lesson to its maximum number of points.
+        """
         raise NotImplementedError
 
     def with_roster(
         self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
     ) -> list[list[str]]:
-        """Return the rows of the roster, including the header, with the grades filled in."""
+        """Return the rows of the roster, including the header, with the grades filled in.
+
+        `most` maps each lesson to its maximum number of points.
+        """
         raise NotImplementedError
 
     def fill(
@@ -135,8 +142,9 @@ class _Export(ExportPlugin):
     ) -> list[list[str]]:
         """Return the rows with the points filled in. `columns` maps each lesson to the index of its column.
 
-        Students are recognised by the columns in `identifiers`. Raises ValueError if the header has none of
-        these columns, or if a student has two rows.
+        Students are recognised by the columns in `identifiers`. Students who are only in the gradebook or
+        only in the rows are logged. Raises ValueError if the header has none of these columns, or if a
+        student has two rows.
         """
         at = [header.index(name) for name in identifiers if name in header]
         if not at:
@@ -175,7 +183,10 @@ class CanvasExport(_Export):
     file = "canvas.csv"
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
-        """Return the header, the maximum points, and a row for each student, identified by SIS Login ID."""
+        """Return the header, the maximum points, and a row for each student.
+
+        A student is identified by ID, if the gradebook has one for Canvas, and by SIS Login ID.
+        """
         header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *most]
         possible = [f"    {_POINTS_POSSIBLE}", "", "", "", "", *map(_number, most.values())]
         rows = [
@@ -187,7 +198,10 @@ class CanvasExport(_Export):
     def with_roster(
         self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
     ) -> list[list[str]]:
-        """Return Canvas's rows with the grades filled in. Lessons without a column get a new one."""
+        """Return Canvas's rows with the grades filled in. Lessons without a column get a new one.
+
+        Canvas's test student and rows without an identifier are left out.
+        """
         header, *others = rows
         # Canvas adds the number of an assignment to its name.
         columns = _columns(header, most, r"{}(\s*\(\d+\))?")

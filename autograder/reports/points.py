@@ -23,9 +23,9 @@ class Points:
     points: float
     most: float
     automatic: float | None
-    """The points from the check."""
+    """The points from the check, or None if there are none."""
     person: float | None
-    """The points from a person, for a written answer or instead of the check's."""
+    """The points from a person, for a written answer or instead of the check's, or None."""
     extra: float
     """Extra credit from a person."""
     verdict: CheckVerdict | None
@@ -156,7 +156,10 @@ def points_line(points: Points) -> str:
 def summary(
     all_points: Iterable[Points], score: float, most: float, penalty: float, notes: Iterable[str]
 ) -> str:
-    """Return the HTML of the table at the top of a page, without empty lines, which end HTML in Markdown."""
+    """Return the HTML of the table at the top of a page, and of a list of notes below it.
+
+    A late penalty has a row of its own. The HTML has no empty lines, because they would end it in Markdown.
+    """
     rows = "\n".join(
         f'<tr class="{_colour(one)}"><th scope="row"><a href="#{one.cell}">{escape(one.exercise)}</a></th>'
         f"<td>{one.sign} {escape(one.status)}</td>"

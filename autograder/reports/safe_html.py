@@ -118,7 +118,10 @@ def clean_markdown(context: Context, source: str) -> str:
 
 
 def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
-    """Convert Markdown to HTML as nbconvert does, and sanitize the result."""
+    """Convert Markdown to HTML as nbconvert does, and sanitize the result.
+
+    `attachments` contains pictures in base64, keyed by file name and MIME type.
+    """
     # No links to headings: their ids are removed.
     renderer = FormulaRenderer(
         escape=False, attachments=attachments, embed_images=False, path="", exclude_anchor_links=True
@@ -179,7 +182,10 @@ class Harmless(Preprocessor):
 
 
 def _sizes(metadata: NotebookNode) -> NotebookNode:
-    """Return only the judge's notes and the sizes of pictures, if they are numbers, from output metadata."""
+    """Return the part of an output's metadata that is safe: the judge's notes and the sizes of pictures.
+
+    Sizes that are not numbers are removed.
+    """
     kept = _only(metadata, "course")
     for kind in ("image/png", "image/jpeg"):
         sizes = _only(metadata.get(kind, {}), "width", "height")

@@ -66,7 +66,10 @@ def _list(console: Console, course: CourseFolder) -> int:
 
 
 def _verify(console: Console, store: ResultStore) -> int:
-    """Check every result against its checksum, and print the damaged ones."""
+    """Check every result against its checksum, and print the damaged ones.
+
+    Return the exit code: 1 if any result is damaged, otherwise 0.
+    """
     count = damaged = 0
     for entry in store.entries(verify=True):
         count += 1
@@ -82,7 +85,8 @@ def _verify(console: Console, store: ResultStore) -> int:
 def _prune(console: Console, course: CourseFolder, older_than: float | None) -> int:
     """Delete damaged results, and results of checks or limits that are no longer current.
 
-    If `older_than` is given, only results that were stored more than that many days ago are deleted.
+    If `older_than` is given, only results that were stored more than that many days ago are deleted. Return
+    the exit code: 1 if a file can't be deleted, otherwise 0.
     """
     deleted = size = failed = 0
     youngest = time.time() - (older_than or 0) * 86400

@@ -103,7 +103,11 @@ class ClusterExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Disconnect from the cluster. Its workers keep their sandboxes for the next run."""
+        """Disconnect from the cluster. Its workers keep their sandboxes for the next run.
+
+        With `wait` and without `cancel_futures`, wait for the submitted calls to finish first. Otherwise,
+        they are abandoned.
+        """
         self._executor.shutdown(wait=wait and not cancel_futures)
         self._client.close()
 

@@ -32,14 +32,18 @@ class WorkerExecutor(Protocol):
         """Schedule a call, and return its future."""
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the executor. With `cancel_futures`, calls that are waiting or running may be aborted."""
+        """Stop the executor. With `wait`, return only after it has stopped.
+
+        With `cancel_futures`, calls that are waiting or running may be aborted.
+        """
 
 
 class LocalExecutor(Executor):
     """An executor that runs calls in worker processes, in the order of submission.
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
-    was running is known: that call is tried again in a new worker, and no other call is affected.
+    was running is known: that call is tried again in a new worker, and no other call is affected. Each worker
+    process starts with the call `initializer(*initargs)`.
     """
 
     def __init__(self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:
@@ -109,7 +113,7 @@ class SharedExecutor:
     """An executor shared by several runs in the same process, and closed after some idle time.
 
     Formgrader starts a run for each submission that a grader clicks on. Workers take seconds to start, so
-    they are kept for the next run.
+    they are kept for the next run. If `idle_seconds` is 0, they stop at the end of each run.
     """
 
     def __init__(self, idle_seconds: float = 0.0) -> None:

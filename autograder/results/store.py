@@ -51,7 +51,10 @@ class Entry:
 
 
 class ResultStore:
-    """The results in a folder, which is created when the first result is written."""
+    """The results in a folder, which is created when the first result is written.
+
+    If `group_shared` is true, the folder is created so that all accounts of its group can write to it.
+    """
 
     def __init__(self, folder: Path, group_shared: bool = False) -> None:
         self.folder = folder

@@ -51,7 +51,8 @@ class GradingWorker:
     def grade(self, source: LessonSource, job: Job) -> tuple[bytes, float]:
         """Run and judge one notebook. Return its serialized result, and the time that it took in seconds.
 
-        Raises OtherVersionError if the checks on this machine aren't those that the job asks for.
+        Raises OtherVersionError if the checks on this machine aren't those that the job asks for, or
+        NotComputedError if the notebook can't be run or judged.
         """
         from autograder.judge.notebook_run import run
 

@@ -57,8 +57,9 @@ def command(
 ) -> list[str]:
     """Return the command that runs a program inside bubblewrap's sandbox.
 
-    The program can read `readable`, write to `socket_folder`, and store at most `scratch_bytes` in SCRATCH.
-    Paths are the same inside and outside. The program is killed when its parent process ends.
+    The program can read `readable`, write to `socket_folder` if it is not None, and store at most
+    `scratch_bytes` in SCRATCH. Paths are the same inside and outside. The program is killed when its parent
+    process ends.
     """
     # Use the full path, because the parent process may have a different PATH.
     inside = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]

@@ -264,7 +264,11 @@ def _is_root() -> bool:
 
 
 def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
-    """Confine this process, check that it works normally, and return the attempts that raised no error."""
+    """Confine this process, check that it works normally, and make all attempts to break out.
+
+    Return those of "read", "list", "trace" and "signal" that raised no error. The process outside observes
+    whether the others succeed.
+    """
     scratch = Path(task["scratch"])
     if task["restrict"]:
         landlock.restrict([*bubblewrap.environment_paths(), *SANDBOX_FILES], [scratch], [])

@@ -37,7 +37,7 @@ class KernelState:
 
     running: bool
     ended: int | None
-    """The kernel's exit status; negative if a signal ended it."""
+    """The kernel's exit status, negative if a signal ended it; None if it has not ended."""
     violations: tuple[str, ...]
     """The limits that the kernel has exceeded."""
     without_core: float = 0.0
@@ -127,8 +127,9 @@ class ForkServer:
     ) -> None:
         """Fork a kernel that serves a Jupyter connection, and answers the judge on the socket `judge`.
 
-        `archives` are descriptors of tar files with the folders `course` (modules that can be imported) and
-        `work` (files next to the notebook). The fork server first imports the modules in `imports`.
+        The last kernel is ended first. `archives` are descriptors of tar files with the folders `course`
+        (modules that can be imported) and `work` (files next to the notebook). The fork server first imports
+        the modules in `imports`. Raises ForkServerError if the fork server fails.
         """
         self.start()
         command = {"do": "launch", "connection": dict(connection), "limits": asdict(limits)}
@@ -136,20 +137,20 @@ class ForkServer:
         self._ask(command, [judge.fileno(), *archives])
 
     def state(self) -> KernelState:
-        """Return the state of the kernel."""
+        """Return the state of the kernel, or `GONE` if the fork server has ended."""
         if not self.alive:
             return GONE
         return self._ask({"do": "poll"})
 
     def signal(self, number: int) -> None:
-        """Send a signal to the kernel."""
+        """Send a signal to the kernel, if it is running."""
         if self.alive:
             self._ask({"do": "signal", "signal": number})
 
     def clear(self) -> KernelState:
         """End the kernel and all processes that it started, and return the kernel's last state.
 
-        If that fails, end the whole sandbox.
+        If that fails, end the whole sandbox and return `GONE`.
         """
         if not self.alive:
             return GONE
@@ -166,7 +167,7 @@ class ForkServer:
         return state
 
     def close(self) -> None:
-        """End the sandbox."""
+        """End the sandbox, and delete its folder."""
         atexit.unregister(self.close)
         if self._control is not None:
             self._control.close()

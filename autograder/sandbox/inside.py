@@ -129,7 +129,7 @@ class Supervisor:
             os._exit(code)
 
     def enforce_limits(self) -> None:
-        """Reap children that have ended, and kill a kernel that exceeds a limit."""
+        """Reap children that have ended. Kill a kernel that exceeds a limit, and record the violation."""
         self._reap()
         processes = list(_descendants(os.getpid()))
         if not processes:
@@ -251,7 +251,8 @@ def _descendants(root: int) -> Iterator[int]:
 def _seconds_without_core(pid: int) -> float:
     """Return how long the main thread of a process has been ready to run without a core, in seconds.
 
-    `course_lib.time_limit` reads the same figure, but is not in the sandbox.
+    The result is 0 if that can't be read. `course_lib.time_limit` reads the same figure, but is not in the
+    sandbox.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="utf-8").split()[1]) / 1e9

@@ -61,7 +61,11 @@ class CappedStream(OutStream):
 def serve(
     connection: Mapping[str, Any], judge: int, work: Path, output_bytes: int, ready: Callable[[], None]
 ) -> None:
-    """Serve a Jupyter connection until the kernel is shut down. Call `ready` before any student code runs."""
+    """Serve a Jupyter connection until the kernel is shut down. Call `ready` before any student code runs.
+
+    `judge` is the descriptor of the judge's socket, `work` the kernel's working folder, and `output_bytes`
+    the limit on the output of a cell.
+    """
     SandboxedKernel.judge = socket.socket(fileno=judge)
     SandboxedKernel.output_bytes = output_bytes
     file = work / ".connection.json"

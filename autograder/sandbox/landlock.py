@@ -98,10 +98,12 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders:
     """Irrevocably restrict this process to these files and folders.
 
     It may read and execute below `readable`, do anything except execute and create devices below `writable`,
-    and list the contents of `socket_folders`, bind unix sockets there and remove them. Paths that don't exist
-    are skipped. From ABI version 4 on, the process can't open TCP connections; from version 6 on, it can't
-    reach outside processes with signals or abstract unix sockets. Must be called while the process has a
-    single thread. Raises OSError if Landlock can't be used.
+    and list the contents of `socket_folders`, bind unix sockets there and remove them. It may also read the
+    system files that Python needs. Paths that don't exist are skipped. From ABI version 4 on, the process
+    can't open TCP connections; from version 6 on, it can't reach outside processes with signals or abstract
+    unix sockets.
+
+    Must be called while the process has a single thread. Raises OSError if Landlock can't be used.
     """
     version = abi()
     if not version:

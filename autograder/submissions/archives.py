@@ -103,7 +103,10 @@ class DownloadExtractor(ExtractorPlugin):
         """The original names of files and folders whose names were shortened, keyed by path."""
 
     def extract(self, archive_path: str, extracted_path: str) -> None:
-        """Unpack all archives of a folder into another folder, and copy all other files there."""
+        """Unpack all archives of a folder into another folder, and copy all other files there.
+
+        The command fails if that folder cannot be written, or if no file could be unpacked.
+        """
         source, self._folder = Path(archive_path), Path(extracted_path)
         written = 0
         try:
@@ -130,10 +133,11 @@ class DownloadExtractor(ExtractorPlugin):
         return tuple(self._names.get(each, each.name) for each in paths)
 
     def _unpack(self, archive: Path, path: Path, nesting: int = 1, budget: _Budget | None = None) -> int:
-        """Unpack an archive into a folder next to `path`, and return the number of files that were written.
+        """Unpack an archive, and return the number of files that were written.
 
-        Archives inside it are unpacked as well. `budget` is None for the download itself, which may be of any
-        size. Raises OSError if the disk is full.
+        They are written to a folder with the path `path` without its suffix. Archives inside the archive are
+        unpacked as well. `budget` is None for the download itself, which may be of any size. Raises OSError
+        if the disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:
@@ -199,7 +203,8 @@ class DownloadExtractor(ExtractorPlugin):
 def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable[[], _Reader]]]:
     """Yield the name of each file in an archive, and a function that opens it.
 
-    The function must be called before the next file is requested.
+    The function must be called before the next file is requested. `most_bytes` is the maximum length of a tar
+    archive after decompression, or None.
     """
     if path.suffix == ".zip" or zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -230,7 +235,11 @@ def _open_tarred(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]
 
 
 def _write(content: _Reader, target: Path, most_bytes: int, budget: _Budget | None) -> None:
-    """Write the content of a member to a new file, or leave nothing if that fails."""
+    """Write the content of a member to a new file, or leave nothing if that fails.
+
+    Raises ValueError if the file exists or the content is longer than `most_bytes`, and _TooLargeError if it
+    exceeds the budget.
+    """
     if target.exists():
         raise ValueError("another file has the same path")
     target.parent.mkdir(parents=True, exist_ok=True)

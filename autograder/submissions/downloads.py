@@ -128,12 +128,18 @@ class DownloadCollector(FileNameCollectorPlugin):
         """The number of files that may be submissions, but were not collected."""
 
     def collect(self, submitted_file: str) -> dict[str, str] | None:
-        """Return a file's student and the file's name in the lesson, or None if the file is not collected."""
+        """Return the student ("student_id") and the new name ("file_id") of a file.
+
+        Return None if the file is not collected.
+        """
         return self._collected.get(Path(submitted_file))
 
     @cached_property
     def _collected(self) -> dict[Path, dict[str, str]]:
-        """The files to collect. All files are read first, because a student may have uploaded several."""
+        """The results of `collect` for the files to collect, keyed by path.
+
+        They are computed together, because a student may have uploaded several files.
+        """
         lesson = self.parent.coursedir.assignment_id
         notebook = f"{lesson}.ipynb"
         collected: dict[Path, dict[str, str]] = {}

@@ -94,9 +94,9 @@ class Submission:
     def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
         """Record the files that must not be copied, and other problems.
 
-        `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Raises
-        UnreadableError if the student's name is not valid text, if folders are nested too deeply, or if the
-        timestamp is invalid.
+        `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Files with
+        more than `most_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid
+        UTF-8, if folders are nested too deeply, or if the timestamp is invalid.
         """
         try:
             self.student.encode()

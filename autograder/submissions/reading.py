@@ -96,7 +96,7 @@ _NOTEBOOK_METADATA = msgspec.json.Decoder(_NotebookMetadata)
 def read_notebook(raw: bytes) -> SubmittedNotebook:
     """Read a notebook of nbformat 4 from the bytes of its file, repairing invalid values.
 
-    Raises UnreadableError if the bytes are not a notebook.
+    Raises UnreadableError if the bytes are not a notebook, or if the notebook is too large.
     """
     if len(raw) > MAX_BYTES:
         raise UnreadableError(too_large(len(raw)))
@@ -151,7 +151,7 @@ def _in_utf8(raw: bytes, notes: list[str]) -> bytes:
 def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
     """Read a notebook that msgspec rejects for unexpected types, NaN, lone surrogates or invalid UTF-8.
 
-    Raises UnreadableError if the file is not a notebook.
+    Raises UnreadableError if the file is not a notebook, or is too large.
     """
     if len(raw) > MAX_ODD_BYTES:
         _refuse_other_files(raw)

@@ -59,7 +59,8 @@ def repair(raw: bytes, released: NotebookNode) -> Repaired:
 
     The result is deterministic and has no outputs. It contains every cell that nbgrader tracks exactly once,
     with its released metadata and, if the cell is locked, its released source. The student's own cells keep
-    their positions but not their nbgrader metadata. Raises UnreadableError if there is nothing to grade.
+    their positions but not their nbgrader metadata. Raises UnreadableError if the file can't be read as a
+    notebook, or contains none of the lesson's answer cells.
     """
     return _Repair(raw, released).repaired()
 
@@ -164,7 +165,10 @@ class _Repair:
         return self._below_its_question(name)
 
     def _below_its_question(self, name: str) -> list[int]:
-        """Return the position of a written answer, in a list: the first Markdown cell below its question."""
+        """Return the position of the first Markdown cell below a written answer's question.
+
+        The result is a list of at most one position: it is empty if there is no such cell.
+        """
         index = next(
             index
             for index, cell in enumerate(self.released.cells)
@@ -197,7 +201,11 @@ class _Repair:
         )
 
     def _choose(self, name: str, positions: Sequence[int], claims: Mapping[str, Sequence[int]]) -> int:
-        """Select the copy of a cell that is graded."""
+        """Return the position of the copy of a cell that is graded.
+
+        Of a locked cell, this is the copy that fits best into the order of the cells; of an answer, it is the
+        last copy that differs from the stub.
+        """
         if len(positions) == 1:
             return positions[0]
         if is_locked(self.named[name]):
@@ -227,7 +235,10 @@ class _Repair:
 
     # --- Restoring cells -----------------------------------------------------------------------------
     def _known(self, name: str, cell: SubmittedCell, position: int) -> list[_Placed]:
-        """Restore the metadata and type of a released cell and, if it is locked, its source."""
+        """Restore the metadata and type of a released cell and, if it is locked, its source.
+
+        Return the restored cell and, if an ungraded locked cell was edited, also the student's version of it.
+        """
         released = self.named[name]
         self._compare_metadata(name, cell, released)
         if cell.kind != released.cell_type:
@@ -281,7 +292,10 @@ class _Repair:
             self._suspect(f"{name} was tagged {', '.join(sorted(tags))}; the tags were removed")
 
     def _own(self, cell: SubmittedCell, position: int, copy_of: str | None = None) -> _Placed:
-        """Convert a cell into one of the student's own, without nbgrader metadata."""
+        """Convert a cell into one of the student's own, without nbgrader metadata.
+
+        An exact copy of a locked cell becomes a raw cell, so that it runs only once.
+        """
         claimed = (cell.nbgrader or {}).get("grade_id")
         if claimed is not None and copy_of is None and claimed not in list(self.named):
             self.notes.append(

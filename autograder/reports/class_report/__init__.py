@@ -53,7 +53,10 @@ class ClassReport(ExportPlugin):
 
 
 def as_csv(table: pd.DataFrame) -> str:
-    """Format a table as CSV, with an apostrophe before texts that spreadsheets would read as formulas."""
+    """Format a table as CSV, with an apostrophe before texts that spreadsheets would read as formulas.
+
+    Floating-point numbers are rounded to four significant digits.
+    """
     return table.map(_harmless).to_csv(index=False, lineterminator="\n", float_format="%.4g")
 
 

@@ -245,7 +245,8 @@ CHARTS: dict[str, Callable[[Figures], Picture | None]] = {
 def rows_of(field: str, values: list[str], shown: Sequence[str] = (), **axis: Any) -> alt.Y:
     """Return a y axis with a row for each value, and enough room for the longest label.
 
-    `shown` contains the labels if they differ from the values.
+    If an option in `axis`, such as `labelExpr`, changes the labels, `shown` contains the new ones. The
+    options are passed to `alt.Axis`.
     """
     room = max(map(len, shown or values)) * _LETTER
     return alt.Y(
@@ -260,7 +261,10 @@ def rows_of(field: str, values: list[str], shown: Sequence[str] = (), **axis: An
 def finished(
     chart: alt.LayerChart, title: str, subtitle: str, description: str, height: int, width: int = WIDTH
 ) -> Picture:
-    """Add a title, a text alternative and the size to a chart."""
+    """Add a title, a subtitle, a text alternative and the size in pixels to a chart.
+
+    The text alternative is `description`. The height is at least 30 pixels.
+    """
     return chart.properties(
         width=width,
         height=max(height, 30),

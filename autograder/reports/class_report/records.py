@@ -32,7 +32,7 @@ class LessonRecord:
     most: float
     """The maximum number of points."""
     due: datetime | None
-    """The due date in UTC for students without an extension."""
+    """The due date in UTC for students without an extension, or None if there is none."""
     minutes: int | None
     """The planned duration; None if course.toml does not have the lesson."""
     cells: tuple[str, ...]
@@ -60,7 +60,7 @@ class SubmissionRecord:
     handed_in: datetime | None
     """The submission's timestamp in UTC, or None if there is none."""
     due: datetime | None
-    """The due date in UTC, including the student's extension."""
+    """The due date in UTC, including the student's extension, or None if there is none."""
     marks: tuple[Points, ...]
     code: Mapping[str, str]
     """The source of the student's own cells, by name."""

@@ -61,7 +61,7 @@ class Line:
 def differing_lines(code: str, exercise: str) -> list[Line]:
     """Compare a student's code with the reference. Return the lines that differ, with one line of context.
 
-    Comments, docstrings and formatting are ignored. Returns an empty list if the exercise is unknown, or if
+    Comments, docstrings and formatting are ignored. Return an empty list if the exercise is unknown, or if
     the code cannot be parsed or has too little in common with the reference.
     """
     entry = catalogue().get(exercise)

@@ -110,11 +110,11 @@ class Question(_Table):
         }
 
     def statement(self, wrong: str) -> str:
-        """Describe a wrong option."""
+        """Return the description of a wrong option: from `statements`, or that of the misconception."""
         return self.statements.get(wrong) or self.misconceptions[wrong].statement
 
     def miscalculated(self, test: str) -> Iterator[str]:
-        """Yield a description of each option whose computed value fails or differs from the file."""
+        """Yield a message for each option that can't be computed or differs from its computed value."""
         numbers, exercise = self.numbers(test), catalogue()[self.exercise]
         assert isinstance(exercise, Exercise)
         names: dict[str, Any] = {**vars(course_lib.transformer), "math": math, "tensor": torch.tensor}
@@ -161,7 +161,10 @@ class ConceptTest(_Table):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def answers(self, notebook: SubmittedNotebook, test: str) -> dict[str, str]:
-        """Return the chosen options, keyed by question. Without a valid letter, the option is empty."""
+        """Return the names of the options that a student chose, keyed by question.
+
+        The last answer to a question counts. The name is an empty string if it has no valid letter.
+        """
         code = "\n".join(cell.source for cell in notebook.cells if cell.kind == "code")
         found = {}
         for question in self.questions:
@@ -232,7 +235,7 @@ def _equal(written: object, computed: object) -> bool:
 def write_tests(test: ConceptTest, folder: Path) -> list[Path]:
     """Write the notebooks of both tests, and return their paths.
 
-    Raises CourseError if an option differs from the value computed for it.
+    Raises CourseError if an option can't be computed or differs from the value computed for it.
     """
     if problems := [line for q in test.questions for name in TESTS for line in q.miscalculated(name)]:
         raise CourseError(f"{SOURCES}/{QUESTIONS}, {problem}" for problem in problems)

@@ -69,8 +69,10 @@ def _table(rows: Iterator[tuple[object, ...]], columns: str) -> pd.DataFrame:
 def gain(scores: pd.DataFrame, questions: int) -> tuple[float, ...]:
     """Return the normalised gain (Hake, 1998), and a 95% interval by bootstrap if there are enough students.
 
-    The gain is the increase of the mean score divided by the largest possible increase. The result is empty
-    if there are no students, or if no increase was possible.
+    `scores` has a row for each student, with the number of correct answers in both tests, and `questions` is
+    the number of questions. The gain is the increase of the mean score divided by the largest possible
+    increase. The result is the gain, followed by the two ends of the interval if there is one. It is empty if
+    there are no students, or if no increase was possible.
     """
     pre, post = (scores[name].to_numpy(float) for name in TESTS)
     if not len(pre) or pre.mean() == questions:
@@ -123,7 +125,10 @@ def _ideas(test: ConceptTest, records: LearningRecords) -> Iterator[tuple[object
 
 
 def _post_test(test: ConceptTest, records: LearningRecords, members: set[tuple[str, str]]) -> Iterator[Run]:
-    """Yield the answers to the post-test's questions that offer one of these misconceptions, as runs."""
+    """Yield a `Run` for each answer to a post-test question that offers one of these misconceptions.
+
+    `members` contains the misconceptions as in `Idea.members`.
+    """
     for student, answers in records.answers["post"].items():
         for question in test.questions:
             if any((question.exercise, wrong) in members for wrong in question.post.wrong):

@@ -83,7 +83,11 @@ def _answers(submission: Submission, test: ConceptTest, name: str) -> dict[str, 
 
 
 def _runs(submission: Submission) -> Iterator[Run]:
-    """Yield the runs of the lesson's checks in a log. Links are not followed."""
+    """Yield the runs of the lesson's checks in the log of a submission, if there is one.
+
+    Unknown checks and verdicts are skipped, and links are not followed. Raises UnreadableError if the log
+    can't be read.
+    """
     path = Path(submission.folder, LOG)
     lessons = {lesson.name: lesson.checked for lesson in public_curriculum().lessons}
     checks = lessons.get(submission.lesson, {})
@@ -100,7 +104,7 @@ def _known(exercise: str, names: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def statements(exercise: str) -> dict[str, str]:
-    """Return the statements of the misconceptions that a check can recognise, keyed by misconception."""
+    """Return the statements of the misconceptions that a check can recognise, keyed by misconception name."""
     entry = catalogue().get(exercise)
     own = entry.misconceptions if entry is not None else ()
     common = common_misconceptions() if isinstance(entry, Exercise) else ()
