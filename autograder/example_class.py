@@ -96,9 +96,10 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
 
 
 def partial_mistake(lesson: Lesson) -> PartialMistake:
-    """Return a partial mistake in the last exercise that has one, because few other exercises depend on it.
+    """Return a mistake that costs some of the points of one of the lesson's exercises.
 
-    Raises ValueError if `course.toml` has no deductions for this lesson.
+    It is a mistake in the last possible exercise, because few other exercises depend on that one. Raises
+    ValueError if `course.toml` has no deductions for this lesson.
     """
     for exercise in reversed(lesson.exercises):
         entry = catalogue()[exercise.name]
@@ -112,7 +113,11 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
 
 
 def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:
-    """Write the submissions of the class, or of the students in `only`, to `submitted/`, and return them."""
+    """Write the example class's submissions for a lesson to `autograder/submitted/`, and return them.
+
+    If `only` is given, only the students in it hand in a submission. Raises ValueError as `example_class`
+    does.
+    """
     submissions = [each for each in example_class(course, lesson) if only is None or each.student in only]
     for submission in submissions:
         folder = course / "autograder" / "submitted" / submission.student / lesson.name

@@ -64,7 +64,10 @@ def _mark_code(
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
-    """Render formulas as MathML, which needs neither scripts nor the internet, and complete the sidebar."""
+    """Render formulas as MathML, which needs neither scripts nor the internet.
+
+    Also complete the sidebar, and mark the examples in docstrings as code.
+    """
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("html-page-context", _name_levels, priority=900)  # after the theme has added its context
     app.connect("autodoc-process-docstring", _mark_code)

@@ -254,7 +254,7 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
         copy_course_files(course, load_curriculum(course), release)
 
     def convert_notebooks(self) -> None:
-        """Release the lessons. Keep their old and new releases, because students may have either."""
+        """Release the lessons. Keep copies of their old and new releases, because students may have either."""
         lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
         self._keep_releases(lessons)
         super().convert_notebooks()

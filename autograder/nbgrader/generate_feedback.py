@@ -25,7 +25,10 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     """`nbgrader generate_feedback`, extended to keep a submission's old pages if writing new ones fails."""
 
     def convert_notebooks(self) -> None:
-        """Write all pages that are missing or out of date. If a submission fails, its old pages stay."""
+        """Write all pages that are missing or out of date. If a submission fails, its old pages stay.
+
+        Raises NbGraderException at the end if any submission failed.
+        """
         self._due: set[str] = set()
         with ExitStack() as stack:
             self._executor: LocalExecutor | None = None
@@ -36,7 +39,10 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
             super().convert_notebooks()
 
     def sources(self, assignments: Mapping[str, list[str]]) -> Iterator[str]:
-        """Yield the folders of the submissions. The pages of some are prepared and rendered ahead."""
+        """Yield the folders of the submissions in sorted order.
+
+        If there are workers, the pages of the next submissions are already prepared, and are being rendered.
+        """
         ahead = 4 * self._executor.workers if self._executor is not None else 0
         waiting: deque[str] = deque()
         for source in sorted(assignments):

@@ -230,7 +230,7 @@ class GradingRun:
 
     @contextmanager
     def _reporting(self, submission: Submission) -> Iterator[None]:
-        """Report by name a submission whose processing fails, so that the run can continue."""
+        """Catch an error in the block, and report the submission by name, so that the run can continue."""
         try:
             yield
         except Exception as error:

@@ -12,7 +12,7 @@ from nbgrader.coursedir import CourseDirectory
 
 
 def grading_folder(course: CourseDirectory) -> Path:
-    """Return the folder that contains the folder of graded work, and the list of what was not graded."""
+    """Return the parent of the folder of graded submissions. It also contains `not_graded.json`."""
     return Path(course.format_path(course.autograded_directory, "", "")).parent
 
 

@@ -18,7 +18,10 @@ _Reasons = TypeAdapter(dict[str, dict[str, str]])
 
 
 class NotGraded:
-    """The list of a course's submissions that were not graded. A damaged file counts as an empty list."""
+    """The list of a course's submissions that were not graded, in a file in `folder`.
+
+    A damaged file counts as an empty list. If the file can't be written, a warning is logged.
+    """
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._path, self._log = folder / NAME, log

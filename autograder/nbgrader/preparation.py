@@ -51,7 +51,8 @@ class Preparation:
     def prepare(self, submission: Submission) -> Prepared:
         """Read and repair a submission that was inspected, and schedule its notebooks.
 
-        Raises UnreadableError if there is nothing to grade.
+        Raises UnreadableError if a notebook is missing or is not one of the lesson, or if a file can't be
+        read.
         """
         digest = submission.digest()
         notebooks = {name: self._read(submission, name) for name in submission.notebooks}
@@ -71,7 +72,7 @@ class Preparation:
         return self.prepare(submission)
 
     def _read(self, submission: Submission, name: str) -> NotebookNode:
-        """Read one notebook, repair it, and record the repairs in its metadata."""
+        """Return one notebook of a submission, repaired, with the repairs recorded in its metadata."""
         path = submission.find(name)
         repaired = self._repair(read_file(path), submission.lesson, name)
         renamed = []
@@ -85,7 +86,11 @@ class Preparation:
         return repaired.notebook
 
     def _repair(self, raw: bytes, lesson: str, name: str) -> Repaired:
-        """Repair a notebook, using the current or earlier release that it came from. Insert hidden tests."""
+        """Repair a notebook, and insert the hidden tests.
+
+        The notebook is compared with the current release and, if it seems to be from another one, with the
+        earlier releases. It keeps the cells of an earlier release only if that has the same graded cells.
+        """
         current = self.releases.notebook(lesson, name)
         repaired = repair(raw, current)
         if repaired.tampering or repaired.from_another_release:

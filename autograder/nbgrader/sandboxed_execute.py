@@ -209,7 +209,10 @@ class SandboxedExecute(NbGraderPreprocessor):
 
 
 class RecordGrading(NbGraderPreprocessor):
-    """The last preprocessor. It records in the notebook how it was graded, and that grading has finished."""
+    """A preprocessor that records in a notebook how it was graded, and that grading has finished.
+
+    It must be the last preprocessor.
+    """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the grading record to the notebook's metadata."""

@@ -61,7 +61,7 @@ def curriculum_path(course: Path) -> Path | None:
 
 
 def is_current(path: Path, curriculum: Curriculum) -> bool:
-    """Return whether a `curriculum.json` is up to date."""
+    """Return whether the `curriculum.json` at `path` exists and matches this curriculum."""
     return path.is_file() and path.read_text(encoding="utf-8") == public_json(curriculum)
 
 

@@ -74,7 +74,7 @@ class PreparedPage:
 
 
 class FeedbackExporter(HTMLExporter):
-    """nbgrader's feedback page with a Content-Security-Policy that blocks scripts from submissions.
+    """An exporter of nbgrader's feedback page, whose Content-Security-Policy blocks scripts from submissions.
 
     A page can be made in two steps: `prepare` runs the preprocessors, which read the gradebook, and `render`,
     which takes ten times as long, may run in another process.

@@ -113,7 +113,10 @@ def clean_output(html: str | bytes) -> str:
 
 @pass_context
 def clean_markdown(context: Context, source: str) -> str:
-    """Convert a cell's Markdown to HTML as nbconvert does, and sanitize the result."""
+    """Convert a cell's Markdown to HTML as nbconvert does, and sanitize the result.
+
+    The cell's attachments are taken from the template's context.
+    """
     return markdown_to_html(source, context.get("cell", {}).get("attachments", {}))
 
 

@@ -124,7 +124,10 @@ class SharedExecutor:
 
     @contextmanager
     def borrow(self, key: object, create: Callable[[], WorkerExecutor]) -> Iterator[WorkerExecutor]:
-        """Yield the executor of the last run, or a new one if that was closed or had another `key`."""
+        """Yield the executor of the last run, or a new one if that was closed or had another `key`.
+
+        A new executor is made with `create`.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()

@@ -67,7 +67,11 @@ class Confinement:
 
     @property
     def sufficient(self) -> bool:
-        """Whether files outside and the network are blocked, and the sandbox's processes are protected."""
+        """Whether students' code can be graded in this confinement.
+
+        Outside files, the course itself and the network must be blocked, and the sandbox's processes
+        protected.
+        """
         return self.seccomp and (self.bubblewrap or self.landlock_abi > 0) and not self.exposed
 
     @property

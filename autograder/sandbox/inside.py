@@ -291,7 +291,7 @@ def _remove(folder: Path) -> None:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import modules for all future kernels. Missing packages are skipped."""
+    """Import modules for all future kernels. Modules that can't be imported are skipped."""
     wanted = [name for given in names for name in (given, IMPLICIT_IMPORTS.get(given, given))]
     new = [name for name in wanted if name not in sys.modules]
     for name in new:
@@ -303,7 +303,7 @@ def import_all(names: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Import modules, report readiness, and serve commands."""
+    """Run the fork server: import modules, report readiness, and serve commands."""
     settings = json.loads(sys.argv[1])
     control = socket.socket(fileno=settings["control"])
     libc = ctypes.CDLL(None, use_errno=True)

@@ -87,7 +87,10 @@ class SandboxProvisioner(KernelProvisionerBase):
         return self.connection_info
 
     async def poll(self) -> int | None:
-        """Return None while the kernel runs, otherwise its exit status."""
+        """Return None while the kernel runs, otherwise its exit status.
+
+        If no kernel was started, return the exit status of a killed one.
+        """
         if self._launch is None or not self._running:
             return GONE.ended
         state = self._launch.fork_server.state()
@@ -101,7 +104,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         return status
 
     async def send_signal(self, signum: int) -> None:
-        """Send a signal to the kernel."""
+        """Send a signal to the kernel, if it is running."""
         if self._launch is not None and self._running:
             self._launch.fork_server.signal(signum)
 

@@ -78,7 +78,10 @@ def parse(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile]:
 
 
 class Students:
-    """The students of the gradebook, found by the names and numbers in Canvas or Moodle file names."""
+    """The students of the gradebook, found by the names and numbers in Canvas or Moodle file names.
+
+    `roster` contains the rows of Canvas's gradebook or of Moodle's grading worksheet, or nothing.
+    """
 
     def __init__(self, gradebook: Gradebook, roster: Iterable[list[str]]) -> None:
         self._names: dict[str, set[str]] = defaultdict(set)
@@ -105,7 +108,11 @@ class Students:
                 self._moodle[participant[1]] = owner
 
     def find(self, file: DownloadedFile) -> str | None:
-        """Return the student's id, or None if no student, or more than one, has this number or name."""
+        """Return the id of the student who uploaded a file, or None if it is unknown.
+
+        A student is found by number or, if nobody has the number, by name. A name that several students share
+        is not used.
+        """
         numbers = self._moodle if file.moodle else self._canvas
         if file.number in numbers:
             return numbers[file.number]
@@ -174,7 +181,10 @@ class DownloadCollector(FileNameCollectorPlugin):
         return collected
 
     def _files_by_student(self) -> dict[str, list[DownloadedFile]]:
-        """Group the files by student, and report those that can't be attributed to one."""
+        """Group the files by student, and report those that can't be attributed to one.
+
+        Hidden files and HTML files are skipped. The command fails if the roster can't be read.
+        """
         folder = Path(self.parent._format_collect_path(self.parent.extracted_directory))
         directory = self.parent.coursedir
         try:

@@ -49,9 +49,11 @@ class Submission:
         return os.path.join(self.folder, f"{notebook}.ipynb")
 
     def find(self, notebook: str) -> Path:
-        """Return the path of the notebook with the expected name, or else of the only notebook.
+        """Return the path of a notebook: the file with the expected name, or else the only other candidate.
 
-        Raises UnreadableError if there is none, if it is ambiguous, or if it is not a regular file.
+        If the lesson has a single notebook, the candidates are files with that name in subfolders or, if
+        there are none, all notebooks in the folder and its subfolders. Raises UnreadableError if there is no
+        notebook, if it is ambiguous, or if it is not a regular file.
         """
         folder = Path(self.folder)
         if _is_link(self.folder):

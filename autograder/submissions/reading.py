@@ -137,7 +137,7 @@ def shown(value: object) -> str:
 
 
 def _in_utf8(raw: bytes, notes: list[str]) -> bytes:
-    """Convert UTF-16 and UTF-32 to UTF-8, and remove a byte order mark."""
+    """Convert UTF-16 and UTF-32 to UTF-8, and remove a byte order mark. Add a note about any change."""
     encoding: str = json.detect_encoding(raw)
     if encoding == "utf-8":
         return raw

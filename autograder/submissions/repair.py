@@ -257,7 +257,8 @@ class _Repair:
     def _edited(self, name: str, cell: SubmittedCell, released: NotebookNode, position: int) -> list[_Placed]:
         """Record that a locked cell was edited or is from another release.
 
-        The edited source of an ungraded cell is returned as a cell of the student's own, to be kept below it.
+        If it was edited and earns no points, return the student's version as a cell of the student's own, to
+        be kept below the restored one. Otherwise, return an empty list.
         """
         if _as_its_checksum_says(cell):
             self.notes.append(f"{name} is from another release; it was replaced by the current one")
@@ -392,7 +393,7 @@ class _Repair:
 
 
 def _same(text: str, released: str) -> bool:
-    """Compare two texts, ignoring trailing whitespace, which editors strip."""
+    """Return whether two texts are equal, ignoring trailing whitespace, which editors strip."""
     return _stripped(text) == _stripped(released)
 
 

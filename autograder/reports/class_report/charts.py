@@ -161,7 +161,10 @@ def exercises_chart(figures: Figures) -> Picture | None:
 
 
 def misconceptions_chart(figures: Figures) -> Picture | None:
-    """Draw the most frequent mistakes. Return None if no mistake was recognized."""
+    """Draw how many students made each of the most frequent mistakes.
+
+    Return None if no mistake was recognized.
+    """
     table = figures.misconceptions.head(SHOWN)
     if table.empty:
         return None

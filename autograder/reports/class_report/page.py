@@ -33,7 +33,7 @@ _SIGNS = {WAITING: "*", NOT_GRADED: "not graded", NOT_HANDED_IN: "–"}
 def report_page(
     records: ClassRecords, figures: Figures, course: str, tables: dict[str, str], formgrader: str = ""
 ) -> str:
-    """Render the page. All text from students, including names, is escaped.
+    """Render the page of the class report. All text from students, including names, is escaped.
 
     `tables` maps the name of each table to the link to its CSV file. If `formgrader` is an address, the page
     links to the submissions in Formgrader.

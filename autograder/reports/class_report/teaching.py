@@ -34,7 +34,10 @@ class Explanation:
 
 
 def explanations(misconceptions: pd.DataFrame) -> list[Explanation]:
-    """Return explanations of the most common mistakes, at most EXPLAINED. Unknown mistakes are skipped."""
+    """Return explanations of the most common mistakes, at most EXPLAINED. Unknown mistakes are skipped.
+
+    `misconceptions` is the table of this name in `Figures`.
+    """
     found = (_explanation(row) for _, row in misconceptions.iterrows())
     return [explanation for explanation in found if explanation is not None][:EXPLAINED]
 

@@ -24,7 +24,7 @@ from course_lib.student.check_log import LOG, parse_log
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a check, from a log or from grading."""
+    """One run of a check, from a log or from grading, or an answer in the post-test."""
 
     student: str
     lesson: str
