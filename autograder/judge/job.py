@@ -62,7 +62,7 @@ class Job:
 
 
 def digest_of(lesson: str, depends_on: dict[str, str]) -> str:
-    """Return the digest of a job for this lesson, whose `Job.depends_on` is `depends_on`."""
+    """Return the digest of a job, given its lesson and its `Job.depends_on`."""
     return _digest(lesson, depends_on)
 
 

@@ -254,7 +254,10 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
         copy_course_files(course, load_curriculum(course), release)
 
     def convert_notebooks(self) -> None:
-        """Release the lessons. Keep copies of their old and new releases, because students may have either."""
+        """Release the lessons, and keep copies of their old and new releases.
+
+        Students may have either release.
+        """
         lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
         self._keep_releases(lessons)
         super().convert_notebooks()
@@ -272,7 +275,7 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
     def check(self, assignment: str, notebooks: list[str]) -> None:
         """Raise NbGraderException if cells were added to or removed from a lesson with submissions.
 
-        Only cells that nbgrader keeps in the gradebook count, and nothing is checked without a gradebook.
+        Only cells that nbgrader records in the gradebook count. Nothing is checked if no gradebook is used.
         """
         if self.no_database:
             return

@@ -111,7 +111,7 @@ class GradingRun:
     def _is_due(self, submission: Submission) -> bool:
         """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it.
 
-        A problem is reported, and the result is False then.
+        If that fails, report the error and return False.
         """
         with self._reporting(submission):
             self._preparation.inspect(submission)

@@ -58,14 +58,14 @@ class ReplacingConverter(BaseConverter):
         """
 
     def problem(self, notebook: str, error: Exception) -> str:
-        """Return the error message for an assignment that could not be converted. By default, it is `error`.
+        """Return the error message for an assignment that could not be converted.
 
-        `notebook` is any of the assignment's notebooks.
+        By default, it is the text of `error`. `notebook` is any of the assignment's notebooks.
         """
         return str(error)
 
     def names(self, notebook: str) -> dict[str, Any]:
-        """Return nbgrader's information about a notebook, including its "student" and its "assignment"."""
+        """Return nbgrader's data about a notebook, with keys such as "student" and "assignment"."""
         names: dict[str, Any] = self.init_single_notebook_resources(notebook)["nbgrader"]
         return names
 

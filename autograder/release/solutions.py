@@ -34,7 +34,8 @@ def refresh(course: Path) -> list[str]:
 def refresh_at_start(course: Path) -> None:
     """Refresh the solution notebooks when nbgrader starts, and print the problems.
 
-    The function is cached, because a command may load its configuration several times.
+    The function is cached, because a command may load its configuration several times. Raises CourseError if
+    `course.toml` is not valid.
     """
     if problems := refresh(course):
         print("These lessons have problems and cannot be released:", *problems, sep="\n", file=sys.stderr)
@@ -43,7 +44,7 @@ def refresh_at_start(course: Path) -> None:
 def write_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
     """Update `curriculum.json`, the part of the curriculum that students may see.
 
-    Return a list of the file's path, relative to the course, if the file was changed. Otherwise, or if the
+    Return a list with the file's path, relative to the course, if the file was changed. Otherwise, or if the
     course doesn't contain `course_lib`, return an empty list.
     """
     path = curriculum_path(course)

@@ -106,7 +106,7 @@ class ClusterExecutor(Executor):
         """Disconnect from the cluster. Its workers keep their sandboxes for the next run.
 
         With `wait` and without `cancel_futures`, wait for the submitted calls to finish first. Otherwise,
-        they are abandoned.
+        cancel them.
         """
         self._executor.shutdown(wait=wait and not cancel_futures)
         self._client.close()
@@ -122,7 +122,8 @@ def connect(
     """Connect to a Dask scheduler within `connect_timeout` seconds, and wait for a worker with a sandbox.
 
     Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
-    worker has joined after ten minutes.
+    worker has joined after ten minutes. An address without TLS is unsafe unless it is that of this machine or
+    `allow_plain_tcp` is true.
     """
     _require_safe(address, allow_plain_tcp)
     try:
@@ -186,7 +187,10 @@ def _run(name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def _require_safe(address: str, allow_plain_tcp: bool) -> None:
-    """Raise CourseError if the address is invalid, or if others could send code to the scheduler."""
+    """Raise CourseError if the address is invalid, or if others could send code to the scheduler.
+
+    With `allow_plain_tcp`, any valid address is accepted.
+    """
     scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
     if scheme not in ("tcp", "tls") or not host:
         raise CourseError(
