@@ -30,7 +30,7 @@ NOT_CORRECT = ("✗", "○")
 
 
 def main() -> int:
-    """Run all steps, and return 0 or the exit code of the first command that fails.
+    """Run all steps of the demo, and return 0 or the exit code of the first command that fails.
 
     The exit code is 1 if the lessons' sources have problems.
     """

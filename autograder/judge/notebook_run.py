@@ -204,7 +204,8 @@ class _Run:
     async def _kernel(self, files: Iterable[tuple[str, bytes]]) -> AsyncIterator["_Kernel"]:
         """Start a kernel with these files in its working folder, and yield it.
 
-        Raises _KernelNotStartedError if the kernel doesn't start.
+        The connections to the kernel are closed at the end, but it isn't killed. Raises
+        _KernelNotStartedError if the kernel doesn't start.
         """
         ours, theirs = socket.socketpair()
         manager = AsyncKernelManager(kernel_name="python3")

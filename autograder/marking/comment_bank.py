@@ -87,8 +87,8 @@ class CommentBank:
     def save(self, question: Question, key: str, text: str) -> None:
         """Add a comment for a question to the file of saved comments.
 
-        Raises CommentError if the key or the text is empty or too long, the key is used for another text,
-        or the file is damaged; the file is unchanged then.
+        Raises CommentError if the key is empty or too long, the text is empty, the key is used for another
+        text, or the file is damaged; the file is unchanged then.
         """
         key, text = " ".join(key.split()), text.strip()
         if not key or len(key) > MAX_KEY:

@@ -333,7 +333,10 @@ def _by_group(shown: Iterable[tuple[Group, Card]]) -> list[tuple[Group, list[Car
 
 
 def _written(written: Written) -> Markup:
-    """Render an answer as HTML in which no scripts can run: see `autograder.reports.safe_html`."""
+    """Render an answer as HTML in which no scripts can run: see `autograder.reports.safe_html`.
+
+    A very long answer is truncated.
+    """
     source = written.source[:_SHOWN]
     if written.problem:
         page = Markup('<p class="note">{}</p>').format(written.problem)

@@ -126,7 +126,10 @@ class Preparation:
         return files
 
     def _lesson_files(self, lesson: str) -> list[str]:
-        """Return the paths of the instructor's files of a lesson, which are copied to each submission."""
+        """Return the paths of the instructor's files of a lesson, relative to the lesson's source folder.
+
+        Notebooks and ignored files are left out.
+        """
         folder = self._course.format_path(self._course.source_directory, ".", lesson)
         files = find_all_files(folder, [*self._course.ignore, "*.ipynb"])
         return sorted(os.path.relpath(path, folder) for path in files)

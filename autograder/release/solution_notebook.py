@@ -22,10 +22,12 @@ def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> Noteboo
     """Build one lesson's notebook, including the solutions and hidden tests.
 
     `inputs` identifies the notebook's sources, so that a stale notebook can be detected.
+
     Cell ids come from the cells' names; a cell without a name gets its id from the lesson, its role and its
-    number.
-    Raises CourseError, which lists every inconsistency between the lesson's source, `course.toml` and the
-    reference.
+    number among the cells with this role.
+
+    Raises CourseError, with a line for each problem, if the lesson's source, `course.toml` and the reference
+    are inconsistent.
     """
     cells: list[NotebookNode] = []
     problems: list[str] = []

@@ -36,7 +36,10 @@ class Points:
 
     @classmethod
     def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool = True) -> "Points":
-        """Create the points from a grade in the gradebook and the verdict of the check."""
+        """Create the points from a grade in the gradebook and the verdict of the check, if there is one.
+
+        `answered` is false if a written answer was not given.
+        """
         return cls(
             cell=grade.name,
             by_hand=grade.cell.cell_type == "markdown",

@@ -65,7 +65,7 @@ def _files(package: str | None) -> Iterator[tuple[str, Path]]:
 
 
 def _judges(name: str, package: str) -> bool:
-    """Return whether a file of `course_lib` can affect the results of the lesson with this package."""
+    """Return whether the file `name` of `course_lib` can affect the results of the checks in `package`."""
     others = {lesson.package for lesson in public_curriculum().lessons} - {package, _FINAL_LAB}
     if any(_is_in(name, f"checks/exercises/{other}") for other in others):
         return False

@@ -184,7 +184,7 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
 
     The attempts are "read", "list" and "write" (files outside), "tcp", "udp" and "unix" (connections to this
     process), "signal" and "trace" (another process). Raises BrokenSandboxError if a program inside the
-    sandbox can't start, write to its scratch folder, start a thread or fork.
+    sandbox can't start, write to its scratch folder, start a thread or fork, or doesn't finish in time.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-probe-"))).resolve()

@@ -68,7 +68,10 @@ class Supervisor:
     """The memory that a kernel shares with this process when it is forked."""
 
     def serve(self) -> None:
-        """Answer commands and enforce the limits until the other side closes the connection."""
+        """Answer commands and enforce the limits until the other side closes the connection.
+
+        Then kill the kernel.
+        """
         self.control.settimeout(_POLL_INTERVAL)
         while True:
             try:

@@ -39,7 +39,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Figures:
-    """The tables of the class report. By default, rows are ordered by lesson, exercise and student."""
+    """The tables of the class report, ordered by lesson, exercise and student unless stated otherwise."""
 
     totals: pd.DataFrame
     """A row for each student: points in the lessons that anyone has handed in. Missing submissions count
