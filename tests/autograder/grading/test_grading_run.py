@@ -249,7 +249,8 @@ def test_a_bad_timestamp_is_reported(classroom: Classroom, right: NotebookNode, 
         case "number":  # in hours, which the parser stumbles over in a way of its own
             path.write_text("1" * 40 + "h")
     said = classroom.autograde()
-    assert [line for line in said if line.startswith("bela, 01-scores: not graded: its timestamp.txt")]
+    told = [line for line in said if line.startswith("bela, 01-scores: not graded: ")]
+    assert any("its timestamp.txt" in line for line in told)
     assert "timestamp.txt" in classroom.not_graded["bela"]
     assert classroom.scores("bela") is None
     assert graded(classroom, "anna")

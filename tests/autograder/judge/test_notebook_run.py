@@ -166,11 +166,11 @@ def test_a_notebook_has_an_end(classroom: Classroom) -> None:
 
 @contextmanager
 def busy_core() -> Iterator[None]:
-    """Make all processes that grade share one core with two others that never rest."""
+    """Make all processes that grade share one core with five others that never rest."""
     here = os.sched_getaffinity(0)
     core = {min(here)}
     workers = psutil.Process().children(recursive=True)
-    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(5)]
     try:
         for pid in [process.pid for process in (*workers, *burners)]:
             os.sched_setaffinity(pid, core)
@@ -190,7 +190,7 @@ def test_waiting_for_a_core_costs_no_points(classroom: Classroom) -> None:
     with busy_core():
         since = time.monotonic()
         result = classroom.run(work, "print('done')", RIGHT, CHECK, cell_seconds=2)
-        assert time.monotonic() - since > 3.0
+        assert time.monotonic() - since > 2.0  # otherwise nothing had to wait
     assert said(result)[:2] == ["", "done\n"]
     assert said(result)[3].startswith("✓ attention_scores: correct")
     assert result.violations == []
