@@ -71,14 +71,14 @@ attempt("fill 8 GiB", fill)
         "fills two gigabytes, shared out among eight processes which end by themselves",
         """\
 def fill():
-    children = []
+    children, end = [], time.monotonic() + 5.5
     for _ in range(8):
         child = os.fork()
         if child == 0:
             named_process()
             try:
                 kept = b"x" * 2**28
-                time.sleep(4)
+                time.sleep(max(0, end - time.monotonic()))
                 os._exit(0)
             finally:
                 os._exit(1)
