@@ -87,8 +87,8 @@ class CommentBank:
     def save(self, question: Question, key: str, text: str) -> None:
         """Add a comment for a question to the file of saved comments.
 
-        Raises CommentError if the key is empty or too long, the text is empty, the key is used for another
-        text, or the file is damaged; the file is unchanged then.
+        Raises CommentError, and leaves the file unchanged, if the key is empty, too long or already used for
+        another text, if the text is empty, or if the file is damaged.
         """
         key, text = " ".join(key.split()), text.strip()
         if not key or len(key) > MAX_KEY:

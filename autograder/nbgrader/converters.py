@@ -201,7 +201,7 @@ class CourseAutograde(Autograde):
             book.db.commit()
 
     def _copy_lesson_files(self, assignment_id: str, student_id: str) -> None:
-        """Copy the instructor's files of a lesson into a graded folder, except those that students edit."""
+        """Copy the instructor's files into a graded folder, except notebooks and files that students edit."""
         source = self.coursedir.format_path(self.coursedir.source_directory, ".", assignment_id)
         graded = self._format_dest(assignment_id, student_id)
         of_students = self.exclude_overwriting.get(assignment_id, [])

@@ -41,7 +41,8 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     def sources(self, assignments: Mapping[str, list[str]]) -> Iterator[str]:
         """Yield the folders of the submissions in sorted order.
 
-        If there are workers, the pages of the next submissions are already prepared, and are being rendered.
+        If there are workers, the pages of the next few submissions are prepared before a folder is yielded,
+        and their rendering is started.
         """
         ahead = 4 * self._executor.workers if self._executor is not None else 0
         waiting: deque[str] = deque()

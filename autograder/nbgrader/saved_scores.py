@@ -1,6 +1,7 @@
 """Write a submission's automatic scores to the gradebook, and restore the old scores if grading fails.
 
-A snapshot excludes manual scores and comments, because automatic grading never changes those.
+The old automatic scores, comments, late penalties and timestamp are restored from a snapshot. It doesn't
+contain manual scores or manual comments, because automatic grading never changes those.
 """
 
 from datetime import datetime

@@ -209,7 +209,8 @@ def automatic_feedback(
 ) -> str:
     """Return an HTML page with the points and verdicts of the checks, and the title `name`.
 
-    `points` maps the name of each check cell to its points, or None, and its maximum number of points.
+    `points` maps the name of each check cell to a pair: its points, which are None and shown as 0 if it was
+    not graded, and its maximum number of points.
     """
     checks = []
     for cell in filter(is_check, notebook.cells):

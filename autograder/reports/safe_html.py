@@ -66,7 +66,9 @@ def templates(*folders: Path) -> Environment:
 
 
 def clean(html: str | bytes) -> str:
-    """Sanitize HTML: keep tags for text, tables and pictures, escape all others, and remove script URLs.
+    """Sanitize HTML: keep tags for text, tables and embedded pictures, and escape all others.
+
+    Attributes that aren't known to be safe are removed.
 
     If elements are nested too deeply, everything is escaped.
     """

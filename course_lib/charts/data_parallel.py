@@ -93,7 +93,7 @@ def memory_per_rank(
 
     `table` has one row for each `plan` (at most eight) and `kind` (at most four, such as parameters and
     optimiser state), with `gigabytes`. Raises ValueError for missing columns, an empty table, too many plans
-    or kinds, or sizes that aren't finite and at least 0.
+    or kinds, or sizes that are negative or not finite.
     """
     check_table(table, ("plan", "kind", "gigabytes"))
     check_count(table["plan"].nunique(), 8, "table", "plans")

@@ -127,8 +127,8 @@ def calibration_curves(
     are grouped into ten bins by confidence; a point shows the mean confidence and the share of correct
     predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are left
     out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, an empty
-    table, too many models, confidences outside 0 to 1, values of `right` that aren't True or False, or if no
-    bin has enough predictions.
+    table, too many models, confidences outside 0 to 1, or values of `right` that aren't True or False, and if
+    no bin has enough predictions.
     """
     check_table(table, ("model", "confidence", "right"))
     names = list(dict.fromkeys(table["model"]))

@@ -109,7 +109,7 @@ def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?
     """Draw three counts against the number of heads, as bars in separate panels.
 
     `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
-    `weights`, the number of attention weights that all softmaxes return. Raises ValueError for missing
+    `weights`, the total number of attention weights that the softmaxes return. Raises ValueError for missing
     columns, an empty table, a duplicated number of heads, or counts below zero.
     """
     check_table(table, ("heads", *COUNTS))

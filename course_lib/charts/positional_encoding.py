@@ -18,7 +18,7 @@ def position_waves(
     *,
     title: str = "Every pair of columns is a wave, and each is slower than the one before",
 ) -> Picture:
-    """Draw one row for each pair of columns, with the even column as a solid line and the odd one dashed.
+    """Draw a row for each pair of columns in `pairs`: the even column as a solid line, the odd one dashed.
 
     `table` is (L, D) with two or more positions, which are marked by dots; pair i consists of the columns 2i
     and 2i + 1. Next to each row is the number of positions in a full turn, computed from the angle between

@@ -135,7 +135,7 @@ def softmax_saturation(
     `table` has one row for each random draw of a query and its keys:
 
     - `d_k`: the width of queries and keys, 1 or more;
-    - `divided`: True if the dot products were divided by the root of d_k;
+    - `divided`: True if the dot products were divided by the square root of d_k;
     - `largest_weight`: the largest weight that softmax returned, 0 to 1;
     - `gradient`: the sensitivity of the weights to the scores, 0 or more, for example the Frobenius norm of
       the softmax's Jacobian, diag(w) - w w^T.

@@ -12,12 +12,12 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Group sentences of similar length into batches, and return each batch as a list of indices.
 
     As in section 5.1, sentences are "batched together by approximate sequence length". Padded to its longest
-    sentence, a batch has at most `max_tokens` positions: longest length times number of sentences. Every
-    index occurs exactly once. Padding must be small. The baseline is a greedy plan over the sentences sorted
-    by length: the result may have at most one batch more than the baseline and, in total, at most 1.1 times
-    its positions plus `max_tokens`. The result is empty if there are no sentences. If a sentence is longer
-    than `max_tokens`, raise ValueError with its index and its length; the check also accepts a separate batch
-    for such a sentence.
+    sentence, a batch has at most `max_tokens` positions: the length of the longest sentence times the number
+    of sentences. Every index occurs exactly once. Padding must be small: the result is compared with a greedy
+    plan over the sentences sorted by length. It may have at most one batch more than that plan and, in total,
+    at most 1.1 times the positions of that plan plus `max_tokens`. The result is empty if there are no
+    sentences. If a sentence is longer than `max_tokens`, raise ValueError with its index and its length; the
+    check also accepts a separate batch for such a sentence.
     """
     batches: list[list[int]] = []
     batch: list[int] = []

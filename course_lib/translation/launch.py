@@ -87,11 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_other_program(endpoint: str) -> bool:
-    """Return whether a program other than torchrun listens at the rendezvous endpoint.
+    """Return whether a program listens at the rendezvous endpoint but doesn't answer as torchrun would.
 
-    torchrun would wait forever for an answer from that program, so a program that doesn't answer within 20
-    seconds counts as another one. The result is False if nothing listens there, if `endpoint` doesn't end
-    with a port, or if the torchrun of another node listens.
+    torchrun would wait for its answer forever. The result is True if there is no answer within 20 seconds. It
+    is False if nothing listens there, if `endpoint` doesn't end with a port, if the torchrun of another node
+    answers, or if a program gives an invalid answer or none and closes the connection, which torchrun reports
+    itself.
     """
     host, _, port = endpoint.rpartition(":")
     try:

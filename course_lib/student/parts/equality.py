@@ -54,7 +54,7 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
     for count in range(2, len(parts.yours) + 1):
         if difference := _first_difference(expected, parts.only(parts.yours[:count]), device):
             return {parts.yours[count - 1]: f"correct on its own, but with your earlier parts {difference}"}
-    raise AssertionError("all of the student's parts together differ, as shown above")
+    raise AssertionError("all of the student's parts together differ, but no subset of them does")
 
 
 def _unequal_alone(

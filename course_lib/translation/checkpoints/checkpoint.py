@@ -144,8 +144,8 @@ def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) ->
         before = RunConfig.model_validate(saved)
     except ValidationError:
         raise BadInputError(
-            f"{path} was written by another version of the lab, whose config has other keys. Choose another "
-            "run_folder."
+            f"{path} was written by another version of the lab, whose config has different keys. Choose "
+            "another run_folder."
         ) from None
     if keys := differing_keys(before, config):
         changes = ", ".join(

@@ -54,7 +54,7 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
     """Load a model on the CPU. No code in the file is ever run.
 
     With `mapped`, the weights are memory-mapped. Raises BadInputError if the file is missing or damaged, is
-    not a model, or was written by a version of the lab with other config keys.
+    not a model, or was written by a version of the lab with different config keys.
     """
     try:
         state = load_checksummed(path, mapped)
@@ -63,7 +63,8 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
         raise BadInputError(f"{path}: this model cannot be read ({error.strerror}).") from None
     except ValidationError:
         raise BadInputError(
-            f"{path} was written by another version of the lab, whose config has other keys. Train it again."
+            f"{path} was written by another version of the lab, whose config has different keys. "
+            "Train it again."
         ) from None
     except (DamagedFileError, KeyError, TypeError):
         raise BadInputError(

@@ -59,7 +59,7 @@ class MetricsLog:
 
 
 class MetricsWindow:
-    """Sums over the updates since the last row of metrics: of the loss, tokens, padding and operations.
+    """Sums of the loss, tokens, padding and operations over the updates since the last row of metrics.
 
     Each rank adds up its own batches. The sums of all ranks are combined only when a row is due, so that the
     other updates don't wait for communication.
