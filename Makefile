@@ -1,7 +1,6 @@
 # The course's commands. Each one first updates the installation if the requirements have changed.
 PYTHON ?= python3
-# One more than the two cores of CI, because tests spend a third of their time waiting: for servers, browsers and limits.
-WORKERS ?= 3
+WORKERS ?= 2
 STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)

@@ -134,7 +134,10 @@ def test_an_import_is_not_interrupted_and_does_not_use_up_the_time(
     assert finished == [True, True]
 
 
-@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="Linux doesn't say it here")
+@pytest.mark.skipif(
+    not Path("/proc/thread-self/schedstat").exists(),
+    reason="this kernel doesn't count the time that a thread waits for a core",
+)
 @pytest.mark.parametrize("run", [in_main_thread, in_another_thread])
 def test_waiting_for_a_core_does_not_count(run: Callable[[Callable[[], None]], None]) -> None:
     cores = os.sched_getaffinity(0)
