@@ -1,16 +1,21 @@
 """Interrupt code that takes too long."""
 
 import ctypes
+import gc
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 #: Seconds between repeated interrupts, for code that catches the first one.
 _REPEAT = 0.05
+
+#: Held while `_current_frame` turns garbage collection off, so that two threads don't mistake each other's
+#: setting for the one to restore.
+_COLLECTION = threading.Lock()
 
 #: Seconds for which an import may exceed a limit. An interrupted import leaves a broken module behind,
 #: and PyTorch imports some of its parts when they are first used.
@@ -52,7 +57,7 @@ def _alarm(seconds: float) -> Iterator[None]:
     deadline = _Deadline(first, threading.get_native_id())
 
     def stop(signal_number: int, frame: FrameType | None) -> None:
-        if deadline.has_passed(frame):
+        if deadline.has_passed(lambda: frame):
             raise OutOfTime
 
     outer_handler = signal.signal(signal.SIGALRM, stop)
@@ -70,13 +75,15 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _watchdog(seconds: float) -> Iterator[None]:
-    thread, done = threading.get_ident(), threading.Event()
+    watched, done = threading.current_thread(), threading.Event()
+    thread = threading.get_ident()
     deadline = _Deadline(seconds, threading.get_native_id())
 
     def watch() -> None:
         done.wait(seconds)
-        while not done.is_set():
-            if deadline.has_passed(sys._current_frames().get(thread)):
+        # A thread that starts later may get the same identifier, so the watch ends with the watched thread.
+        while not done.is_set() and watched.is_alive():
+            if deadline.has_passed(lambda: _current_frame(thread)):
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(thread), ctypes.py_object(OutOfTime)
                 )
@@ -87,8 +94,11 @@ def _watchdog(seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
-        watchdog.join()
+        while watchdog.is_alive():
+            # On a busy machine, OutOfTime may be raised here once more.
+            with suppress(OutOfTime):
+                done.set()
+                watchdog.join()
 
 
 class _Deadline:
@@ -101,8 +111,8 @@ class _Deadline:
         self._end = time.monotonic() + seconds
         self._last_end = self._end + _IMPORT_GRACE
 
-    def has_passed(self, frame: FrameType | None) -> bool:
-        """Return whether the time limit has expired, given the current frame of the thread.
+    def has_passed(self, frame: Callable[[], FrameType | None]) -> bool:
+        """Return whether the time limit has expired. `frame` returns the current frame of the thread.
 
         During an import, an expired limit is restarted, within a grace period of `_IMPORT_GRACE` seconds.
         """
@@ -110,7 +120,7 @@ class _Deadline:
         # A timer may fire a moment early.
         if now < self._end - _REPEAT / 10:
             return False
-        if now < self._last_end and _importing(frame):
+        if now < self._last_end and _importing(frame()):
             self._end = min(now + self._seconds, self._last_end)
             return False
         return True
@@ -123,6 +133,23 @@ def _ready_seconds(native_id: int) -> float:
             return int(file.read().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
+
+
+def _current_frame(thread: int) -> FrameType | None:
+    """Return the current frame of a thread, or None if the thread has ended.
+
+    Garbage collection is off meanwhile, because in Python 3.11 `sys._current_frames` can start one while it
+    holds the lock of the list of threads. If a finalizer then lets another thread run, and that thread ends,
+    the whole process hangs: https://github.com/python/cpython/issues/106883
+    """
+    with _COLLECTION:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames().get(thread)
+        finally:
+            if enabled:
+                gc.enable()
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -166,3 +166,69 @@ def test_waiting_for_a_core_does_not_count(run: Callable[[Callable[[], None]], N
         for hog in hogs:
             hog.kill()
             hog.communicate()
+
+
+LOOKS_AT_FRAMES = """
+import faulthandler, gc, threading, time
+from course_lib.time_limit import _current_frame
+
+faulthandler.dump_traceback_later(20, exit=True)
+
+class Garbage:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        time.sleep(0)  # lets another thread run
+
+def starts_and_ends():
+    while not over.is_set():
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()
+
+def rests():
+    time.sleep(0)
+
+def has_new_frames():
+    while not over.is_set():
+        rests()
+
+over = threading.Event()
+threads = [threading.Thread(target=run) for run in [starts_and_ends, has_new_frames] * 2]
+for thread in threads:
+    thread.start()
+for number in range(5000):
+    gc.disable()
+    time.sleep(0)
+    Garbage()
+    gc.set_threshold(gc.get_count()[0] + number % 10)  # collect at one of the next ten allocations
+    gc.enable()
+    assert _current_frame(threads[-1].ident) is not None
+    assert gc.isenabled()
+over.set()
+"""
+
+
+def test_the_look_at_a_frame_starts_no_garbage_collection() -> None:
+    """In Python 3.11, that would stop the process for ever: https://github.com/python/cpython/issues/106883"""
+    done = subprocess.run([sys.executable, "-c", LOOKS_AT_FRAMES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_watch_ends_with_its_thread() -> None:
+    """Its identifier can be given to another thread, which then must not be interrupted."""
+    before = set(threading.enumerate())
+
+    def abandons_the_limit() -> None:
+        limit = time_limit(0.05)
+        limit.__enter__()
+        kept.append(limit)
+
+    kept: list[contextlib.AbstractContextManager[None]] = []
+    thread = threading.Thread(target=abandons_the_limit)
+    thread.start()
+    thread.join()
+    until = time.monotonic() + 10
+    while set(threading.enumerate()) - before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert set(threading.enumerate()) <= before
