@@ -43,6 +43,7 @@ pytestmark = [
 
 SOURCE = load_lesson_source(COURSE, "an-assignment-of-ones-own")
 LOG = logging.getLogger("cluster")
+NO_PROFILER = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}  # as in docs/clusters.md
 
 
 class Cluster:
@@ -77,7 +78,7 @@ class Cluster:
         process = subprocess.Popen(
             [Path(sys.executable).with_name("dask"), *command, *self._options],
             cwd=self._folder,
-            env=os.environ | variables,
+            env=os.environ | NO_PROFILER | variables,
             stdout=subprocess.DEVNULL,
             stderr=(self._folder / f"{command[0]}-{len(self._processes)}.log").open("wb"),
         )
@@ -239,7 +240,7 @@ def test_slurm_starts_the_workers_and_replaces_one_that_is_killed(
             [sys.executable, COURSE / "docs/slurm_cluster.py", "--host", "127.0.0.1", "--port", str(port),
              "--jobs", "1"],
             cwd=tmp_path,
-            env=slurm.environment | {f"DASK_JOBQUEUE__SLURM__{name}": value for name, value in site.items()},
+            env=slurm.environment | NO_PROFILER | {f"DASK_JOBQUEUE__SLURM__{name}": value for name, value in site.items()},
             stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
