@@ -234,13 +234,14 @@ def test_slurm_starts_the_workers_and_replaces_one_that_is_killed(
     store = clustered.course / "autograder/result_store"
     [port] = free_ports(1)
     # SLURM doesn't know how much memory its nodes have here, so a job may not ask for it.
-    site = {"CORES": "1", "MEMORY": "4GB", "JOB_DIRECTIVES_SKIP": "['--mem']", "LOG_DIRECTORY": str(tmp_path)}
+    jobs = {"CORES": "1", "MEMORY": "4GB", "JOB_DIRECTIVES_SKIP": "['--mem']", "LOG_DIRECTORY": str(tmp_path)}
+    site = NO_PROFILER | {f"DASK_JOBQUEUE__SLURM__{name}": value for name, value in jobs.items()}
     with real_slurm() as slurm:
         service = subprocess.Popen(
             [sys.executable, COURSE / "docs/slurm_cluster.py", "--host", "127.0.0.1", "--port", str(port),
              "--jobs", "1"],
             cwd=tmp_path,
-            env=slurm.environment | NO_PROFILER | {f"DASK_JOBQUEUE__SLURM__{name}": value for name, value in site.items()},
+            env=slurm.environment | site,
             stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
