@@ -41,9 +41,9 @@ def cells_to_run(
 
     Cells whose id is in `judged` never run there: the judge runs them in its own process, where they use the
     names in `graded`. Other code cells always run, unless their id is in `optional`. An optional cell runs
-    only if it binds or modifies a name that is in `graded` or that another running cell uses. If these names
-    can't be determined, for example because a cell calls `eval` or is too long to analyse, all code cells
-    except the judged ones run.
+    only if it binds or modifies a name, other than a builtin, that is in `graded` or that another running
+    cell uses. If these names can't be determined, for example because a running cell calls `eval` or a cell
+    is too long to analyse, all code cells except the judged ones run.
     """
     students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
     if any(student and _is_too_long(cell.source) for cell, student in zip(cells, students, strict=True)):

@@ -29,9 +29,10 @@ class LessonContext:
 
 
 def prepare_lesson_context(source: LessonSource) -> LessonContext:
-    """Return the context of a lesson, or of an assignment that an instructor has added.
+    """Return the context of a lesson, or of an instructor's own assignment, which isn't in the curriculum.
 
-    The caller must close the descriptor `archive`.
+    The kernels of such an assignment can import all of `course_lib`. The caller must close the descriptor
+    `archive`.
     """
     lesson = source.lesson
     view = _compiled(lesson_view(source.curriculum, lesson)) if lesson else {}

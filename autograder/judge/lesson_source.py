@@ -31,12 +31,12 @@ class LessonSource:
 
     @property
     def lesson(self) -> Lesson | None:
-        """The lesson in the curriculum, or None for an assignment that an instructor has added."""
+        """The lesson in the curriculum, or None for an instructor's own assignment."""
         return next((lesson for lesson in self.curriculum.lessons if lesson.name == self.name), None)
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the parts of the lesson that can change a result. It excludes texts, hints and points."""
+        """A hash of the parts of the lesson that can change a result: not of its texts, hints or points."""
         lesson = self.lesson
         content = {
             "name": self.name,

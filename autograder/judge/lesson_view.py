@@ -143,9 +143,10 @@ def _module(path: Path) -> str:
 def without_bodies(content: bytes, withheld: dict[str, str]) -> bytes:
     """Replace the bodies of withheld definitions, and remove imports and private names that only they use.
 
-    `withheld` maps the name of each function or class to the message that it, or each method of the class,
-    raises instead. If there are none, the content is returned unchanged. Otherwise the module is regenerated
-    from its syntax tree, which also removes comments that may describe the answer.
+    `withheld` maps the name of each function or class to the message of the NotImplementedError that the
+    function, or each method of the class, raises instead. If it is empty, the content is returned unchanged.
+    Otherwise the module is regenerated from its syntax tree, which also removes comments: they may describe
+    the answer.
     """
     if not withheld:
         return content

@@ -65,12 +65,12 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
 
 
 def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object]) -> Judged:
-    """Run a locked cell, and return its result.
+    """Run a locked cell, and return its result. An error in the cell is added to its outputs.
 
     The student's `names` can't replace builtins or the names in `trusted`.
 
-    Raises NotComputedError if a check itself fails or the cell imports a name that this version of the course
-    doesn't have, because neither must cost the student any points.
+    Raises NotComputedError if a check crashes, or if the cell imports something from `course_lib` that this
+    version of the course doesn't have, because neither may cost the student any points.
     """
     InteractiveShell.instance(config=_NO_HISTORY)  # handles calls of `display` in the cell
     allowed = {name: value for name, value in names.items() if not hasattr(builtins, name)}

@@ -59,7 +59,7 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
 
     Time limits don't count time in which the student's code is ready to run but has no core.
 
-    Raises NotComputedError if a check itself fails or doesn't exist in this version of the course, if kernels
+    Raises NotComputedError if a check crashes or doesn't exist in this version of the course, if kernels
     don't start and the files next to the notebook aren't the cause, or if the notebook waits for a core for
     longer than it may run.
     """
@@ -360,7 +360,7 @@ class _CellRunner(NotebookClient):
         self._end = clock.seconds() + min(limits.cell_seconds, left)
 
     def output(self, outs: list[NotebookNode], msg: dict[str, Any], display_id: str, cell_index: int) -> Any:
-        """Keep an output within the limit: truncate printed text, and drop any other large output."""
+        """Limit the size of a cell's outputs: truncate printed text, and drop other outputs beyond it."""
         content = msg["content"]
         if msg["msg_type"] == "stream" and len(content["text"]) > self.remaining:
             self.truncated, content["text"] = True, content["text"][: self.remaining]

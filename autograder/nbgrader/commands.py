@@ -25,7 +25,7 @@ _MOST_CHARACTERS = 128
 
 
 def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
-    """Copy the collected files into `submitted/`, and end with exit code 1 if anything was left out.
+    """Copy each student's collected files into `submitted/`. Exit with code 1 if anything was left out.
 
     nbgrader itself would end with exit code 0. With --force, it deletes each earlier submission before it
     writes the new one; here, the earlier submission is restored if that fails.
@@ -54,7 +54,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
 
 
 def import_students(app: DbStudentImportApp) -> None:
-    """Import students from a CSV file. If it is damaged or ambiguous, list its problems and import nobody.
+    """Import students from a CSV file. If it has problems, list them, import nobody and exit with code 1.
 
     By itself, nbgrader would import rows until the first error, and keep the last of several rows for a
     student.

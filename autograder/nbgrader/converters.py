@@ -52,7 +52,7 @@ _IDLE_SECONDS = 120.0
 def install() -> None:
     """Make nbgrader's commands and Formgrader use this module's converters and the functions in `commands`.
 
-    Database engines are cached, and Formgrader keeps its workers between runs.
+    Also cache the gradebook's database engines, and let Formgrader keep its workers between runs.
     """
     autogradeapp.Autograde = CourseAutograde
     generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
@@ -234,7 +234,7 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
     """`nbgrader generate_assignment`, extended to rebuild stale solution notebooks and keep every release."""
 
     def init_notebooks(self) -> None:
-        """Rebuild stale solution notebooks, and find the notebooks to release.
+        """Rebuild stale solution notebooks, log their problems, and find the notebooks to release.
 
         Raises NbGraderException if `course.toml` is not valid or there is nothing to release.
         """
@@ -247,7 +247,7 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
         super().init_notebooks()
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Prepare the folder of the release, and copy the files that belong to the whole course into it."""
+        """Prepare the folder of the release, and copy the files that all lessons share into it."""
         super().init_assignment(assignment_id, student_id)
         course = Path(self.coursedir.root)
         release = Path(self._format_dest(assignment_id, student_id))
@@ -256,7 +256,7 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
     def convert_notebooks(self) -> None:
         """Release the lessons, and keep copies of their old and new releases.
 
-        Students may have either release.
+        Students may have either release. If a copy cannot be saved, only a warning is logged.
         """
         lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
         self._keep_releases(lessons)

@@ -12,13 +12,13 @@ from nbgrader.coursedir import CourseDirectory
 
 
 def grading_folder(course: CourseDirectory) -> Path:
-    """Return the parent of the folder of graded submissions. It also contains `not_graded.json`."""
+    """Return the folder that contains the folder of graded submissions and `not_graded.json`."""
     return Path(course.format_path(course.autograded_directory, "", "")).parent
 
 
 @contextmanager
 def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
-    """Lock a course's grading folder while the block runs.
+    """Lock a course's grading folder, which must exist, while the block runs.
 
     Raises NbGraderException if another process holds the lock. If the folder can't be locked for another
     reason, a warning is logged and the block runs without the lock.

@@ -91,7 +91,7 @@ class ShowMarkScheme(NbGraderPreprocessor):
         return nb, resources
 
     def _schemes(self, path: Path) -> dict[str, str]:
-        """Return the sources of a solution notebook's cells without markers, keyed by cell id.
+        """Return the sources of a solution notebook's cells, without mark scheme markers, keyed by cell id.
 
         The result is cached.
         """

@@ -37,7 +37,7 @@ class Prepared:
 class Preparation:
     """The preparation of submissions: they are read and repaired, and their notebooks are scheduled.
 
-    `execute` is None if the configuration doesn't use SandboxedExecute; no notebooks are scheduled then.
+    If `execute` is None, because the configuration doesn't use SandboxedExecute, no notebooks are scheduled.
     """
 
     def __init__(self, course: CourseDirectory, execute: SandboxedExecute | None) -> None:
@@ -51,8 +51,8 @@ class Preparation:
     def prepare(self, submission: Submission) -> Prepared:
         """Read and repair a submission that was inspected, and schedule its notebooks.
 
-        Raises UnreadableError if a notebook is missing or is not one of the lesson, or if a file can't be
-        read.
+        Raises UnreadableError if a notebook is missing or doesn't belong to the lesson, or if a file can't
+        be read.
         """
         digest = submission.digest()
         notebooks = {name: self._read(submission, name) for name in submission.notebooks}
@@ -65,7 +65,10 @@ class Preparation:
         return Prepared(submission, notebooks, digest)
 
     def prepare_again(self, prepared: Prepared) -> Prepared:
-        """Inspect and prepare a submission again, because its files have changed."""
+        """Inspect and prepare a submission again, because its files have changed.
+
+        Raises UnreadableError as `inspect` and `prepare` do.
+        """
         old = prepared.submission
         submission = Submission(old.student, old.lesson, old.folder, old.notebooks)
         self.inspect(submission)
@@ -89,7 +92,8 @@ class Preparation:
         """Repair a notebook, and insert the hidden tests.
 
         The notebook is compared with the current release and, if it seems to be from another one, with the
-        earlier releases. It keeps the cells of an earlier release only if that has the same graded cells.
+        earlier releases. It keeps the cells of an earlier release only if that release has the same graded
+        cells.
         """
         current = self.releases.notebook(lesson, name)
         repaired = repair(raw, current)

@@ -45,9 +45,9 @@ class Change:
     notebook: str
     cell: str
     before: float | None
-    """The automatic points in the gradebook."""
+    """The automatic points in the gradebook, or None if there are none."""
     after: float | None
-    """The automatic points by the current checks."""
+    """The automatic points by the current checks, or None if the cell gets none automatically."""
     manual: float | None
     """The points that a person gave instead, which are kept; None if there are none."""
     most: float
@@ -66,10 +66,11 @@ class Regrading:
         self.compared = 0
 
     def changes(self) -> list[Change]:
-        """Return the graded cells whose points would change. Nothing is written but results in the store.
+        """Return the graded cells whose points would change. Only results in the result store are written.
 
         Submissions that were never graded are skipped, and those that can't be compared are recorded in
-        `failed`. Raises CourseError if the lesson was changed and not released again.
+        `failed`. Raises CourseError if the lesson was changed and not released again, or if nothing can run
+        students' code safely.
         """
         execute = self._course.execute
         preparation = Preparation(self._directory, execute)
@@ -205,7 +206,7 @@ class Regrading:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit code."""
+    """Run `course regrade`, and return its exit code: 1 if a submission was not compared or written, or 0."""
     parser = argparse.ArgumentParser(prog="course regrade", description=__doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
     parser.add_argument("--write", action="store_true", help="write the changes (default: only show them)")

@@ -50,7 +50,10 @@ class Releases:
         return self._notebooks[lesson, name]
 
     def earlier(self, lesson: str, name: str) -> Sequence[NotebookNode]:
-        """Return the earlier releases of a notebook that were kept. The caller must not change them."""
+        """Return the earlier releases of a notebook that were kept. The caller must not change them.
+
+        Copies that don't match their digest are skipped.
+        """
         if (lesson, name) not in self._earlier:
             current = Path(self.folder(lesson), f"{name}.ipynb").read_bytes()
             self._earlier[lesson, name] = [

@@ -43,8 +43,8 @@ class FolderReplacement:
         """Move the old folder, if there is one, into the journal, together with a note for `roll_back`.
 
         The note is stored as JSON. With `copy_back`, the new folder starts as a copy of the old one, without
-        the names that `copy_back` returns (it is the argument `ignore` of `shutil.copytree`). Raises OSError
-        if the folder can't be replaced; nothing is changed then.
+        the names that `copy_back` returns (it is the argument `ignore` of `shutil.copytree`). Raises OSError,
+        and leaves the old folder as it is, if the folder can't be replaced.
         """
         self._require_replaceable()
         self.folder.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ class ReplacingConverter(BaseConverter):
             raise NbGraderException("\n".join(problems))
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """Convert one notebook. Record its error, because nbgrader then raises one without a reason."""
+        """Convert one notebook. Record and re-raise its error, because nbgrader's own doesn't say the reason."""
         try:
             super().convert_single_notebook(notebook_filename)
         except Exception as error:
@@ -77,9 +77,10 @@ class ReplacingConverter(BaseConverter):
         )
 
     def is_due(self, notebooks: list[str]) -> bool:
-        """Return whether to convert an assignment. By default, nbgrader's own rules apply.
+        """Return whether to convert an assignment, which has these notebooks.
 
-        These are the rules of `init_destination`. `notebooks` are the assignment's notebooks.
+        By default, the rules are those of nbgrader's `init_destination`: convert it if its result is missing
+        or has an older timestamp, or if the option --force is given.
         """
         folder = self.replacement(notebooks[0]).folder
         missing = self.coursedir.notebook_id != "*" and any(

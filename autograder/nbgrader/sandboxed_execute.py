@@ -114,8 +114,8 @@ class SandboxedExecute(NbGraderPreprocessor):
     def running(self, shared: SharedExecutor) -> Iterator[None]:
         """Run notebooks in worker processes or on a cluster for the duration of this context.
 
-        The executor is borrowed from `shared`. Raises CourseError if nothing can confine students' code, or
-        the cluster can't be used.
+        The executor is borrowed from `shared`. Raises CourseError if the cluster can't be used, or if nothing
+        can confine students' code and `allow_unconfined` is false.
         """
         address = self.cluster or os.environ.get(CLUSTER, "")
         with shared.borrow((address, self.worker_count), partial(self._create_executor, address)) as executor:

@@ -194,7 +194,7 @@ class GradingService:
     def _is_released(self, submission: Submission) -> bool:
         """Return whether a person has graded any cell of the submission.
 
-        The submission's feedback must not be replaced then.
+        In that case, the submission's feedback must not be replaced.
         """
         with Gradebook(self._directory.db_url, self._directory.course_id) as gradebook:
             try:
@@ -209,8 +209,8 @@ def automatic_feedback(
 ) -> str:
     """Return an HTML page with the points and verdicts of the checks, and the title `name`.
 
-    `points` maps the name of each check cell to a pair: its points, which are None and shown as 0 if it was
-    not graded, and its maximum number of points.
+    `points` maps the name of each check cell to a pair: its points (None if it was not graded, which is shown
+    as 0) and its maximum points.
     """
     checks = []
     for cell in filter(is_check, notebook.cells):
@@ -227,7 +227,7 @@ def automatic_feedback(
 
 
 def _changed_at(folder: str) -> tuple[float, ...]:
-    """Return the times of the last changes of a folder and its direct contents."""
+    """Return the modification times of a folder and of its direct contents, except those that disappear."""
     times = []
     for path in (Path(folder), *sorted(Path(folder).glob("*"))):
         with suppress(OSError):
@@ -236,9 +236,9 @@ def _changed_at(folder: str) -> tuple[float, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command until it is interrupted or, with --once, nothing is left to run.
+    """Run `course serve-grading` until it is interrupted or, with --once, nothing is left to run.
 
-    Return its exit code.
+    Return its exit code: 0, or 1 if the course's folder, the sandbox or the cluster can't be used.
     """
     parser = argparse.ArgumentParser(prog="course serve-grading", description=__doc__)
     parser.add_argument(

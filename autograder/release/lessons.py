@@ -26,10 +26,12 @@ _WITHOUT_GRADEBOOK = {"GenerateAssignment": {"no_database": True}, "SaveCells": 
 
 @contextmanager
 def released(course: Path) -> Iterator[Path]:
-    """Release every lesson to a temporary folder, and yield that folder.
+    """Release every lesson to a temporary folder, and yield the path of its `lessons/`.
+
+    Stale solution notebooks are rebuilt first.
 
     nbgrader runs with the course's configuration, but without a gradebook.
-    Raises CourseError if a lesson cannot be built or released.
+    Raises CourseError if `course.toml` is not valid, or if a lesson cannot be built or released.
     """
     curriculum = load_curriculum(course)
     if problems := refresh(course):
@@ -51,9 +53,9 @@ def released(course: Path) -> Iterator[Path]:
 
 
 def copy_course_files(course: Path, curriculum: Curriculum, folder: Path) -> None:
-    """Copy the files that belong to the whole course into a folder.
+    """Copy the files that all lessons share, `curriculum.files`, into a folder, and create it if necessary.
 
-    Each lesson's folder has a copy too, because students fetch lessons one at a time.
+    Each lesson's folder needs copies, because students fetch lessons one at a time.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in curriculum.files:
@@ -73,7 +75,7 @@ def files_in(folder: Path) -> dict[str, Path]:
 
 
 def write_lessons(course: Path) -> list[str]:
-    """Update `lessons/` and `curriculum.json`, and return the names of changed files.
+    """Update `lessons/` and `curriculum.json`, and return the paths of changed files, relative to the course.
 
     Files in `lessons/` that have no source are left alone. Raises CourseError if a lesson cannot be built or
     released.

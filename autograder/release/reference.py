@@ -29,7 +29,7 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
     In a function, students write the body below the docstring; in a class, they write the bodies of the
     methods in `write`. Comments and blank lines are kept. Nothing is imported.
 
-    Raises CourseError if there is no such definition, if a function or method has no body below its
+    Raises CourseError if there is no such module or definition, if a function or method has no body below its
     docstring, if `write` contains an unknown method or is empty for a class, or if it is not empty for a
     function.
     """

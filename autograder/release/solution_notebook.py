@@ -21,7 +21,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> NotebookNode:
     """Build one lesson's notebook, including the solutions and hidden tests.
 
-    `inputs` identifies the notebook's sources, so that a stale notebook can be detected.
+    `inputs`, a hash of the notebook's sources, is stored in its metadata to detect a stale notebook.
 
     Cell ids come from the cells' names; a cell without a name gets its id from the lesson, its role and its
     number among the cells with this role.

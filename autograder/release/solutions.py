@@ -32,10 +32,10 @@ def refresh(course: Path) -> list[str]:
 
 @cache
 def refresh_at_start(course: Path) -> None:
-    """Refresh the solution notebooks when nbgrader starts, and print the problems.
+    """Refresh the solution notebooks when nbgrader starts, and print any problems to stderr.
 
-    The function is cached, because a command may load its configuration several times. Raises CourseError if
-    `course.toml` is not valid.
+    Further calls in the same process do nothing, because a command may load its configuration several times.
+    Raises CourseError if `course.toml` is not valid.
     """
     if problems := refresh(course):
         print("These lessons have problems and cannot be released:", *problems, sep="\n", file=sys.stderr)
@@ -83,9 +83,10 @@ def _write_solution(course: Path, lesson: Lesson, digest: str) -> list[str]:
 
 
 def _digests(course: Path, curriculum: Curriculum) -> dict[str, str]:
-    """Return, by lesson, a hash of all files from which its solution notebook is built.
+    """Return a hash of all files that can change a lesson's solution notebook, keyed by lesson name.
 
-    File times are not used, because git and copying change them.
+    These are the lesson's source, `course.toml`, and the code of `course_lib` and `autograder`. File times
+    are not used, because git and copying change them.
     """
     packages = (Path(course_lib.__file__).parent, Path(__file__).parents[1])
     code = [file for package in packages for file in sorted(package.rglob("*.py"))]

@@ -17,7 +17,8 @@ REGION = re.compile(r"BEGIN SOLUTION \S+:(\S+)")
 class NamedStubs(ClearSolutions):
     """nbgrader's ClearSolutions, with a separate stub for each function or method.
 
-    Each stub raises NotImplementedError with the name of its exercise. A prediction is set to None.
+    Each stub raises a NotImplementedError that names its function or method, lesson and exercise. A
+    prediction is set to None.
     """
 
     code_stub = Dict({"python": PLACEHOLDER}).tag(config=True)

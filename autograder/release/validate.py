@@ -76,7 +76,7 @@ def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
 
 
 def unknown_names(curriculum: Curriculum) -> list[str]:
-    """Find checks, deductions and forbidden functions that `course.toml` names but that don't exist."""
+    """Return a problem for each unknown check, deduction or forbidden function in `course.toml`."""
     known = catalogue()
     problems: list[str] = []
     for lesson in curriculum.lessons:
@@ -112,7 +112,10 @@ def _exists(name: str) -> bool:
 
 
 def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
-    """Find files in `solutions/` that `course.toml` doesn't list: nbgrader would give them to students."""
+    """Return a problem for each file in `solutions/` that isn't part of the course.
+
+    nbgrader would release such a file to students if it is in a lesson's folder.
+    """
     # The questions of the concept tests are at the top of solutions/, so nbgrader doesn't release them.
     expected = {"course.toml", "concept_test.toml", *curriculum.files}
     for lesson in curriculum.lessons:
@@ -126,7 +129,7 @@ def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
 
 
 def differences(course: Path, folder: Path) -> list[str]:
-    """Find differences between `lessons/` and a folder with a fresh release."""
+    """Return a problem for each file that differs between `lessons/` and a fresh release in `folder`."""
     expected, found = files_in(folder), files_in(course / LESSONS)
     problems = [
         f"{LESSONS}/{name}: no source produces this file. Remove it." for name in found.keys() - expected
@@ -155,9 +158,10 @@ def _first_difference(expected: Path, found: Path) -> str:
 
 
 def leaks(course: Path, lesson: Lesson) -> list[str]:
-    """Find lines of solutions, model answers and hidden tests in the files that students get.
+    """Return a problem for each line of a solution, model answer or hidden test that students could read.
 
-    Hints may contain such lines, and the given code of a class may repeat a line of another exercise.
+    Short lines are ignored. Hints may contain lines of a solution, and the given code of a class may repeat
+    a line of another exercise.
     """
     solution = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
     hidden = {cell.id: set(_hidden_lines(cell)) for cell in solution.cells}
@@ -202,7 +206,10 @@ def _leaked(location: str, text: str, secrets: set[str]) -> Iterator[str]:
 
 
 def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
-    """Yield the lines between the markers of solutions and hidden tests, or all lines of a written answer."""
+    """Yield the lines of a cell that students must not see, without blank lines.
+
+    These are the lines between the markers of solutions and hidden tests, or all lines of a written answer.
+    """
     hidden = is_solution(cell) and cell.cell_type == "markdown"
     for line in cell.source.splitlines():
         if any(
@@ -214,7 +221,10 @@ def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
 
 
 def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
-    """Run all solution notebooks and released notebooks, several at a time, and return their problems."""
+    """Run all solution notebooks and released notebooks, several at a time, and return their problems.
+
+    `folder` contains the released lessons.
+    """
     with ThreadPoolExecutor(min(MAX_NOTEBOOKS, os.cpu_count() or 1)) as pool:
         solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in curriculum.lessons]
         stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in curriculum.lessons]
@@ -224,7 +234,8 @@ def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
 def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
     """Run a solution notebook, and return its problems: failing cells, and checks that don't give all points.
 
-    Each check runs twice: once as it is graded, and once as students see it.
+    Each check runs twice: once as it is graded, and once as students see it. `folder` contains the released
+    lessons, because the notebook runs next to the lesson's released files.
     """
     source = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
@@ -265,7 +276,8 @@ def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
 def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
     """Run a released notebook, and return its problems.
 
-    Every check must fail, and the check of an exercise must fail with the message of its stub.
+    Every check must fail, and the check of an exercise must fail with the message of its stub. `folder`
+    contains the released lessons.
     """
     notebook = _read(folder / lesson.name / f"{lesson.name}.ipynb")
     notebook.cells = _without_pictures(notebook.cells, lesson)

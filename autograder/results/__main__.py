@@ -17,7 +17,7 @@ from course_lib.curriculum.course_file import CourseError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit code."""
+    """Run `course results`, and return its exit code: 1 if it found a problem, otherwise 0."""
     parser = argparse.ArgumentParser(prog="course results", description=__doc__)
     parser.add_argument("action", choices=["list", "verify", "prune"])
     parser.add_argument(

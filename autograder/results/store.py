@@ -79,7 +79,10 @@ class ResultStore:
         return result
 
     def save(self, job: Job, body: bytes, seconds: float) -> None:
-        """Atomically write a result that was serialized by `Result.to_json`. Raises OSError if that fails."""
+        """Atomically write the result of a job, serialized by `Result.to_json`, and the time that it took.
+
+        Raises OSError if that fails.
+        """
         header = Header(
             format=_FORMAT,
             digest=job.digest,
@@ -126,7 +129,7 @@ class ResultStore:
         return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
 
     def _make_folder(self, folder: Path) -> None:
-        """Create the store's folder if necessary, and in it a folder with the same mode for entries."""
+        """Create the store's folder and, inside it, `folder` with the same mode, unless they exist already."""
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
             if self._group_shared:

@@ -92,7 +92,10 @@ _worker: GradingWorker | None = None
 
 
 def initialize(parent: int, confinement: Confinement) -> None:
-    """Start this process's worker, and end the process when its parent, with process id `parent`, ends."""
+    """Start this process's worker. From then on, the process is killed when its parent ends.
+
+    `parent` is the parent's process id.
+    """
     global _worker
     _worker = GradingWorker(confinement)
     _worker.start()

@@ -28,7 +28,10 @@ def pack_files(files: Mapping[str, bytes]) -> int:
 
 
 def whole_course() -> dict[str, bytes]:
-    """Return the contents of all files of `course_lib`, keyed by their paths in a kernel's folder."""
+    """Return the contents of all files of `course_lib`, keyed by their paths in a kernel's folder.
+
+    Compiled bytecode is left out.
+    """
     folder = Path(__file__).resolve().parents[2] / "course_lib"
     return {
         f"course/course_lib/{path.relative_to(folder).as_posix()}": path.read_bytes()
@@ -40,8 +43,8 @@ def whole_course() -> dict[str, bytes]:
 def neighbor_files(folder: Path) -> dict[str, bytes]:
     """Return the contents of the files in a notebook's folder, keyed by relative path.
 
-    Notebooks, symbolic links and hidden files are skipped, and so are files that would exceed
-    MAX_NEIGHBOR_BYTES in total.
+    Notebooks, symbolic links and hidden files are skipped, and so is any file that would bring the total size
+    above MAX_NEIGHBOR_BYTES.
     """
     found: dict[str, bytes] = {}
     left = MAX_NEIGHBOR_BYTES

@@ -58,8 +58,8 @@ def command(
     """Return the command that runs a program inside bubblewrap's sandbox.
 
     The program can read `readable`, write to `socket_folder` if it is not None, and store at most
-    `scratch_bytes` in SCRATCH. Paths are the same inside and outside. The program is killed when its parent
-    process ends.
+    `scratch_bytes` in SCRATCH, its working folder. Paths are the same inside and outside. Its environment
+    contains only VARIABLES. The program is killed when its parent process ends.
     """
     # Use the full path, because the parent process may have a different PATH.
     inside = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
@@ -98,7 +98,8 @@ def _read(path: str) -> str:
 def _binds(readable: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
     """Yield bubblewrap's options for showing these paths inside: option, source and target of each mount.
 
-    Outer folders come first, nothing is mounted twice, and symbolic links stay links.
+    Outer folders come first, nothing is mounted twice, symbolic links stay links, and missing paths are
+    skipped.
     """
     pending = sorted(Path(os.path.abspath(path)) for path in readable)
     mounted: list[Path] = []

@@ -104,9 +104,10 @@ class Confinement:
 
 
 def probe(without: Iterable[str] = ()) -> Confinement:
-    """Test each mechanism, except those in `without` and in the environment variable WITHOUT.
+    """Test the confinement mechanisms on this machine, and return the result, which is cached.
 
-    The result is cached. Raises ValueError if a mechanism is unknown.
+    Mechanisms in `without` or in the environment variable COURSE_SANDBOX_WITHOUT are disabled. Raises
+    ValueError if one of these names is unknown.
     """
     named = [name.strip() for name in os.environ.get(WITHOUT, "").split(",")]
     disabled = frozenset(without) | frozenset(filter(None, named))
@@ -268,10 +269,10 @@ def _is_root() -> bool:
 
 
 def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
-    """Confine this process, check that it works normally, and make all attempts to break out.
+    """Confine this process as specified by `task`, check that it works normally, and try to break out.
 
-    Return those of "read", "list", "trace" and "signal" that raised no error. The process outside observes
-    whether the others succeed.
+    Return those of the attempts "read", "list", "trace" and "signal" that raised no error. The process
+    outside the sandbox observes whether the other attempts succeed.
     """
     scratch = Path(task["scratch"])
     if task["restrict"]:

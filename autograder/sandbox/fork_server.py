@@ -127,9 +127,10 @@ class ForkServer:
     ) -> None:
         """Fork a kernel that serves a Jupyter connection, and answers the judge on the socket `judge`.
 
-        The last kernel is ended first. `archives` are descriptors of tar files with the folders `course`
-        (modules that can be imported) and `work` (files next to the notebook). The fork server first imports
-        the modules in `imports`. Raises ForkServerError if the fork server fails.
+        Before the fork, the fork server is started if it isn't running, the previous kernel is ended, and
+        the modules in `imports` are imported. `archives` are descriptors of tar files with the folders
+        `course` (modules that the kernel can import) and `work` (the files next to the notebook). Raises
+        ForkServerError if the fork server fails.
         """
         self.start()
         command = {"do": "launch", "connection": dict(connection), "limits": asdict(limits)}
@@ -137,13 +138,19 @@ class ForkServer:
         self._ask(command, [judge.fileno(), *archives])
 
     def state(self) -> KernelState:
-        """Return the state of the kernel, or `GONE` if the fork server has ended."""
+        """Return the state of the kernel, or `GONE` if the fork server has ended.
+
+        Raises ForkServerError if the fork server doesn't answer.
+        """
         if not self.alive:
             return GONE
         return self._ask({"do": "poll"})
 
     def signal(self, number: int) -> None:
-        """Send a signal to the kernel, if it is running."""
+        """Send a signal to the kernel, if it is running.
+
+        Raises ForkServerError if the fork server doesn't answer.
+        """
         if self.alive:
             self._ask({"do": "signal", "signal": number})
 

@@ -87,7 +87,10 @@ class Supervisor:
         self.kill()
 
     def execute(self, command: Mapping[str, Any], files: list[int]) -> dict[str, Any]:
-        """Execute a command, and return the state of the kernel."""
+        """Execute a command, and return the state of the kernel.
+
+        `files` are the descriptors that came with the command.
+        """
         match command["do"]:
             case "launch":
                 self.launch(command, *files)
@@ -104,7 +107,7 @@ class Supervisor:
         }
 
     def launch(self, command: Mapping[str, Any], judge: int, *archives: int) -> None:
-        """Kill the last kernel and fork a new one.
+        """Kill the previous kernel, if there is one, and fork a new one.
 
         `judge` is the descriptor of the judge's socket; `archives` are descriptors of tar files with the
         contents of the kernel's folder.
@@ -184,7 +187,7 @@ class Supervisor:
 def become_kernel(
     supervisor: Supervisor, command: Mapping[str, Any], judge: int, archives: Sequence[int]
 ) -> None:
-    """Turn this newly forked process into a confined kernel, and serve until it is shut down."""
+    """Turn this newly forked process into a confined kernel, and serve requests until it is shut down."""
     from autograder.sandbox.kernel import serve
     from autograder.sandbox.landlock import restrict
     from autograder.sandbox.limits import apply_resource_limits
@@ -294,7 +297,10 @@ def _remove(folder: Path) -> None:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import modules for all future kernels. Modules that can't be imported are skipped."""
+    """Import modules, and those in IMPLICIT_IMPORTS that belong to them, for all future kernels.
+
+    Modules that can't be imported are skipped.
+    """
     wanted = [name for given in names for name in (given, IMPLICIT_IMPORTS.get(given, given))]
     new = [name for name in wanted if name not in sys.modules]
     for name in new:

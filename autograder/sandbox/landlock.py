@@ -99,9 +99,9 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders:
 
     It may read and execute below `readable`, do anything except execute and create devices below `writable`,
     and list the contents of `socket_folders`, bind unix sockets there and remove them. It may also read the
-    system files that Python needs. Paths that don't exist are skipped. From ABI version 4 on, the process
-    can't open TCP connections; from version 6 on, it can't reach outside processes with signals or abstract
-    unix sockets.
+    system files that Python needs. Paths that don't exist or can't be opened are skipped. From ABI version 4
+    on, the process can't open TCP connections. From version 6 on, it can't send signals to processes outside
+    its restrictions, or connect to their abstract unix sockets.
 
     Must be called while the process has a single thread. Raises OSError if Landlock can't be used.
     """

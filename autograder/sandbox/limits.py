@@ -11,9 +11,10 @@ _MIB, _GIB = 2**20, 2**30
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one submission. All are positive; times are in seconds, sizes in bytes.
+    """The resource limits of one submission. Times are in seconds, and sizes in bytes.
 
-    Wall time doesn't include time in which the kernel is ready to run but has no core.
+    Wall time doesn't include time in which the kernel is ready to run but has no core. Raises ValueError if a
+    limit has the wrong type or isn't positive.
     """
 
     cell_seconds: float = 60.0
@@ -37,7 +38,7 @@ class Limits:
     reply_bytes: int = 64 * _MIB
     """Size of the response to a request from the judge."""
     restarts: int = 5
-    """Number of times that a dead kernel is restarted."""
+    """Number of times that a notebook's kernel may be restarted after it has ended."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -37,9 +37,10 @@ class Launch:
 
 
 class SandboxProvisioner(KernelProvisionerBase):
-    """A provisioner that uses the fork server in `start_kernel`'s `launch` argument, or one of its own.
+    """A provisioner that uses the fork server in the `launch` argument of `start_kernel`, or starts its own.
 
-    With its own fork server, the kernel sees the whole course and the files next to its notebook.
+    With a fork server of its own, the kernel has access to all of `course_lib` and to the files next to its
+    notebook.
     """
 
     _launch: Launch | None = None
@@ -89,7 +90,7 @@ class SandboxProvisioner(KernelProvisionerBase):
     async def poll(self) -> int | None:
         """Return None while the kernel runs, otherwise its exit status.
 
-        If no kernel was started, return the exit status of a killed one.
+        If no kernel was started, or the last one has been waited for, return -9, the status of a killed one.
         """
         if self._launch is None or not self._running:
             return GONE.ended

@@ -86,10 +86,10 @@ def unavailable_reason() -> str | None:
 def deny_system_calls() -> None:
     """Irrevocably deny system calls that no lesson needs, in all threads of this process and in its children.
 
-    The denied calls create or connect sockets, signal or inspect other processes, change namespaces, mounts
-    or identities, or change the mode, owner or times of files, which Landlock doesn't cover. They fail with
-    EPERM, except for a few calls whose callers need another result. Raises OSError if the filter can't be
-    loaded, and ImportError if pyseccomp is missing.
+    Most of the denied calls create or connect sockets, signal or inspect other processes, change namespaces,
+    mounts or identities, or change the mode, owner or times of files, which Landlock doesn't cover. They fail
+    with EPERM, except for a few calls whose callers need another result. Raises OSError if the filter can't
+    be loaded, and ImportError if pyseccomp is missing.
     """
     import pyseccomp as seccomp
 

@@ -91,8 +91,8 @@ class _Limited:
 class DownloadExtractor(ExtractorPlugin):
     """An extractor that unpacks every file it can, and reports the other files and archives by name.
 
-    It writes only regular files, and only inside the given folder. Students' archives are limited in size,
-    number of files and nesting depth.
+    It writes only regular files, and only inside the folder for extracted files. Students' archives are
+    limited in size, number of files and nesting depth.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -181,7 +181,7 @@ class DownloadExtractor(ExtractorPlugin):
 
     @contextmanager
     def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
-        """Report an archive or file that can't be unpacked, and continue. Raises OSError for a full disk."""
+        """Report an archive or file that can't be unpacked, and continue. Raises OSError if the disk is full."""
         try:
             yield
         except (*_DAMAGED, *more) as error:
@@ -204,7 +204,7 @@ def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable
     """Yield the name of each file in an archive, and a function that opens it.
 
     The function must be called before the next file is requested. `most_bytes` is the maximum length of a tar
-    archive after decompression, or None.
+    archive after decompression, or None for no limit.
     """
     if path.suffix == ".zip" or zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

@@ -80,7 +80,7 @@ def parse(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile]:
 class Students:
     """The students of the gradebook, found by the names and numbers in Canvas or Moodle file names.
 
-    `roster` contains the rows of Canvas's gradebook or of Moodle's grading worksheet, or nothing.
+    `roster` contains the rows of Canvas's gradebook or of Moodle's grading worksheet; it may be empty.
     """
 
     def __init__(self, gradebook: Gradebook, roster: Iterable[list[str]]) -> None:
@@ -214,9 +214,9 @@ class DownloadCollector(FileNameCollectorPlugin):
 
 
 def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
-    """Return the files of the latest upload that have the wanted name or, if none has, all its files.
+    """Return the files of the latest upload with exactly the wanted name or, if there is none, all its files.
 
-    If all of the files to return have the same content, return only one.
+    If the files to return all have the same content, return only one of them.
     """
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]
     exact = [file for file in last if file.file == wanted] or last

@@ -94,7 +94,7 @@ class Submission:
         return digest.hexdigest()
 
     def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
-        """Record the files that must not be copied, and other problems.
+        """Record the files that must not be copied in `refused`, and problems in `notes` and `tampering`.
 
         `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Files with
         more than `most_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid

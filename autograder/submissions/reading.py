@@ -130,7 +130,7 @@ def read_notebook(raw: bytes) -> SubmittedNotebook:
 
 
 def shown(value: object) -> str:
-    """Format a value from a submission for a message: on one line, printable and short."""
+    """Format a value from a submission for a message: one line of at most 40 printable characters."""
     text = value if isinstance(value, str) else repr(value)
     text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:41])
     return text if len(text) <= 40 else f"{text[:37]}..."
@@ -285,7 +285,10 @@ def _clean(text: str) -> str:
 
 
 def _pictures(raw: Raw) -> dict[str, dict[str, str]]:
-    """Return the pictures in an answer as base64 data, keyed by name and MIME type."""
+    """Return the pictures in an answer as base64 data, keyed by name and then by MIME type.
+
+    Invalid attachments are dropped; if all of them together are too large, the result is empty.
+    """
     pasted = _value(raw, MAX_ATTACHMENTS)
     if not isinstance(pasted, dict):
         return {}
