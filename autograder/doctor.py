@@ -35,7 +35,7 @@ _PACKAGES = ("torch", "nbgrader", "nbclient", "jupyter-client", "ipykernel", "py
 
 
 def main() -> int:
-    """Run the command, and return its exit code."""
+    """Run `course doctor`, and return its exit code: 1 if a test fails, otherwise 0."""
     description = "Test the sandbox for students' code on this machine, and grade a notebook in it."
     argparse.ArgumentParser(prog="course doctor", description=description).parse_args()
     # A file or a pipe has no width, so set one that is large enough for whole sentences.

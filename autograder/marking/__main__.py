@@ -15,7 +15,7 @@ from course_lib.curriculum.course_file import CourseError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit code."""
+    """Run `course mark` until it is interrupted, and return its exit code: 1 if it can't start, or else 0."""
     parser = argparse.ArgumentParser(prog="course mark", description=__doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
     parser.add_argument("--port", type=int, default=0, help="the port to listen on (default: any free one)")

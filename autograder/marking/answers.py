@@ -92,7 +92,7 @@ class Answer:
 
     @cached_property
     def version(self) -> str:
-        """Hashes of the answer and of its mark, used to detect later changes of either."""
+        """Hashes of the answer and of its mark, used to detect later changes to either."""
         mark = json.dumps(list(vars(self.mark).values()))
         return f"{self.written.digest[:16]}.{hashlib.sha256(mark.encode()).hexdigest()[:16]}"
 
@@ -258,7 +258,7 @@ def _written_cells(path: Path, names: set[str]) -> dict[str, Written]:
 
 
 def _pictures(attachments: object) -> dict[str, dict[str, str]]:
-    """Return the well-formed attachments of a cell, in base64, keyed by file name and MIME type."""
+    """Return the well-formed attachments of a cell, in base64, keyed by file name and then by MIME type."""
     if not isinstance(attachments, dict):
         return {}
     return {

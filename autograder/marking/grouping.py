@@ -47,8 +47,8 @@ class Group:
 def grouped(answers: Iterable[Answer]) -> list[Group]:
     """Group identical and nearly identical answers. Return the largest group first.
 
-    Groups without an answer come last. The order depends on the answers and not on the points, so it stays
-    the same while people mark.
+    Groups of cells that were left unanswered come last. The order depends on the answers and not on the
+    points, so it stays the same while people mark.
     """
     by_content = sorted(answers, key=lambda answer: (answer.written.digest, answer.id))
     identical = [tuple(same) for _, same in groupby(by_content, key=lambda answer: answer.written.digest)]

@@ -201,7 +201,11 @@ class _File(_Handler):
 
 class _Page(_Handler):
     def get(self, _: str, notebook: str, name: str) -> None:
-        """Show one page of the answers to a question: the unmarked ones or, with `show=all`, all of them."""
+        """Show one page of the answers to a question: the unmarked ones or, with `show=all`, all of them.
+
+        The page starts after the answer with the id `after`, if that is given. With `names=1`, it shows the
+        students' names.
+        """
         server = self.server
         question = server.question(notebook, name)
         only_open = self.get_query_argument("show", "unmarked") != "all"

@@ -36,7 +36,7 @@ class ReplacingConverter(BaseConverter):
             raise NbGraderException("\n".join(problems))
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """Convert one notebook. Record and re-raise its error, because nbgrader's own doesn't say the reason."""
+        """Convert one notebook. Record its error, because nbgrader later raises one that gives no reason."""
         try:
             super().convert_single_notebook(notebook_filename)
         except Exception as error:

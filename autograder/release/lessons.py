@@ -28,10 +28,8 @@ _WITHOUT_GRADEBOOK = {"GenerateAssignment": {"no_database": True}, "SaveCells": 
 def released(course: Path) -> Iterator[Path]:
     """Release every lesson to a temporary folder, and yield the path of its `lessons/`.
 
-    Stale solution notebooks are rebuilt first.
-
-    nbgrader runs with the course's configuration, but without a gradebook.
-    Raises CourseError if `course.toml` is not valid, or if a lesson cannot be built or released.
+    Stale solution notebooks are rebuilt first. nbgrader runs with the course's configuration, but without a
+    gradebook. Raises CourseError if `course.toml` is not valid, or if a lesson cannot be built or released.
     """
     curriculum = load_curriculum(course)
     if problems := refresh(course):

@@ -118,7 +118,7 @@ class FeedbackExporter(HTMLExporter):
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **more: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Render the page, and insert the Content-Security-Policy and the digest."""
+        """Render the page, and insert the Content-Security-Policy and, for a prepared page, the digest."""
         page, resources = super().from_notebook_node(nb, resources, **more)
         head = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"/>'
         head += '\n<meta name="viewport" content="width=device-width"/>'
@@ -147,7 +147,10 @@ def digest_in(page: Path) -> str | None:
 
 
 def start_rendering(config: bytes) -> None:
-    """Prepare a worker process that renders pages. The main process handles interrupts."""
+    """Prepare a worker process for rendering pages with this pickled configuration.
+
+    The worker ignores interrupts, because the main process handles them.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _exporter(config)
 

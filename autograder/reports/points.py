@@ -97,7 +97,7 @@ class Points:
 
     @property
     def why(self) -> str:
-        """The reason for the points, in one or two sentences."""
+        """The reason for the points, in one or more sentences."""
         if self.by_hand:
             if not self.answered:
                 return "There was no answer."
@@ -161,7 +161,8 @@ def summary(
 ) -> str:
     """Return the HTML of the table at the top of a page, and of a list of notes below it.
 
-    A late penalty has a row of its own. The HTML has no empty lines, because they would end it in Markdown.
+    `score` is the total after the late `penalty`, which has a row of its own unless it is 0, and `most` is
+    the maximum. The HTML has no empty lines, because they would end it in Markdown.
     """
     rows = "\n".join(
         f'<tr class="{_colour(one)}"><th scope="row"><a href="#{one.cell}">{escape(one.exercise)}</a></th>'

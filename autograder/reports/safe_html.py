@@ -97,7 +97,7 @@ _ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("style",
 
 
 def clean_output(html: str | bytes) -> str:
-    """Sanitize an output and remove the styles and scripts that libraries add to their tables."""
+    """Sanitize an HTML output, and remove the styles and scripts that libraries add to their tables."""
     text = html.decode() if isinstance(html, bytes) else str(html)
     kept, place, unclosed = [], 0, set[str]()
     for opened in _NOT_TEXT.finditer(text):
@@ -125,7 +125,7 @@ def clean_markdown(context: Context, source: str) -> str:
 def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
     """Convert Markdown to HTML as nbconvert does, and sanitize the result.
 
-    `attachments` contains pictures in base64, keyed by file name and MIME type.
+    `attachments` contains pictures in base64, keyed by file name and then by MIME type.
     """
     # No links to headings: their ids are removed.
     renderer = FormulaRenderer(

@@ -124,9 +124,9 @@ class SharedExecutor:
 
     @contextmanager
     def borrow(self, key: object, create: Callable[[], WorkerExecutor]) -> Iterator[WorkerExecutor]:
-        """Yield the executor of the previous run, or a new one if that one was closed or had a different `key`.
+        """Yield the executor of the previous run if it is still open and had the same `key`.
 
-        A new executor is created by calling `create`.
+        Otherwise, close it and yield a new executor, which is created by calling `create`.
         """
         if self._timer is not None:
             self._timer.cancel()

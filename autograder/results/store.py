@@ -129,7 +129,7 @@ class ResultStore:
         return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
 
     def _make_folder(self, folder: Path) -> None:
-        """Create the store's folder and, inside it, `folder` with the same mode, unless they exist already."""
+        """Create the store's folder and, inside it, `folder` with the same mode, unless they exist."""
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
             if self._group_shared:

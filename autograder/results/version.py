@@ -35,7 +35,7 @@ def checks_version(source: LessonSource) -> str:
 
 
 def installed_version() -> str:
-    """Return a hash of all code and package versions on this machine that can affect the results of any lesson."""
+    """Return a hash of the code and package versions on this machine that can affect any results."""
     return _code_version(None)
 
 

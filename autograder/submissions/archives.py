@@ -181,7 +181,10 @@ class DownloadExtractor(ExtractorPlugin):
 
     @contextmanager
     def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
-        """Report an archive or file that can't be unpacked, and continue. Raises OSError if the disk is full."""
+        """Report an archive or file that can't be unpacked, and continue.
+
+        The exceptions for damaged archives, and those in `more`, are caught. Raises OSError if the disk is full.
+        """
         try:
             yield
         except (*_DAMAGED, *more) as error:

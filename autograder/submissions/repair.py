@@ -67,7 +67,7 @@ def repair(raw: bytes, released: NotebookNode) -> Repaired:
 
 @dataclass
 class _Placed:
-    """A cell of the repaired notebook. `name` is its grade_id, or None."""
+    """A cell of the repaired notebook. `name` is its grade_id, or None if nbgrader doesn't track the cell."""
 
     cell: NotebookNode
     name: str | None = None
@@ -124,7 +124,7 @@ class _Repair:
 
     # --- Identifying cells --------------------------------------------------------------------------------
     def _claims(self) -> dict[str, list[int]]:
-        """Return the positions of the candidates for each released cell.
+        """Return the positions of the candidates for each released cell that nbgrader tracks, keyed by name.
 
         Candidates are found by grade_id, otherwise by cell id, otherwise by content.
         """
@@ -201,10 +201,10 @@ class _Repair:
         )
 
     def _choose(self, name: str, positions: Sequence[int], claims: Mapping[str, Sequence[int]]) -> int:
-        """Return the position of the copy of a cell that is graded.
+        """Return the position of the copy of a cell that should be graded.
 
-        Of a locked cell, this is the copy that fits best into the order of the cells; of an answer, it is the
-        last copy that differs from the stub.
+        For a locked cell, this is the copy that fits best into the order of the cells. For an answer, it is
+        the last copy that differs from the stub or, if none does, the last copy.
         """
         if len(positions) == 1:
             return positions[0]
@@ -221,7 +221,7 @@ class _Repair:
         return chosen
 
     def _displaced(self, name: str, position: int, claims: Mapping[str, Sequence[int]]) -> tuple[int, bool]:
-        """Return a sort key for a copy of a cell: the number of cells with which it is in the wrong order.
+        """Return a sort key that ranks a copy of a cell by the number of cells in the wrong order with it.
 
         Among equals, a cell that kept its id comes first, because Jupyter gives a copy a new id.
         """
@@ -295,7 +295,8 @@ class _Repair:
     def _own(self, cell: SubmittedCell, position: int, copy_of: str | None = None) -> _Placed:
         """Convert a cell into one of the student's own, without nbgrader metadata.
 
-        An exact copy of a locked cell becomes a raw cell, so that it runs only once.
+        `copy_of` is the name of the cell that it claims to be, if another copy of that cell is graded. An
+        exact copy of a locked cell becomes a raw cell, so that the code runs only once.
         """
         claimed = (cell.nbgrader or {}).get("grade_id")
         if claimed is not None and copy_of is None and claimed not in list(self.named):
@@ -354,7 +355,10 @@ class _Repair:
                 self.notes.append(f"{name} is above {solution}, so it runs before the solution")
 
     def _name_cells(self, placed: Sequence[_Placed]) -> None:
-        """Make cell ids unique. Released cells get their released ids; other cells keep theirs if valid."""
+        """Make cell ids unique.
+
+        Cells that nbgrader tracks get their names as ids. Other cells keep valid ids that are still free.
+        """
         given = [cell.id for cell in self.cells if cell.id is not None]
         if spoilt := len(given) - len({name for name in given if _ID.fullmatch(name)}):
             self.notes.append(f"{spoilt} cells had invalid or duplicate ids; they got new ones")

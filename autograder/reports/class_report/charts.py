@@ -246,10 +246,10 @@ CHARTS: dict[str, Callable[[Figures], Picture | None]] = {
 
 
 def rows_of(field: str, values: list[str], shown: Sequence[str] = (), **axis: Any) -> alt.Y:
-    """Return a y axis with a row for each value, and enough room for the longest label.
+    """Return a y axis with a row for each of the field's `values`, and enough room for the longest label.
 
-    If an option in `axis`, such as `labelExpr`, changes the labels, `shown` contains the new ones. The
-    options are passed to `alt.Axis`.
+    The options in `axis` are passed to `alt.Axis`. If one of them, such as `labelExpr`, changes the labels,
+    `shown` must contain the new ones.
     """
     room = max(map(len, shown or values)) * _LETTER
     return alt.Y(

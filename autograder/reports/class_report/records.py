@@ -230,7 +230,10 @@ class _Reader:
             )
 
     def _find_ungraded(self, lesson: str, known: set[str]) -> None:
-        """Record as not graded the submissions that were handed in but are not in the gradebook."""
+        """Record as not graded each submission for a lesson that was handed in but is not in the gradebook.
+
+        `known` contains the students whose submissions are in the gradebook.
+        """
         step = Path(self._course.root, self._course.submitted_directory)
         for folder in sorted(step.glob(f"*/{lesson}")):
             student = folder.parent.name

@@ -19,7 +19,7 @@ from course_lib.curriculum.course_file import CourseError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit code."""
+    """Run `course learning`, and return its exit code: 1 if it fails, otherwise 0."""
     parser = argparse.ArgumentParser(prog="course learning", description=__doc__)
     parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
     commands = parser.add_subparsers(dest="command", required=True)

@@ -163,7 +163,7 @@ class ConceptTest(_Table):
     def answers(self, notebook: SubmittedNotebook, test: str) -> dict[str, str]:
         """Return the names of the options that a student chose, keyed by question.
 
-        The last answer to a question counts. The name is an empty string if it has no valid letter.
+        The last answer to a question counts. If there is none, or its letter is invalid, the name is empty.
         """
         code = "\n".join(cell.source for cell in notebook.cells if cell.kind == "code")
         found = {}
@@ -233,7 +233,7 @@ def _equal(written: object, computed: object) -> bool:
 
 
 def write_tests(test: ConceptTest, folder: Path) -> list[Path]:
-    """Write the notebooks of both tests, and return their paths.
+    """Write the notebooks of both tests into subfolders of `folder`, and return their paths.
 
     Raises CourseError if an option can't be computed or differs from the value computed for it.
     """

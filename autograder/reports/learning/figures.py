@@ -166,7 +166,7 @@ def _passed(runs: Sequence[Run]) -> int:
 
 
 def spread(values: Sequence[int]) -> str:
-    """List a few numbers, or summarise many by their median, quartiles and maximum."""
+    """Return a text that lists up to LISTED numbers, or gives the median, quartiles and maximum of more."""
     if len(values) <= LISTED:
         return ", ".join(map(str, sorted(values)))
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])

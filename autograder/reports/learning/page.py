@@ -46,7 +46,7 @@ def learning_page(test: ConceptTest, records: LearningRecords, figures: Figures,
 
 
 def _shown(value: object) -> str:
-    """Format a cell: numbers with at most two digits after the point, and a missing number as a dash."""
+    """Format the value of a table cell: a float with at most two decimals, and a missing number as a dash."""
     if isinstance(value, float):
         return "–" if pd.isna(value) else f"{value:.2f}".rstrip("0").rstrip(".")
     return str(value)
