@@ -65,7 +65,7 @@ class Results:
 
     @property
     def progress(self) -> str:
-        """A progress report: the numbers of finished and of all notebooks, and an estimate of the time left."""
+        """A progress report: how many of the notebooks have run, and an estimate of the time left."""
         done = self._stored + self._computed
         total = max(self._expected, done + sum(not future.done() for future in self._futures.values()))
         seconds = (time.monotonic() - self._since) / max(done, 1) * (total - done)

@@ -183,7 +183,7 @@ class DownloadExtractor(ExtractorPlugin):
     def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
         """Report an archive or file that can't be unpacked, and continue.
 
-        The exceptions for damaged archives, and those in `more`, are caught. Raises OSError if the disk is full.
+        Errors for damaged archives are caught, and those in `more`. Raises OSError if the disk is full.
         """
         try:
             yield
