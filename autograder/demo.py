@@ -63,7 +63,7 @@ class StepFailedError(Exception):
 def copy_course(course: Path, into: Path) -> None:
     """Copy the files that grading needs into a folder: the sources and nbgrader's configuration.
 
-    Notebooks are not copied. The folder must not contain these files yet.
+    Notebooks are not copied. The target must not contain `solutions/` or `autograder/` yet.
     """
     shutil.copytree(
         course / SOURCES, into / SOURCES, ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints")
@@ -73,7 +73,7 @@ def copy_course(course: Path, into: Path) -> None:
 
 
 def play_class(console: Console, course: Path, into: Path) -> None:
-    """Run an example class in a copy of a course: release, submit, grade, generate feedback, export grades.
+    """Run an example class in `into`, a copy of a course, from the release of a lesson to the class report.
 
     Raises StepFailedError if a command fails, or CourseError if the lessons' sources have problems.
     """
@@ -166,7 +166,7 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
 
 
 def score_table(grading: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
-    """Return the scores from the gradebook: one column per student, one row per graded cell, and the sums.
+    """Return a table of the scores in the gradebook: a column per student, a row per graded cell, and sums.
 
     A dot marks an answer that must be graded by hand.
     """

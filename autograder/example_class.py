@@ -54,7 +54,7 @@ class PartialMistake:
 
 
 def example_lesson(curriculum: Curriculum) -> Lesson:
-    """Return the first lesson with several exercises, or the first lesson if there is none."""
+    """Return the first lesson with several exercises, or the first lesson if no lesson has several."""
     lessons = curriculum.lessons
     return next((lesson for lesson in lessons if len(lesson.exercises) > 1), lessons[0])
 
@@ -98,8 +98,8 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
 def partial_mistake(lesson: Lesson) -> PartialMistake:
     """Return a mistake that costs some of the points of one of the lesson's exercises.
 
-    It is a mistake in the last possible exercise, because few other exercises depend on that one. Raises
-    ValueError if `course.toml` has no deductions for this lesson.
+    If several exercises have such a mistake, the last of them is chosen, because few others depend on it.
+    Raises ValueError if `course.toml` has no deductions for this lesson.
     """
     for exercise in reversed(lesson.exercises):
         entry = catalogue()[exercise.name]
@@ -142,12 +142,12 @@ def example_files(lesson: Lesson) -> dict[str, bytes]:
 
 
 def _config() -> bytes:
-    """Return an example of an edited configuration: `captions` with a different number of warm-up steps."""
+    """Return an example of a student's configuration: `captions` with another number of warm-up steps."""
     return documented_yaml(load_config("captions", ["training.warmup_steps=300"])).encode()
 
 
 def _metrics() -> bytes:
-    """Return synthetic metrics of a run whose loss falls as a power of the number of updates."""
+    """Return synthetic metrics of a run whose loss falls as a negative power of the number of updates."""
     updates, every, warmup = 1000, 20, 200
     rows: list[dict[str, object]] = [
         {

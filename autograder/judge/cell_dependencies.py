@@ -24,7 +24,7 @@ _MAX_LENGTH, _MAX_MAGICS = 50_000, 100
 
 @dataclass(frozen=True)
 class _Names:
-    """The global names in a cell."""
+    """The global names that a cell uses, and those that it binds."""
 
     used: frozenset[str] = frozenset()
     bound: frozenset[str] = frozenset()

@@ -19,11 +19,11 @@ class LessonContext:
     """The judge's information about a lesson."""
 
     archive: int
-    """The descriptor of a tar file with the modules that its kernels can import."""
+    """The descriptor of a tar file with the modules that the lesson's kernels can import."""
     trusted: Mapping[str, object]
     """The values that locked cells can use in addition to the student's, keyed by name."""
     may_not_call: Mapping[str, Sequence[str]]
-    """The prohibited functions of each exercise."""
+    """The functions that each exercise prohibits, keyed by the exercise's name."""
     imports: tuple[str, ...] = ()
     """The modules that the fork server imports, because the lesson's cells use them."""
 

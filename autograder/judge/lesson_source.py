@@ -36,7 +36,7 @@ class LessonSource:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the parts of the lesson that can change a result: not of its texts, hints or points."""
+        """A hash of the parts of the lesson that can change a result, without its texts, hints and points."""
         lesson = self.lesson
         content = {
             "name": self.name,
@@ -51,7 +51,10 @@ class LessonSource:
 
 
 def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]:
-    """Return the exercises of this lesson and of all later ones, mapped to the names of their lessons."""
+    """Return the exercises of this lesson and of all later ones, mapped to the names of their lessons.
+
+    While the lesson is graded, the reference's code for these exercises is withheld from submissions.
+    """
     first = [one.name for one in curriculum.lessons].index(lesson.name)
     return {entry.name: one.name for one in curriculum.lessons[first:] for entry in one.exercises}
 
@@ -59,7 +62,8 @@ def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]
 def load_lesson_source(course: Path, name: str) -> LessonSource:
     """Load the parts of a course folder that the judge needs for a lesson.
 
-    The result is cached until course.toml or a released notebook of the lesson changes.
+    The result is cached until course.toml or a released notebook of the lesson changes. Raises CourseError if
+    course.toml is not valid.
     """
     toml = course / SOURCES / "course.toml"
     released = sorted((course / LESSONS / name).glob("*.ipynb"))

@@ -66,7 +66,7 @@ _Definition = _Function | ast.ClassDef
 
 
 def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
-    """Return the files of `course_lib` for a lesson, by path, such as `course_lib/time_limit.py`.
+    """Return the files of `course_lib` for a lesson, keyed by path, such as `course_lib/time_limit.py`.
 
     In the exercises of this lesson and of all later ones, function bodies are replaced by a statement that
     raises NotImplementedError. Signatures and docstrings, which students know, remain. Of the checks, only
@@ -87,7 +87,7 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
 
 
 def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
-    """Return the messages that withheld definitions raise when they are called, keyed by module and name."""
+    """Return the error messages of withheld definitions, keyed by module and then by name."""
     lesson_of = withheld_exercises(curriculum, lesson)
     definitions = {
         f"{found.__module__}:{found.__name__}": exercise

@@ -61,7 +61,7 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
 
     Raises NotComputedError if a check crashes or doesn't exist in this version of the course, if kernels
     don't start and the files next to the notebook aren't the cause, or if the notebook waits for a core for
-    longer than it may run.
+    a minute longer than its time limit.
     """
     start = time.monotonic()
     result = asyncio.run(_Run(job, lesson, fork_server).run())
@@ -105,7 +105,7 @@ class _Clock:
             )
 
     async def limit(self, awaitable: Awaitable[Any], seconds: float) -> None:
-        """Wait for an awaitable, and raise its error if it fails.
+        """Wait for an awaitable, whose result is discarded, and raise its error if it fails.
 
         If it takes longer than `seconds` on this clock, cancel it and raise TimeoutError.
         """
@@ -360,7 +360,10 @@ class _CellRunner(NotebookClient):
         self._end = clock.seconds() + min(limits.cell_seconds, left)
 
     def output(self, outs: list[NotebookNode], msg: dict[str, Any], display_id: str, cell_index: int) -> Any:
-        """Limit the size of a cell's outputs: truncate printed text, and drop other outputs beyond it."""
+        """Add an output to the cell, within the limit on the size of all its outputs.
+
+        Printed text that exceeds the limit is truncated. Any other output that exceeds it is dropped.
+        """
         content = msg["content"]
         if msg["msg_type"] == "stream" and len(content["text"]) > self.remaining:
             self.truncated, content["text"] = True, content["text"][: self.remaining]

@@ -45,7 +45,7 @@ class Group:
 
 
 def grouped(answers: Iterable[Answer]) -> list[Group]:
-    """Group identical and nearly identical answers. Return the largest group first.
+    """Group identical and nearly identical answers, and return the groups, the largest first.
 
     Groups of cells that were left unanswered come last. The order depends on the answers and not on the
     points, so it stays the same while people mark.
@@ -103,7 +103,7 @@ class Piece:
 
 
 def differences(this: Answer, other: Answer) -> list[Piece]:
-    """Compare two answers word by word. Return the words that differ, with up to four words around them.
+    """Compare two answers word by word. Return the words that differ, with up to four words on each side.
 
     Only the first few thousand characters of each answer are compared.
     """

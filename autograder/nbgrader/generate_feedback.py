@@ -54,9 +54,9 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
         yield from waiting
 
     def is_due(self, notebooks: list[str]) -> bool:
-        """Return whether a submission's feedback is missing, out of date or could not be prepared.
+        """Return whether a submission's feedback is missing or out of date, or could not be prepared.
 
-        It is out of date if any of its pages would look different now.
+        It is out of date if any of its pages would look different now. With --force, the result is True.
         """
         return notebooks[0] in self._due or super().is_due(notebooks)
 

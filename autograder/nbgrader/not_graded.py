@@ -27,7 +27,7 @@ class NotGraded:
         self._path, self._log = folder / NAME, log
 
     def load(self) -> dict[str, dict[str, str]]:
-        """Return the reasons, keyed by lesson and student."""
+        """Return the reasons, keyed by lesson and then by student."""
         try:
             return _Reasons.validate_json(self._path.read_bytes())
         except (FileNotFoundError, ValidationError):

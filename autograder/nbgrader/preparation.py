@@ -45,7 +45,10 @@ class Preparation:
         self._course, self._execute = course, execute
 
     def inspect(self, submission: Submission) -> None:
-        """Record problems with a submission's folder. Raises UnreadableError if it can't be graded at all."""
+        """Record the problems with a submission's folder in `submission`.
+
+        Raises UnreadableError if the submission can't be graded at all.
+        """
         submission.inspect(self._lesson_files(submission.lesson), self._course.max_file_size * 1000)
 
     def prepare(self, submission: Submission) -> Prepared:

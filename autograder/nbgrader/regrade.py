@@ -69,8 +69,8 @@ class Regrading:
         """Return the graded cells whose points would change. Only results in the result store are written.
 
         Submissions that were never graded are skipped, and those that can't be compared are recorded in
-        `failed`. Raises CourseError if the lesson was changed and not released again, or if nothing can run
-        students' code safely.
+        `failed`. Raises CourseError if the lesson was changed and not released again, or if students' code
+        can't be confined.
         """
         execute = self._course.execute
         preparation = Preparation(self._directory, execute)
@@ -206,7 +206,7 @@ class Regrading:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `course regrade`, and return its exit code: 1 if a submission was not compared or written, or 0."""
+    """Run `course regrade`, and return its exit code: 1 if it fails for any submission, otherwise 0."""
     parser = argparse.ArgumentParser(prog="course regrade", description=__doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
     parser.add_argument("--write", action="store_true", help="write the changes (default: only show them)")

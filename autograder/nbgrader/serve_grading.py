@@ -227,7 +227,10 @@ def automatic_feedback(
 
 
 def _changed_at(folder: str) -> tuple[float, ...]:
-    """Return the modification times of a folder and of its direct contents, except those that disappear."""
+    """Return the modification times of a folder and of its direct contents.
+
+    Files that disappear in the meantime are skipped.
+    """
     times = []
     for path in (Path(folder), *sorted(Path(folder).glob("*"))):
         with suppress(OSError):

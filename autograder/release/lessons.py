@@ -51,9 +51,10 @@ def released(course: Path) -> Iterator[Path]:
 
 
 def copy_course_files(course: Path, curriculum: Curriculum, folder: Path) -> None:
-    """Copy the files that all lessons share, `curriculum.files`, into a folder, and create it if necessary.
+    """Copy the files that all lessons share into a folder, which is created if necessary.
 
-    Each lesson's folder needs copies, because students fetch lessons one at a time.
+    `curriculum.files` lists these files. Each lesson's folder needs copies, because students fetch lessons
+    one at a time.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in curriculum.files:

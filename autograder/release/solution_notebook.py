@@ -19,7 +19,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 
 
 def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> NotebookNode:
-    """Build one lesson's notebook, including the solutions and hidden tests.
+    """Build one lesson's solution notebook, including the hidden tests.
 
     `inputs`, a hash of the notebook's sources, is stored in its metadata to detect a stale notebook.
 

@@ -112,7 +112,7 @@ def _exists(name: str) -> bool:
 
 
 def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
-    """Return a problem for each file in `solutions/` that isn't part of the course.
+    """Return a problem for each file in `solutions/` that `course.toml` doesn't list.
 
     nbgrader would release such a file to students if it is in a lesson's folder.
     """
@@ -129,7 +129,10 @@ def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
 
 
 def differences(course: Path, folder: Path) -> list[str]:
-    """Return a problem for each file that differs between `lessons/` and a fresh release in `folder`."""
+    """Return a problem for each file that differs between `lessons/` and a fresh release in `folder`.
+
+    These include files that only one of the two folders contains.
+    """
     expected, found = files_in(folder), files_in(course / LESSONS)
     problems = [
         f"{LESSONS}/{name}: no source produces this file. Remove it." for name in found.keys() - expected

@@ -46,7 +46,10 @@ class StudentGrades:
 
 
 def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
-    """Read all students' points for these lessons, after late penalties, from the gradebook."""
+    """Read all students' points for these lessons, after late penalties, from the gradebook.
+
+    A lesson is omitted for a student who has no submission for it, or whose submission needs manual grading.
+    """
     points: dict[str, dict[str, float]] = {}
     for lesson in lessons:
         for submission in gradebook.assignment_submissions(lesson):

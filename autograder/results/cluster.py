@@ -66,7 +66,10 @@ class SandboxPlugin(WorkerPlugin):
             await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a process with a sandbox. Raises Reschedule if this worker was refused."""
+        """Call a function in a process with a sandbox, and return its result.
+
+        Raises Reschedule if this worker was refused.
+        """
         if self._executor is None:
             raise Reschedule
         return self._executor.submit(function, *args, **kwargs).result()
@@ -181,7 +184,7 @@ def _sandboxes(name: str, dask_worker: Worker) -> int:
 
 
 def _run(name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a sandbox of the current worker."""
+    """Call a function in a sandbox of the current worker's plugin called `name`, and return its result."""
     plugin: SandboxPlugin = get_worker().plugins[name]
     return plugin.run(function, *args, **kwargs)
 

@@ -103,9 +103,10 @@ class DownloadExtractor(ExtractorPlugin):
         """The original names of files and folders whose names were shortened, keyed by path."""
 
     def extract(self, archive_path: str, extracted_path: str) -> None:
-        """Unpack all archives of a folder into another folder, and copy all other files there.
+        """Unpack all archives in a folder into another folder, and copy all other files there.
 
-        The command fails if that folder cannot be written, or if no file could be unpacked.
+        The command fails if the other folder cannot be written, or if archives were left out and no file was
+        unpacked or copied.
         """
         source, self._folder = Path(archive_path), Path(extracted_path)
         written = 0
@@ -135,9 +136,9 @@ class DownloadExtractor(ExtractorPlugin):
     def _unpack(self, archive: Path, path: Path, nesting: int = 1, budget: _Budget | None = None) -> int:
         """Unpack an archive, and return the number of files that were written.
 
-        They are written to a folder with the path `path` without its suffix. Archives inside the archive are
-        unpacked as well. `budget` is None for the download itself, which may be of any size. Raises OSError
-        if the disk is full.
+        The files are written to a folder whose path is `path` without its suffix. Archives inside the archive
+        are unpacked as well. `budget` is None for the download itself, which may be of any size. Raises
+        OSError if the disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:

@@ -108,7 +108,7 @@ class Students:
                 self._moodle[participant[1]] = owner
 
     def find(self, file: DownloadedFile) -> str | None:
-        """Return the id of the student who uploaded a file, or None if it is unknown.
+        """Return the id of the student who uploaded a file, or None if the student can't be identified.
 
         A student is found by number or, if nobody has the number, by name. A name that several students share
         is not used.

@@ -221,7 +221,7 @@ class _Repair:
         return chosen
 
     def _displaced(self, name: str, position: int, claims: Mapping[str, Sequence[int]]) -> tuple[int, bool]:
-        """Return a sort key that ranks a copy of a cell by the number of cells in the wrong order with it.
+        """Return a sort key for a copy of a cell. It counts the cells that are on the wrong side of the copy.
 
         Among equals, a cell that kept its id comes first, because Jupyter gives a copy a new id.
         """

@@ -37,7 +37,7 @@ _MAX_PAIRS = 100
 
 @dataclass(frozen=True)
 class SimilarAnswers:
-    """Answers to one exercise that are alike."""
+    """A group of identical answers to an exercise, and possibly another answer that is similar to them."""
 
     lesson: str
     exercise: str
@@ -58,7 +58,7 @@ class _Fingerprint(Protocol):
 
 
 def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
-    """Return pairs or groups of answers that are unusually alike, the most similar first, at most 100."""
+    """Return at most 100 pairs or groups of answers that are unusually alike, the most similar first."""
     answers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for submission in records.submissions:
         for exercise, code in submission.code.items():

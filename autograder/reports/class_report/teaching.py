@@ -55,7 +55,10 @@ def _explanation(row: "pd.Series[str]") -> Explanation | None:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a comparison."""
+    """One line of a comparison.
+
+    `of` says whether the line is in both programs or only in one. A "gap" stands for lines that are left out.
+    """
 
     of: Literal["both", "student", "reference", "gap"]
     text: str

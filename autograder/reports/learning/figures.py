@@ -67,12 +67,12 @@ def _table(rows: Iterator[tuple[object, ...]], columns: str) -> pd.DataFrame:
 
 
 def gain(scores: pd.DataFrame, questions: int) -> tuple[float, ...]:
-    """Return the normalised gain (Hake, 1998), and a 95% interval by bootstrap if there are enough students.
+    """Return the normalised gain (Hake, 1998) and, with enough students, its 95% bootstrap interval.
 
-    `scores` has a row for each student, with the number of correct answers in both tests, and `questions` is
+    `scores` has a row for each student, with the number of correct answers in each test, and `questions` is
     the number of questions. The gain is the increase of the mean score divided by the largest possible
-    increase. The result is the gain, followed by the two ends of the interval if there is one. It is empty if
-    there are no students, or if no increase was possible.
+    increase. The result is the gain, followed by the two ends of the interval if there are at least
+    MIN_FOR_INTERVAL students. It is empty if there are no students, or if no increase was possible.
     """
     pre, post = (scores[name].to_numpy(float) for name in TESTS)
     if not len(pre) or pre.mean() == questions:
@@ -166,7 +166,7 @@ def _passed(runs: Sequence[Run]) -> int:
 
 
 def spread(values: Sequence[int]) -> str:
-    """Return a text that lists up to LISTED numbers, or gives the median, quartiles and maximum of more."""
+    """Return a text that lists the values or, if there are too many, gives their quartiles and maximum."""
     if len(values) <= LISTED:
         return ", ".join(map(str, sorted(values)))
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
