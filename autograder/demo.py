@@ -168,7 +168,7 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
 def score_table(grading: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
     """Return a table of the scores in the gradebook: a column per student, a row per graded cell, and sums.
 
-    A dot marks an answer that must be graded by hand.
+    `grading` is the folder of the gradebook. A dot marks an answer that must be graded by hand.
     """
     table = Table(title=f"\n{lesson.title}: points", title_justify="left")
     table.add_column("")

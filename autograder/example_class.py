@@ -113,7 +113,7 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
 
 
 def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:
-    """Write the example class's submissions for a lesson to `autograder/submitted/`, and return them.
+    """Write the example class's submissions for a lesson to the course's submitted folder, and return them.
 
     If `only` is given, only the students in it hand in a submission. Raises ValueError as `example_class`
     does.

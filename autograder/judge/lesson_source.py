@@ -60,7 +60,7 @@ def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]
 
 
 def load_lesson_source(course: Path, name: str) -> LessonSource:
-    """Load the parts of a course folder that the judge needs for a lesson.
+    """Load the parts of a course folder that the judge needs for the lesson called `name`.
 
     The result is cached until course.toml or a released notebook of the lesson changes. Raises CourseError if
     course.toml is not valid.

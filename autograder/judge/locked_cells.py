@@ -106,7 +106,7 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
 
 
 def _run(source: str, namespace: dict[str, object]) -> object:
-    """Run a cell, and return the value of its last statement if that is an expression, otherwise None."""
+    """Run a cell in a namespace. Return the value of its last statement if that is an expression, or None."""
     body = ast.parse(source).body
     last = body[-1] if body else None
     if not isinstance(last, ast.Expr):

@@ -55,7 +55,7 @@ class _KernelNotStartedError(_KernelFailedError):
 
 
 def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
-    """Run a notebook. Return a result even if its code fails or ends the kernel.
+    """Run a job's notebook. Return a result even if its code fails or ends the kernel.
 
     Time limits don't count time in which the student's code is ready to run but has no core.
 
@@ -338,7 +338,10 @@ class _Kernel:
 
 
 class _CellRunner(NotebookClient):
-    """A NotebookClient that runs one cell of untrusted code and limits its output."""
+    """A NotebookClient that runs one cell of untrusted code, and limits its output and its time.
+
+    `left` is the number of seconds that are left for the whole notebook.
+    """
 
     def __init__(self, notebook: NotebookNode, limits: Limits, left: float, clock: _Clock) -> None:
         super().__init__(

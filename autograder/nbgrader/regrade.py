@@ -169,7 +169,7 @@ class Regrading:
                     yield Change(student, name, cell_name, grade.auto_score, after, grade.manual_score, most)
 
     def _require_current_release(self, preparation: Preparation, notebooks: Sequence[str]) -> None:
-        """Raise CourseError if the lesson's locked cells or points differ from those in the gradebook."""
+        """Raise CourseError if locked cells or points in the solution notebooks differ from the gradebook."""
         for name in notebooks:
             path = Path(self._directory.root, SOURCES, self._lesson, f"{name}.ipynb")
             if not path.is_file():

@@ -82,8 +82,9 @@ class Releases:
     ) -> None:
         """Replace a notebook's locked cells and all points with those in the gradebook, as nbgrader does.
 
-        The notebook is modified in place. Cells that the gradebook doesn't know stay as they are. With
-        `graded_only`, so do locked cells that earn no points.
+        In the gradebook, the notebook is called `name` and belongs to `lesson`. It is modified in place.
+        Cells that the gradebook doesn't know stay as they are. With `graded_only`, so do locked cells that
+        earn no points.
         """
         known = self.gradebook_cells(lesson, name)
         for cell in notebook.cells:

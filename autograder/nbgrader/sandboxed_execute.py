@@ -130,7 +130,10 @@ class SandboxedExecute(NbGraderPreprocessor):
     def request(
         self, student: str, lesson: str, name: str, nb: NotebookNode, files: Mapping[str, bytes]
     ) -> None:
-        """Schedule a student's notebook, whose result will be needed soon. Does nothing outside `running`."""
+        """Schedule a student's notebook, whose result will be needed soon. Does nothing outside `running`.
+
+        `files` contains the files next to the notebook, keyed by path.
+        """
         if self.results is not None:
             job = self.requested[student, lesson, name] = self.job(lesson, nb, files)
             self.results.request(self.source(lesson), job)

@@ -100,7 +100,10 @@ def _role_by_tags(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
 
 
 def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
-    """Return the problems found by comparing the source's cells with course.toml."""
+    """Return the problems found by comparing the source's cells with course.toml.
+
+    `shown` is the path of the source, for messages.
+    """
     exercises = {entry.name for entry in lesson.exercises}
     predictions = {entry.name for entry in lesson.predictions}
     files = {entry.name for entry in lesson.hand_ins}

@@ -184,7 +184,7 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
 def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the location, id and source of each cell of a student notebook, except the hint cells.
 
-    For any other file, yield its whole text, with an empty cell id.
+    For any other file, yield its whole text, with an empty cell id. A location starts with `shown`.
     """
     if path.suffix != ".ipynb":
         yield shown, "", path.read_text(encoding="utf-8", errors="replace")

@@ -36,7 +36,8 @@ _CLOSE_DELAY = 1.0
 class SandboxPlugin(WorkerPlugin):
     """A plugin that starts one sandbox per thread of a Dask worker. They stay warm until the worker ends.
 
-    A worker with a different version of the course, or without a way to confine code, leaves the cluster.
+    A worker with a different version of the course leaves the cluster, and so does a worker that has no way
+    to confine code, unless `allow_unconfined` is true.
     """
 
     idempotent = True  # Several graders share the sandboxes.
@@ -126,7 +127,7 @@ def connect(
 
     Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
     worker has joined after ten minutes. An address without TLS is unsafe unless it is that of this machine or
-    `allow_plain_tcp` is true.
+    `allow_plain_tcp` is true. Workers that can't confine code are refused unless `allow_unconfined` is true.
     """
     _require_safe(address, allow_plain_tcp)
     try:

@@ -26,7 +26,10 @@ class Results:
         self._expected = jobs
 
     def request(self, source: LessonSource, job: Job) -> None:
-        """Schedule a job whose result will be needed, unless it is stored or scheduled already."""
+        """Schedule a job whose result will be needed, unless it is stored or scheduled already.
+
+        `source` contains the data about the job's lesson.
+        """
         if job.digest in self._futures:
             return
         future = self._futures[job.digest] = Future()

@@ -94,7 +94,7 @@ _worker: GradingWorker | None = None
 def initialize(parent: int, confinement: Confinement) -> None:
     """Start this process's worker. From then on, the process is killed when its parent ends.
 
-    `parent` is the parent's process id.
+    `parent` is the parent's process id. The worker's sandbox uses the mechanisms in `confinement`.
     """
     global _worker
     _worker = GradingWorker(confinement)

@@ -129,8 +129,8 @@ class ForkServer:
 
         Before the fork, the fork server is started if it isn't running, the previous kernel is ended, and
         the modules in `imports` are imported. `archives` are descriptors of tar files with the folders
-        `course` (modules that the kernel can import) and `work` (the files next to the notebook). Raises
-        ForkServerError if the fork server fails.
+        `course` (modules that the kernel can import) and `work` (the files next to the notebook). The kernel
+        is killed if it exceeds `limits`. Raises ForkServerError if the fork server fails.
         """
         self.start()
         command = {"do": "launch", "connection": dict(connection), "limits": asdict(limits)}
@@ -147,7 +147,7 @@ class ForkServer:
         return self._ask({"do": "poll"})
 
     def signal(self, number: int) -> None:
-        """Send a signal to the kernel, if it is running.
+        """Send the signal `number` to the kernel, if it is running.
 
         Raises ForkServerError if the fork server doesn't answer.
         """

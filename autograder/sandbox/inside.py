@@ -109,8 +109,9 @@ class Supervisor:
     def launch(self, command: Mapping[str, Any], judge: int, *archives: int) -> None:
         """Kill the previous kernel, if there is one, and fork a new one.
 
-        `judge` is the descriptor of the judge's socket; `archives` are descriptors of tar files with the
-        contents of the kernel's folder.
+        `command` contains the kernel's limits, its Jupyter connection and the modules to import before the
+        fork. `judge` is the descriptor of the judge's socket; `archives` are descriptors of tar files with
+        the contents of the kernel's folder.
         """
         self.kill()
         import_all(command["imports"])
@@ -187,7 +188,10 @@ class Supervisor:
 def become_kernel(
     supervisor: Supervisor, command: Mapping[str, Any], judge: int, archives: Sequence[int]
 ) -> None:
-    """Turn this newly forked process into a confined kernel, and serve requests until it is shut down."""
+    """Turn this newly forked process into a confined kernel, and serve requests until it is shut down.
+
+    `command`, `judge` and `archives` are those of `Supervisor.launch`.
+    """
     from autograder.sandbox.kernel import serve
     from autograder.sandbox.landlock import restrict
     from autograder.sandbox.limits import apply_resource_limits

@@ -53,7 +53,10 @@ class SandboxProvisioner(KernelProvisionerBase):
         return self._running
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Start the fork server, and choose the kernel's sockets in the folder shared with the sandbox."""
+        """Start the fork server, and choose the kernel's sockets in the folder shared with the sandbox.
+
+        Return the arguments for `launch_kernel`.
+        """
         launch = kwargs.pop("launch", None) or self._launch
         if launch is None:
             fork_server = ForkServer()
@@ -76,7 +79,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         return await super().pre_launch(cmd=["in the sandbox"], **kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Fork the kernel, and return its connection."""
+        """Fork the kernel, and return its connection. The arguments are ignored: see `pre_launch`."""
         assert self._launch is not None
         connection = {
             name: value.decode() if isinstance(value, bytes) else value

@@ -137,8 +137,8 @@ class DownloadExtractor(ExtractorPlugin):
         """Unpack an archive, and return the number of files that were written.
 
         The files are written to a folder whose path is `path` without its suffix. Archives inside the archive
-        are unpacked as well. `budget` is None for the download itself, which may be of any size. Raises
-        OSError if the disk is full.
+        are unpacked as well, unless they are nested too deeply: the download itself has the depth `nesting`
+        of 1. `budget` is None for the download, which may be of any size. Raises OSError if the disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:
@@ -182,7 +182,7 @@ class DownloadExtractor(ExtractorPlugin):
 
     @contextmanager
     def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
-        """Report an archive or file that can't be unpacked, and continue.
+        """Report the archive or folder at `path`, or its `member`, if it can't be unpacked, and continue.
 
         Errors for damaged archives are caught, and those in `more`. Raises OSError if the disk is full.
         """

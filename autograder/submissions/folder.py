@@ -231,7 +231,7 @@ def _refuse_special(path: Path) -> None:
 
 
 def _problem_with(path: str, most_bytes: int) -> str | None:
-    """Return the problem with a file that would be copied, or None."""
+    """Return a problem with a file that would be copied, such as a size above `most_bytes`, or None."""
     if not os.path.basename(path).isprintable():  # a terminal would interpret them
         return "a file with control characters in its name"
     about = os.lstat(path)

@@ -95,7 +95,7 @@ class Question(_Table):
         return dict(zip(_LETTERS, names, strict=False))
 
     def shown(self, test: str) -> str:
-        """Return the question and its options as Markdown."""
+        """Return the question and its options in a test, as Markdown."""
         numbers = self.numbers(test)
         texts = {CORRECT: numbers.answer, **numbers.wrong}
         options = [f"- **{letter}**: `{texts[name]}`" for letter, name in self.options(test).items()]
@@ -114,7 +114,7 @@ class Question(_Table):
         return self.statements.get(wrong) or self.misconceptions[wrong].statement
 
     def miscalculated(self, test: str) -> Iterator[str]:
-        """Yield a message for each option that can't be computed or differs from its computed value."""
+        """Yield a message for each option in a test that can't be computed or has a different value."""
         numbers, exercise = self.numbers(test), catalogue()[self.exercise]
         assert isinstance(exercise, Exercise)
         names: dict[str, Any] = {**vars(course_lib.transformer), "math": math, "tensor": torch.tensor}
@@ -161,7 +161,7 @@ class ConceptTest(_Table):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def answers(self, notebook: SubmittedNotebook, test: str) -> dict[str, str]:
-        """Return the names of the options that a student chose, keyed by question.
+        """Return the names of the options that a student chose in the notebook of a test, keyed by question.
 
         The last answer to a question counts. If there is none, or its letter is invalid, the name is empty.
         """
