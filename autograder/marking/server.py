@@ -141,7 +141,7 @@ class MarkingServer:
 class _Handler(web.RequestHandler):
     """A handler that only accepts requests to a local host name with the secret token in the path.
 
-    It sets restrictive security headers.
+    It answers other requests with status 403, and sets restrictive security headers.
     """
 
     def initialize(self, server: MarkingServer) -> None:
@@ -247,7 +247,11 @@ class _Page(_Handler):
 
 class _Marks(_Handler):
     def post(self, _: str) -> None:
-        """Save points and a comment for some answers, unless the answers or their marks have changed."""
+        """Save points and a comment for some answers, unless the answers or their marks have changed.
+
+        Reply with the new state of the answers or, if some have changed, with the current state of those and
+        status 409. Other errors are answered with a message.
+        """
         try:
             request = MarkRequest.model_validate_json(self.request.body)
         except ValidationError as error:

@@ -95,7 +95,10 @@ class GradingService:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is running or can be started. Submissions over the rate limit may be waiting."""
+        """Whether nothing is running and nothing can be started.
+
+        Submissions of students who have reached the rate limit may still be waiting.
+        """
         return not self._running and not any(self._limit.allows(student) for student, _ in self._waiting)
 
     def step(self) -> None:

@@ -120,7 +120,7 @@ class _Export(ExportPlugin):
         self.log.info("Wrote %s", target)
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
-        """Return the rows of the file, including the header, if there is no roster.
+        """Return the rows of the file, including the header, if there is no roster. Subclasses implement this.
 
         `most` maps each lesson to its maximum number of points.
         """
@@ -131,7 +131,7 @@ class _Export(ExportPlugin):
     ) -> list[list[str]]:
         """Return the rows of the roster, including the header, with the grades filled in.
 
-        `most` maps each lesson to its maximum number of points.
+        `most` maps each lesson to its maximum number of points. Subclasses implement this method.
         """
         raise NotImplementedError
 
@@ -203,7 +203,7 @@ class CanvasExport(_Export):
     ) -> list[list[str]]:
         """Return Canvas's rows with the grades filled in. Lessons without a column get a new one.
 
-        Canvas's test student and rows without an identifier are left out.
+        Canvas's test student and rows without an identifier are left out. Raises ValueError as `fill` does.
         """
         header, *others = rows
         # Canvas adds the number of an assignment to its name.
@@ -248,7 +248,8 @@ class MoodleExport(_Export):
     ) -> list[list[str]]:
         """Return Moodle's rows with the grades filled in.
 
-        Raises ValueError if a lesson has no column, because Moodle rejects columns that it didn't export.
+        Raises ValueError as `fill` does, or if a lesson has no column, because Moodle rejects columns that it
+        didn't export.
         """
         header, *students = rows
         # Such as "01-attention (Real)" or "Assignment: 01-attention (Real)".

@@ -58,7 +58,7 @@ class SandboxPlugin(WorkerPlugin):
 
     @property
     def count(self) -> int:
-        """The number of this worker's sandboxes, or 0 if the worker was refused."""
+        """The number of this worker's sandboxes: 0 if they haven't started, or if the worker was refused."""
         return self._executor.workers if self._executor is not None else 0
 
     async def teardown(self, worker: Worker) -> None:

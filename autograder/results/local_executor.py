@@ -110,7 +110,7 @@ class LocalExecutor(Executor):
 
 
 class SharedExecutor:
-    """An executor shared by several runs in the same process, and closed after some idle time.
+    """An executor shared by several runs in the same process, and closed after `idle_seconds` without a run.
 
     Formgrader starts a run for each submission that a grader clicks on. Workers take seconds to start, so
     they are kept for the next run. If `idle_seconds` is 0, they stop at the end of each run.

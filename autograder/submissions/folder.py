@@ -76,8 +76,9 @@ class Submission:
     def digest(self) -> str:
         """Return a hash of the files that would be graded or copied, with their paths.
 
-        Changing any of them, including `timestamp.txt`, changes the hash. If the whole folder is refused, the
-        result is an empty string. Raises UnreadableError if a file can't be read.
+        Changing any of them, including `timestamp.txt`, changes the hash. Hidden folders are skipped. If the
+        whole folder is refused, the result is an empty string. Raises UnreadableError if a file can't be
+        read.
         """
         digest = hashlib.sha256()
         if self.folder in self.refused:

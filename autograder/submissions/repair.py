@@ -204,7 +204,8 @@ class _Repair:
         """Return the position of the copy of a cell that should be graded.
 
         For a locked cell, this is the copy that fits best into the order of the cells. For an answer, it is
-        the last copy that differs from the stub or, if none does, the last copy.
+        the last copy that differs from the stub or, if none does, the last copy. If there are several
+        copies, a note is added.
         """
         if len(positions) == 1:
             return positions[0]

@@ -35,7 +35,11 @@ class ClassReport(ExportPlugin):
     ).tag(config=True)
 
     def export(self, gradebook: Gradebook) -> None:
-        """Write the report on the requested students and lessons, or on all of them if none are requested."""
+        """Write the report on the requested students and lessons, or on all of them if none are requested.
+
+        The page is written to the path in the option `to`, by default `report.html`. Unless the path ends
+        with .html or .htm, .html is appended.
+        """
         page = Path(self.to or REPORT)
         if page.suffix.lower() not in (".html", ".htm"):
             page = page.with_name(page.name + ".html")

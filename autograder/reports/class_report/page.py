@@ -35,8 +35,8 @@ def report_page(
 ) -> str:
     """Render the page of the class report. All text from students, including names, is escaped.
 
-    `tables` maps the name of each table to the link to its CSV file. If `formgrader` is an address, the page
-    links to the submissions in Formgrader.
+    `course` is the name of the course, and `tables` maps the name of each table to the link to its CSV file.
+    If `formgrader` is an address, the page links to the submissions in Formgrader.
     """
     return _template().render(
         course=course,

@@ -20,7 +20,10 @@ _TEST_NAMES = {"pre": "pre-test", "post": "post-test"}
 
 
 def learning_page(test: ConceptTest, records: LearningRecords, figures: Figures, course: str) -> str:
-    """Render the page of the learning report, using the styles of the class report."""
+    """Render the page of the learning report, using the styles of the class report.
+
+    `course` is the name of the course, for the title.
+    """
     environment = templates(_HERE, _HERE.with_name("class_report"))
     quartiles = figures.scores.describe().T.drop(columns="count").reset_index()
     both = len(figures.scores)
