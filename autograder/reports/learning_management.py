@@ -120,9 +120,9 @@ class _Export(ExportPlugin):
         self.log.info("Wrote %s", target)
 
     def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
-        """Return the rows of the file, including the header, if there is no roster. Subclasses implement this.
+        """Return the rows of the file, including the header, if there is no roster.
 
-        `most` maps each lesson to its maximum number of points.
+        `most` maps each lesson to its maximum number of points. Subclasses implement this method.
         """
         raise NotImplementedError
 
