@@ -88,7 +88,8 @@ class CommentBank:
         """Add a comment for a question to the file of saved comments.
 
         Raises CommentError, and leaves the file unchanged, if the key is empty, too long or already used for
-        another text, if the text is empty, or if the file is damaged.
+        another text, if the text is empty, or if the file is damaged. Raises OSError if the file can't be
+        written.
         """
         key, text = " ".join(key.split()), text.strip()
         if not key or len(key) > MAX_KEY:

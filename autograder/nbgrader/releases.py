@@ -64,7 +64,10 @@ class Releases:
         return self._earlier[lesson, name]
 
     def keep(self, lesson: str) -> None:
-        """Keep a copy of the current release of a lesson, if there is one. Raises OSError if that fails."""
+        """Keep copies of the notebooks in a lesson's current release, if it has any.
+
+        Raises OSError if that fails.
+        """
         for path in sorted(Path(self.folder(lesson)).glob("*.ipynb")):
             content = path.read_bytes()
             kept = self._kept(lesson) / _digest(content) / path.name

@@ -304,7 +304,7 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
 
 
 def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
-    """Return the cells without those that only draw pictures, which take most of the time.
+    """Return the code cells of a lesson, except those that only draw pictures, which take most of the time.
 
     The pictures are drawn when the solutions run. Check cells are always kept.
     """

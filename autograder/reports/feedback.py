@@ -233,7 +233,10 @@ def _picture(svg: str) -> str:
 
 
 def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
-    """Return the points of each graded cell in the gradebook, keyed by cell name, in notebook order."""
+    """Return the points of each graded cell in the gradebook, keyed by cell name, in notebook order.
+
+    `names` identifies the submitted notebook and the gradebook.
+    """
     verdicts = verdicts_in(nb)
     with Gradebook(names["db_url"]) as gradebook:
         graded = gradebook.find_submission_notebook(names["notebook"], names["assignment"], names["student"])
