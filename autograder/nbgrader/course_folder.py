@@ -51,7 +51,7 @@ class CourseFolder:
 
     @cached_property
     def execute(self) -> SandboxedExecute:
-        """The configured preprocessor that runs notebooks, which it does only inside its `running` context."""
+        """The configured preprocessor, which runs notebooks inside its `running` context."""
         execute = SandboxedExecute(config=self.config)
         execute.group_shared = self.directory().groupshared
         return execute

@@ -251,7 +251,7 @@ def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
 
 
 def _shorten(output: NotebookNode) -> None:
-    """Remove the machine's paths from an output of a student's code, and shorten long tracebacks."""
+    """Remove the machine's paths from the text of a student's output, and shorten a long traceback."""
     if output.output_type == "error":
         lines = without_paths("\n".join(output.traceback)).split("\n")
         left_out = len(lines) - FIRST_LINES - LAST_LINES

@@ -95,10 +95,11 @@ class _Export(ExportPlugin):
     file = ""
 
     def export(self, gradebook: Gradebook) -> None:
-        """Write the grades, and report the students who are only in the gradebook or only on the roster.
+        """Write the grades, and log the students who are only in the gradebook or only on the roster.
 
-        If no students or no lessons are requested, all of them are written. Raises ValueError if the roster
-        can't be read, lacks necessary columns or has two rows for a student.
+        The path is the option `to`, by default `file`. If no students or no lessons are requested, all of
+        them are written. Raises ValueError if the roster can't be read, lacks necessary columns or has two
+        rows for a student.
         """
         wanted = set(map(str, self.assignment))
         most = {

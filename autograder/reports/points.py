@@ -65,7 +65,7 @@ class Points:
 
     @property
     def status(self) -> str:
-        """The verdict in a few words."""
+        """The verdict or, for a written answer, whether it was given and graded, in a few words."""
         if self.by_hand:
             if not self.answered:
                 return "no answer"

@@ -70,7 +70,7 @@ class ForkServer:
                 raise ForkServerError(f"the grading sandbox didn't start:\n{self.log_tail()}")
 
     def begin(self) -> None:
-        """Start the fork server if it isn't running, without waiting until it is ready, as `start` does."""
+        """Start the fork server if it isn't running. Unlike `start`, don't wait until it is ready."""
         if self.alive:
             return
         self.close()

@@ -136,7 +136,11 @@ class Supervisor:
             os._exit(code)
 
     def enforce_limits(self) -> None:
-        """Reap children that have ended. Kill a kernel that exceeds a limit, and record the violation."""
+        """Reap children that have ended. Kill a kernel that exceeds a limit, and record the violation.
+
+        Only the limits on processes, total memory and disk space are checked here. The last one is checked
+        less often.
+        """
         self._reap()
         processes = list(_descendants(os.getpid()))
         if not processes:

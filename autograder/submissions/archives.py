@@ -137,8 +137,9 @@ class DownloadExtractor(ExtractorPlugin):
         """Unpack an archive, and return the number of files that were written.
 
         The files are written to a folder whose path is `path` without its suffix. Archives inside the archive
-        are unpacked as well, unless they are nested too deeply: the download itself has the depth `nesting`
-        of 1. `budget` is None for the download, which may be of any size. Raises OSError if the disk is full.
+        are unpacked as well, unless they are nested too deeply: `nesting` is the depth of this archive, which
+        is 1 for the download itself. `budget` is None for the download, which may be of any size. Raises
+        OSError if the disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:

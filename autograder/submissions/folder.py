@@ -52,8 +52,9 @@ class Submission:
         """Return the path of a notebook: the file with the expected name, or else the only other candidate.
 
         If the lesson has a single notebook, the candidates are files with that name in subfolders or, if
-        there are none, all notebooks in the folder and its subfolders. Raises UnreadableError if there is no
-        notebook, if it is ambiguous, or if it is not a regular file.
+        there are none, all notebooks in the folder and its subfolders. Raises UnreadableError if the
+        submission is a link or not a folder, if there is no notebook or more than one candidate, or if the
+        notebook is not a regular file.
         """
         folder = Path(self.folder)
         if _is_link(self.folder):

@@ -398,7 +398,7 @@ class _Repair:
 
 
 def _same(text: str, released: str) -> bool:
-    """Return whether two texts are equal, ignoring trailing whitespace, which editors strip."""
+    """Return whether two texts are equal, ignoring whitespace around them and at the ends of their lines."""
     return _stripped(text) == _stripped(released)
 
 

@@ -104,7 +104,10 @@ def _known(exercise: str, names: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def statements(exercise: str) -> dict[str, str]:
-    """Return the statements of the misconceptions that a check can recognise, keyed by misconception name."""
+    """Return the statements of the misconceptions that a check can recognise, keyed by misconception name.
+
+    The result is empty for an unknown check.
+    """
     entry = catalogue().get(exercise)
     own = entry.misconceptions if entry is not None else ()
     common = common_misconceptions() if isinstance(entry, Exercise) else ()
