@@ -47,7 +47,7 @@ class Change:
     before: float | None
     """The automatic points in the gradebook, or None if there are none."""
     after: float | None
-    """The automatic points by the current checks, or None if the cell gets none automatically."""
+    """The automatic points from the current checks, or None if a person has to grade the cell."""
     manual: float | None
     """The points that a person gave instead, which are kept; None if there are none."""
     most: float

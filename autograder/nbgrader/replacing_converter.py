@@ -77,7 +77,7 @@ class ReplacingConverter(BaseConverter):
         )
 
     def is_due(self, notebooks: list[str]) -> bool:
-        """Return whether to convert an assignment, which has these notebooks.
+        """Return whether to convert the assignment with these notebooks.
 
         By default, the rules are those of nbgrader's `init_destination`: convert it if its result is missing
         or has an older timestamp, or if the option --force is given.

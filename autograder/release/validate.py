@@ -131,7 +131,7 @@ def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
 def differences(course: Path, folder: Path) -> list[str]:
     """Return a problem for each file that differs between `lessons/` and a fresh release in `folder`.
 
-    These include files that only one of the two folders contains.
+    A file that is in only one of the two folders differs, too.
     """
     expected, found = files_in(folder), files_in(course / LESSONS)
     problems = [

@@ -97,9 +97,9 @@ class _Export(ExportPlugin):
     def export(self, gradebook: Gradebook) -> None:
         """Write the grades, and log the students who are only in the gradebook or only on the roster.
 
-        The path is the option `to`, by default `file`. If no students or no lessons are requested, all of
-        them are written. Raises ValueError if the roster can't be read, lacks necessary columns or has two
-        rows for a student.
+        The option `to` is the path of the CSV file, by default `file`. If no students or no lessons are
+        requested, all of them are written. Raises ValueError if the roster can't be read, lacks necessary
+        columns or has two rows for a student.
         """
         wanted = set(map(str, self.assignment))
         most = {

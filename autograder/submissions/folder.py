@@ -96,7 +96,7 @@ class Submission:
         return digest.hexdigest()
 
     def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
-        """Record the files that must not be copied in `refused`, and problems in `notes` and `tampering`.
+        """Fill `refused` with the files that must not be copied, and `notes` and `tampering` with problems.
 
         `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Files with
         more than `most_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid

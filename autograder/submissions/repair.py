@@ -205,7 +205,7 @@ class _Repair:
 
         For a locked cell, this is the copy that fits best into the order of the cells. For an answer, it is
         the last copy that differs from the stub or, if none does, the last copy. If there are several
-        copies, a note is added.
+        copies, the choice is recorded in `notes`.
         """
         if len(positions) == 1:
             return positions[0]

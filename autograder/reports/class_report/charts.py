@@ -104,7 +104,7 @@ def scores_chart(figures: Figures) -> Picture | None:
 
 
 def exercises_chart(figures: Figures) -> Picture | None:
-    """Draw how many students earned all, some or none of each exercise's points, or still wait for them.
+    """Draw how many students earned all, some or none of each exercise's points, or are waiting for them.
 
     Return None if nothing is graded.
     """

@@ -114,7 +114,10 @@ class Question(_Table):
         return self.statements.get(wrong) or self.misconceptions[wrong].statement
 
     def miscalculated(self, test: str) -> Iterator[str]:
-        """Yield a message for each option in a test that can't be computed or has a different value."""
+        """Yield a message for each invalid option in a test.
+
+        An option is invalid if it can't be computed, or if it differs from its computed value.
+        """
         numbers, exercise = self.numbers(test), catalogue()[self.exercise]
         assert isinstance(exercise, Exercise)
         names: dict[str, Any] = {**vars(course_lib.transformer), "math": math, "tensor": torch.tensor}
