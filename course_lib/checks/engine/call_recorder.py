@@ -120,7 +120,7 @@ class FunctionCalls(TorchFunctionMode):
 
 
 class _Operators(TorchDispatchMode):
-    """A dispatch mode that reports the name of every dispatched operator."""
+    """A dispatch mode that calls `tell` with the name of every dispatched operator, without its overload."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -137,6 +137,6 @@ class _Operators(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Report the name of the operator, then call it and return the result."""
+        """Pass the name of the operator to `tell`, then call the operator and return its result."""
         self._tell(getattr(func, "__name__", "").partition(".")[0])
         return func(*args, **(kwargs or {}))

@@ -33,7 +33,11 @@ class Fixture:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to perform one operation on one object."""
+    """A request to perform one operation on the object with the handle `of`.
+
+    The actions "call" and "gradients" call the object's `method`. For "gradients", `toward` is the gradient
+    with respect to the result.
+    """
 
     action: Action
     of: Handle
@@ -51,7 +55,7 @@ class Backend(Protocol):
     def ask(self, request: Request) -> Reply:
         """Perform a request. If the student's code raises an exception, return it as `Raised`.
 
-        The actions "build", "make" and "copy" return the `Handle` of a new object, even if creating it
+        The reply to "build", "make" or "copy" holds the `Handle` of a new object, even if its creation
         failed; every request to that object then returns the failure. The random seed is reset before each
         request.
         """
@@ -66,7 +70,7 @@ class Candidate:
         self.handle = handle
 
     def call(self, *arguments: object, method: str = "__call__", **keywords: object) -> Reply:
-        """Call the object, or one of its methods.
+        """Call the object, or its method with the name `method`.
 
         If the call returns an object that the probe has created, the reply's value is that object's `Handle`.
         """
@@ -83,7 +87,7 @@ class Candidate:
         return self._ask("gradients", arguments, keywords, toward=toward)
 
     def build(self, *arguments: object, **keywords: object) -> "Candidate":
-        """Create an instance of the student's class from these arguments.
+        """Create an instance of the student's class with these arguments.
 
         If this fails, every request to the instance returns the failure.
         """
@@ -97,7 +101,7 @@ class Candidate:
         return self._another(self._ask("make", (fixture,)))
 
     def copy(self) -> "Candidate":
-        """Make a deep copy of the instance."""
+        """Make a deep copy of the instance. If this fails, every request to the copy returns the failure."""
         return self._another(self._ask("copy"))
 
     def load(self, weights: Mapping[str, Tensor]) -> Reply:
@@ -122,8 +126,9 @@ class Candidate:
     def number(self) -> Reply:
         """Read the answer in a prediction cell.
 
-        Python, NumPy and torch numbers are converted to floats. Any other value, even a bool, is left
-        unchanged.
+        Python, NumPy and torch numbers are converted to floats, as is any other value that has the method
+        `__float__`, except a bool. All other values are left unchanged. The reply is `Raised` if the
+        conversion fails, for example for a tensor of several elements.
         """
         return self._ask("number")
 

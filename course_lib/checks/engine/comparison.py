@@ -213,10 +213,9 @@ def describe(value: Value) -> str:
 
 
 def part_name(name: str, number: int) -> str:
-    """Return the name of item `number` of a tuple, counted from 0.
+    """Return the name of item `number` of the tuple called `name`. Items are counted from 0.
 
-    If `name` is "the result", this is "the first of the result" for item 0, and "part 6 of the result" for
-    item 5.
+    For a tuple called "the result", item 0 is "the first of the result" and item 5 is "part 6 of the result".
     """
     return f"the {_ORDINALS[number]} of {name}" if number < len(_ORDINALS) else f"part {number + 1} of {name}"
 
@@ -247,7 +246,10 @@ def _expected(name: str, expected: Value, found: Value) -> str:
 
 
 def returned_exception(value: Value) -> Difference | None:
-    """Return a difference if the value is an exception, which should have been raised, otherwise None."""
+    """Return a difference if the value is an exception that should have been raised, or None otherwise.
+
+    Exceptions are recognised by the name of their type, which ends in Error or Exception.
+    """
     if not isinstance(value, Opaque) or not value.type_name.endswith(("Error", "Exception")):
         return None
     return _structural(f"It returned a {value.type_name} instead of raising it. Write `raise`, not `return`.")

@@ -108,7 +108,7 @@ def _undisturbed() -> Iterator[None]:
 
 @_undisturbed()
 def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
-    """Run every probe on the backend's object and on the reference. Compare results and diagnose failures.
+    """Run every probe on the backend's object and on the reference, and compare and diagnose the results.
 
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
     """
@@ -119,7 +119,8 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
 def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
     """Examine the reference with these misconceptions applied, instead of a student's object.
 
-    Cached outcomes are reused. Raises PatchError if the misconceptions can't be applied together.
+    Cached outcomes are reused. Raises PatchError or SyntaxError if the misconceptions can't be applied
+    together, and BrokenCheckError if the reference itself fails.
     """
     versions = Versions(exercise, seed)
     found = [versions.outcome(mistakes, number) for number in range(len(exercise.probes))]
@@ -243,7 +244,10 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
 
 
 def _facts(expected: Outcome, found: Outcome, differs: Difference) -> tuple[str, ...]:
-    """Return sentences about how a result and the calls to fixtures differ from what was expected."""
+    """Return a sentence on how a result relates to the expected one, and one on unexpected calls to fixtures.
+
+    Either is omitted if there is nothing to report.
+    """
     facts: list[str] = []
     own = [request for request in found.requests if request.action in ("call", "gradients")]
     inputs = own[-1].arguments if own else ()

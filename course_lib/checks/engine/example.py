@@ -68,7 +68,7 @@ def _rounded(request: Request) -> Request:
 
 
 def _call(name: str, request: Request) -> str:
-    """Return a call as Python source, or an empty string if an argument can't be written."""
+    """Return a call as Python source, or an empty string if an argument can't be written as source."""
     arguments = [_written(item) for item in request.arguments]
     keywords = {key: _written(value) for key, value in request.keywords.items()}
     if None in arguments or None in keywords.values():
@@ -82,7 +82,8 @@ def _written(value: Value, digits: int = 2) -> str | None:
     """Return a value as Python source, with the elements of tensors rounded to `digits` decimals.
 
     Returns None if that is impossible: for a tensor that has more than 60 elements, isn't on the CPU or is
-    complex, and for anything that isn't a number, a string, None, a tuple, a list or a mapping.
+    complex, for any other object that isn't a number, a string, None, a tuple, a list or a mapping, and for a
+    container that holds such a value.
     """
     if isinstance(value, Tensor):
         if value.numel() > 60 or value.device.type != "cpu" or value.is_complex():

@@ -17,7 +17,7 @@ _Explain = Callable[[re.Match[str]], str]
 
 
 def error_line(raised: Raised) -> str:
-    """Return the class of an exception and the first line of its message, shortened."""
+    """Return the class of an exception and the first line of its message, cut to at most 200 characters."""
     message = raised.message
     if raised.kind == "KeyError" and "\\n" in message:
         message = message.replace("\\n", "\n").lstrip("\"'")  # str(KeyError) is the repr of its argument.
@@ -27,12 +27,12 @@ def error_line(raised: Raised) -> str:
 
 
 def location(raised: Raised) -> str:
-    """Return a sentence that quotes the line that raised the exception, or "" if the line is unknown."""
+    """Return a sentence that quotes the student's line that raised the exception, or "" if it is unknown."""
     return f" In your line `{raised.line}`." if raised.line else ""
 
 
 def explained(raised: Raised) -> str:
-    """Describe an exception that should not have been raised: what, where, and what it usually means."""
+    """Describe an unexpected exception: what it is, where it was raised, and what it usually means."""
     where = location(raised)
     if raised.kind == OUT_OF_TIME:
         return f"Stopped: {raised.message}. Is there a loop that never ends?{where}"
@@ -45,7 +45,7 @@ def explained(raised: Raised) -> str:
 
 
 def _meaning(raised: Raised) -> str:
-    """Return the meaning of an exception with a well-known class and message, otherwise an empty string."""
+    """Return the meaning of an exception, or an empty string if its class and message aren't well known."""
     meaning = _known(raised)
     said = meaning.of(raised) if meaning else ""
     return f" {said}" if said else ""
@@ -71,7 +71,11 @@ def named(raised: Raised) -> Misconception | None:
 
 
 def _unassigned(match: re.Match[str], line: str) -> str:
-    """Describe the use of an attribute that doesn't exist."""
+    """Describe the use of an attribute that doesn't exist.
+
+    `match` holds the type of the object and the name of the attribute. `line` is the student's line that
+    raised the exception, or an empty string.
+    """
     if not line:
         return rf"`{match[1]}` has no attribute or method `{match[2]}`"
     if re.search(rf"\bself\.{match[2]}\b", line):
@@ -88,7 +92,10 @@ def _known(raised: Raised) -> "_Meaning | None":
 
 
 def _names(match: re.Match[str]) -> str:
-    """Explain why a module lacks a parameter that the exercise requires."""
+    """Explain why a module lacks a parameter that the exercise requires, or return "" if it isn't clear why.
+
+    `match` holds the name of the parameter and the names of those that the module has.
+    """
     wanted, there = match[1], match[2].split(", ")
     if match[2] == "none":
         return "The module has no parameters: create its layers in `__init__`, and assign them to attributes."
@@ -144,7 +151,7 @@ _WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: 
 
 
 def _key(match: re.Match[str]) -> str:
-    """Explain a KeyError. Return an empty string if the student's code raised it with a text of its own."""
+    """Explain a KeyError. Return an empty string if a `raise` statement in the student's code raised it."""
     key, note = match[1], match[2]
     return "" if note else f"The dict has no key {key}."
 
@@ -186,7 +193,10 @@ class _Meaning:
         return explain(match) if explain and match else self.filled(self.meaning, raised)
 
     def filled(self, text: str, raised: Raised) -> str:
-        r"""Replace references such as \1 in a text with the groups that the pattern matched."""
+        r"""Replace references such as \1 in a text with the groups that the pattern matches in the message.
+
+        Returns an empty string if the exception doesn't match.
+        """
         match = self.match(raised)
         return match.expand(text) if match else ""
 

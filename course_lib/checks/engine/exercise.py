@@ -35,7 +35,7 @@ class Prediction:
 
     @cached_property
     def misconceptions(self) -> tuple[WrongNumber, ...]:
-        """The known wrong answers, loaded on first use."""
+        """The known wrong answers, loaded on first use. Raises MisconceptionError if one is invalid."""
         return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
@@ -81,7 +81,7 @@ class Exercise:
         return misconceptions_of(self.misconceptions_file, self.name, self.source)
 
     def probe(self, says: str, tolerance: float | None = None) -> Callable[[Ask], Probe]:
-        """Return a decorator that adds a function to the probes of this exercise.
+        """Return a decorator that replaces a function with a `Probe`, and adds it to this exercise's probes.
 
         `says` and `tolerance` are the fields of the same names in `Probe`.
         """
@@ -93,10 +93,10 @@ class Exercise:
         return add
 
     def source_with(self, *misconceptions: Misconception) -> str:
-        """Return the source with these misconceptions applied.
+        """Return the source of the reference with these misconceptions applied.
 
-        They are applied to the simpler source in the misconceptions file's table `equivalents`, if it has one
-        for this exercise. Raises PatchError if they can't be applied together.
+        They are applied to the simpler source in the misconceptions file's table `equivalents` instead, if it
+        has one for this exercise. Raises PatchError if they can't be applied together.
         """
         if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
             raise PatchError("an exclusive misconception is never combined with another")

@@ -177,9 +177,9 @@ def _fixture_name(argument: object) -> str:
 
 @contextmanager
 def as_torch_starts() -> Iterator[None]:
-    """Restore torch's default dtype and device and its gradient and autocast modes during the block.
+    """Use the settings with which torch starts: its default dtype and device, gradients, and no autocast.
 
-    The student's code may have changed them.
+    The student's code may have changed these settings. After the block, they are as they were before it.
     """
     before, cpu = torch.get_default_dtype(), torch.device("cpu")
     torch.set_default_dtype(torch.float32)

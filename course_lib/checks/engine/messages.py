@@ -94,7 +94,10 @@ def _one_line(text: str) -> str:
 
 
 def missing(name: str, names: Iterable[str]) -> str:
-    """Return the message for an undefined exercise, which suggests the most similar of `names`, if any."""
+    """Return the message for an exercise for which nothing is defined.
+
+    It suggests the name in `names` that is most similar to the exercise's, if one is similar enough.
+    """
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
     return _lines(
@@ -118,12 +121,12 @@ def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
 
 
 def accepted(name: str, says: str, whole: bool) -> str:
-    """Return the message for a submitted file that earns all of its points (if `whole` is true) or some."""
+    """Return the message for a submitted file that earns points: all of them if `whole` is True, or some."""
     return _lines(f"{'✓' if whole else '◐'} {name}: {says}")
 
 
 def not_handed_in(name: str, says: str) -> str:
-    """Return the message for a file that is missing or invalid."""
+    """Return the message for a submitted file that is missing or invalid."""
     return _lines(f"✗ {name}: {says}")
 
 

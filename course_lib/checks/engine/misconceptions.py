@@ -4,15 +4,16 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
 
     [[attention_scores]]
     name = "not_scaled"
-    statement = "the dot products are not divided by the root of d"
+    statement = "the dot products are not divided by the square root of d"
     hint = "An explanation for students."
     source = "section 3.2.1, equation 1"
     patch = [{ find = " / math.sqrt(query.shape[-1])", replace = "" }]
 
-The table `sources` holds, for each exercise, the source of its misconceptions that don't have their own.
-`exclusive = true` keeps a misconception from being combined with others. A wrong answer to a prediction has a
-`name`, a `value` and a `hint`. If a reference is hard to patch, the table `equivalents` holds the source of a
-simpler version that computes the same; the patches of that exercise then apply to it.
+`source` is the text that a student should read. The table `sources` holds a default for each exercise, for
+misconceptions without a `source`. `exclusive = true` keeps a misconception from being combined with others. A
+wrong answer to a prediction has a `name`, a `value` and a `hint`. If a reference is hard to patch, the table
+`equivalents` holds the source code of a simpler version that gives the same results; the patches of that
+exercise then apply to it.
 
 `common.toml` next to this module has the misconceptions that apply to every exercise. Instead of a patch,
 each has a Python expression, `result`, whose value replaces the reference's result. In the expression, the
@@ -71,7 +72,7 @@ class Misconception:
     """Whether `result` stands for each returned tensor in turn, instead of the whole returned value."""
 
     def apply(self, source: str) -> str:
-        """Return the source with this misconception: patched, or with its results replaced by `result`.
+        """Return the source code with this misconception applied, as a patch or as a replaced result.
 
         Raises PatchError if a text to replace doesn't occur exactly once.
         """
@@ -105,7 +106,7 @@ def _replaced(*arguments, _original={name}, **keywords):
 
 
 def _callable_in(source: str) -> str:
-    """Return the name of the function that a source defines, or `Name.forward` if it defines a module."""
+    """Return the name of the function that `source` defines, or `Name.forward` if it defines a class Name."""
     definition = re.search(r"^(class|def) (\w+)", source, re.MULTILINE)
     assert definition is not None
     return definition[2] + (".forward" if definition[1] == "class" else "")
@@ -139,9 +140,10 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconception, ...]:
     """Return the misconceptions of an exercise.
 
-    The patches apply to the exercise's source in the file's table `equivalents`, or to `source` if the table
-    has none. Raises MisconceptionError with all problems at once: unknown or missing keys, values of the
-    wrong type, duplicate names, patches that can't be applied.
+    The patches apply to the exercise's simpler version in the file's table `equivalents`, or to `source`, the
+    reference's source code, if the table has none. Raises MisconceptionError if the file isn't valid TOML.
+    Otherwise reports all problems in one MisconceptionError: unknown or missing keys, values of the wrong
+    type, duplicate names, patches that can't be applied.
     """
     problems: list[str] = []
     known: list[Misconception] = []
@@ -208,7 +210,7 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the source of the simpler version that an exercise's patches apply to.
+    """Return the source code of the simpler version that an exercise's patches apply to.
 
     Return None if they apply to the reference itself.
     """

@@ -259,7 +259,7 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe how the expected numbers are reordered: two axes swapped, or slices in another order."""
+    """Describe how the numbers are reordered: by swapped axes, by moved or repeated slices, or completely."""
     if not _varied(expected):
         return
     yield from _swapped(expected, found)
@@ -347,7 +347,7 @@ def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterat
 
 
 def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe the wrong numbers if others are correct."""
+    """Describe what the wrong numbers have in common and where they are, if other numbers are correct."""
     wrong = ~_close(expected, found)
     if wrong.all() or not wrong.any():
         return
@@ -387,7 +387,10 @@ def _region(wrong: Tensor) -> str:
 
 
 def _moments(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe sums, means and deviations along the last axis that should be 1 or 0."""
+    """Describe rows whose sum, mean or standard deviation differs from an expected 1 or 0.
+
+    Rows are slices along the last axis.
+    """
     if expected.dim() < 1 or expected.shape[-1] < 2 or expected.numel() < 3:
         return
     ones = torch.ones((), dtype=expected.dtype)

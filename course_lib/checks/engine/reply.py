@@ -138,10 +138,10 @@ def value_of(reply: Reply) -> Value | Raised:
 
 
 def after(reply: Reply, ask: Callable[[], _Value]) -> _Value | Raised:
-    """Return the result of `ask()`. If `reply` is already an exception, return that without calling `ask`."""
+    """Return the result of `ask()`. If `reply` is `Raised`, return `reply` without calling `ask`."""
     return reply if isinstance(reply, Raised) else ask()
 
 
 def first_failure(*replies: Reply) -> Reply:
-    """Return the first reply that is an exception, or the last reply if none is."""
+    """Return the first reply that is `Raised`, or the last reply if none is."""
     return next((reply for reply in replies if isinstance(reply, Raised)), replies[-1])

@@ -161,7 +161,10 @@ class Search:
         return Resemblance(mistakes, number, others=others, unexplained=unexplained)
 
     def _resemblance(self) -> Resemblance | None:
-        """Return a misconception that explains a failing probe's result or a part of it, or None."""
+        """Return a misconception that explains a failing probe's result or a part of it.
+
+        Returns None if there is none, or if the budget of the search is used up.
+        """
         for number in self._failing:
             if not self._is_telling(self._found[number].observed):
                 continue
@@ -251,7 +254,8 @@ class Search:
     ) -> Mapping[Misconception, int]:
         """Score each of the `visible` misconceptions by what it explains when added to a combination.
 
-        Each explained aspect of the outcome of probe `at` scores 1, each other explained probe scores 2.
+        Each explained aspect of the outcome of probe `at` scores 1, and each other failing probe that is
+        explained scores 2. Probes that would exceed the budget for this are skipped.
         """
         promises: dict[Misconception, int] = {}
         larger: dict[Misconception, Mistakes] = {}

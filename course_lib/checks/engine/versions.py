@@ -94,7 +94,7 @@ class Versions:
         return version.outcomes[number]
 
     def cost(self, number: int) -> int:
-        """Estimate the effort of running probe `number` on any version from the reference's calls."""
+        """Estimate the effort of running probe `number` on any version, based on a run on the reference."""
         self.reference(number)
         reference: _Version = self._exercise.outcomes[self._seed, ()]
         outcome = reference.outcomes[number]

@@ -40,7 +40,7 @@ def catalogue() -> dict[str, Exercise | Prediction | HandIn]:
 
 
 def find(name: str) -> Exercise | Prediction | HandIn:
-    """Return the check of this name. Raises ValueError for an unknown name."""
+    """Return the check called `name`. Raises ValueError if there is none."""
     if name not in catalogue():
         raise ValueError(f"there is no exercise called {name!r}; known names: {', '.join(catalogue())}")
     return catalogue()[name]

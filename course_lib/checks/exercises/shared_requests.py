@@ -14,16 +14,16 @@ Weights = Mapping[str, Tensor]
 
 
 def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:
-    """Build an instance of the student's module class, and convert it to float64."""
+    """Build an instance of the student's module class with these arguments, and convert it to float64."""
     layer = candidate.build(*sizes, **options)
     layer.call(method="double")
     return layer
 
 
 def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: object) -> Reply:
-    """Load weights into `full` and its state dict into `empty`. Call `empty`, and return the reply.
+    """Load `weights` into `full`, load the state dict of `full` into `empty`, and call `empty`.
 
-    If a step fails, its reply is returned instead.
+    Returns the reply to the call, or to the first of these steps that fails.
     """
     state = after(full.load(weights), full.weights)
     if isinstance(state, Raised):
@@ -34,7 +34,8 @@ def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: 
 def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
     """Load weights into a module, call it, copy it and set the copy's weights to zero. Then call both.
 
-    Returns the replies to the last two calls, or the first reply that is an exception.
+    Returns the replies to the last two calls. If loading the weights or the first call fails, returns only
+    that failure.
     """
     used = after(layer.load(weights), lambda: layer.call(*arguments))
     if isinstance(used, Raised):
@@ -48,7 +49,7 @@ def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
 
 
 def mode_afterwards(model: Candidate) -> dict[str, str]:
-    """Report whether a model is in training or evaluation mode, or "mixed" if its modules differ."""
+    """Report the mode of a model: training, evaluation, or mixed if its modules differ or can't be read."""
     reply = model.modes()
     modes = set(reply.value.values()) if isinstance(reply, Returned) else set()
     known = {True: "training", False: "evaluation"}
@@ -56,7 +57,10 @@ def mode_afterwards(model: Candidate) -> dict[str, str]:
 
 
 def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]]) -> Observed:
-    """Call a function with each tuple of arguments. Return the numbers by name, or the first exception."""
+    """Call a function with each tuple of arguments in `calls`. Return the results under the same names.
+
+    Results that are numbers are converted to floats. If a call raises an exception, only that is returned.
+    """
     function = candidate.make(as_number(candidate))
     found: dict[str, Observed] = {}
     for name, arguments in calls.items():

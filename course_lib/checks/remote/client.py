@@ -24,11 +24,12 @@ class StudentError(Exception):
 
 
 class RemoteObject:
-    """A `Backend` for one named object in another process, used by one check.
+    """A `Backend` for the object called `name` in the process at the other end of `channel`, for one check.
 
     `may_not_call` lists the functions that the object must not call, and `patience` is the timeout of a reply
     in seconds. If a request times out or the channel fails, this and every later request fails with the same
-    `Raised`. `channel.dead` has the reason if the channel failed.
+    `Raised`; a request to create an object still returns a handle. `channel.dead` has the reason if the
+    channel failed.
     """
 
     def __init__(
@@ -101,10 +102,11 @@ def student_objects(
     patience: float = PATIENCE,
     first_patience: float = PATIENCE,
 ) -> dict[str, RemoteObject]:
-    """Return a backend for each name that the student's code defines, or an empty dict if the channel fails.
+    """Return a backend for each public name that the student's code defines.
 
-    `may_not_call` maps the name of an exercise to the functions that it forbids. `patience` is the timeout of
-    a reply in seconds, `first_patience` that of the first one, for which no code of the student runs.
+    Returns an empty dict if the process doesn't send a valid list of names in time. `may_not_call` maps the
+    name of an exercise to the functions that it forbids. `patience` is the timeout of a reply in seconds.
+    `first_patience` is that of the list of names, which is sent without running the student's code.
     """
     forbidden = may_not_call or {}
     data = exchange(channel, pack({"do": "names"}), first_patience)

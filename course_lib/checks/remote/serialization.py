@@ -1,10 +1,10 @@
 """The message format between a check and a student's object in another process: JSON and tensor bytes.
 
 A message is the length of its header (4 bytes, big-endian), the header, and the concatenated bytes of its
-tensors. The header is JSON: plain values represent themselves, and all others are lists whose first item is
-their type, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`. Nothing is pickled, so reading runs no
-code. Replies of a student's process are read with `unpack_reply` or `unpack_value`, which validate everything
-in them.
+tensors. The header is JSON: None, booleans, finite numbers and strings represent themselves, and all other
+values are lists whose first item is their type, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`.
+Nothing is pickled, so reading runs no code. Replies from a student's process are read with `unpack_reply` or
+`unpack_value`, which validate everything in them.
 """
 
 import json
@@ -77,7 +77,10 @@ def unpack_reply(data: bytes, handles: int) -> Reply:
 
 
 def unpack_value(data: bytes, handles: int) -> Any:
-    """Deserialize a reply or a plain value from an untrusted process; see `unpack_reply`."""
+    """Deserialize a reply or a plain value from an untrusted process.
+
+    Only handles below `handles` are valid. Raises SerializationError if the message is invalid or too large.
+    """
     return _Reader(data, handles=handles).message()
 
 

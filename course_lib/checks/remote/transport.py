@@ -29,9 +29,9 @@ _SHORTEST_EXTENSION = 0.05
 class Channel:
     """A connected socket that sends and receives messages. The first error closes it.
 
-    `longest` is the maximum size of a received message in bytes. `without_core`, if given, returns for how
-    many seconds the peer has waited for a core so far. Timeouts are extended by this time, because a peer on
-    a busy machine isn't at fault.
+    `longest` is the maximum size of a received message in bytes. `without_core`, if given, returns how many
+    seconds the peer has waited for a CPU core so far. Timeouts are extended by this time, because a slow
+    reply on a busy machine isn't the peer's fault.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Channel:
         """Wait for a message, with an optional timeout in seconds.
 
         Raises ChannelClosed if the channel is closed or the peer is gone, ChannelTimeout if the peer doesn't
-        send a message in time, or ChannelOverrun if the message is too long.
+        send a message in time, or ChannelOverrun if the message is longer than the channel's limit.
         """
         self._refuse_dead()
         self._until = None if seconds is None else time.monotonic() + seconds
@@ -106,8 +106,8 @@ class Channel:
     def _set_timeout(self, problem: str) -> None:
         """Set the socket's timeout to the time left for the current message.
 
-        If no time is left, extend the timeout by the time for which the peer has waited for a core. If that
-        gains too little, raise ChannelTimeout with the message `problem`.
+        If no time is left, extend the timeout by the time for which the peer has waited for a CPU core. If
+        that gains too little, raise ChannelTimeout with the message `problem`.
         """
         left = None if self._until is None else self._until - time.monotonic()
         if left is not None and left <= 0:

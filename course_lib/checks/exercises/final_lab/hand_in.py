@@ -1,7 +1,7 @@
 """Files that a student hands in with a notebook: a run's configuration, its metrics, and its translations.
 
-When a student runs the notebook, they are read from its folder. During grading, the judge supplies the
-submitted files (`handed_in`), so files that the student's code writes while it runs are ignored.
+When a student runs the notebook, the files are read from the notebook's folder. During grading, `handed_in`
+supplies the submitted files, so that files written by the student's code while it runs are ignored.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +60,10 @@ class HandIn:
 
 @contextmanager
 def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Use only these files inside the `with` block: a dict of contents by path relative to the notebook."""
+    """Judge only these files inside the `with` block, whatever the notebook's folder contains.
+
+    `files` maps each path, relative to the notebook, to the content of the file.
+    """
     token = _submitted.set(files)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Validate a `metrics.jsonl`: well-formed rows, steps in order, a falling loss."""
+"""Validate a `metrics.jsonl`: well-formed rows, steps in order, a falling loss and a test score."""
 
 import json
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ class Metrics:
 def read_metrics(content: bytes) -> Metrics:
     """Read and validate a run's metrics.
 
-    Raises MetricsError if a row is invalid, if there are too few losses, if the loss doesn't fall, or if the
-    run hasn't finished.
+    Raises MetricsError if the content isn't UTF-8, if a row is invalid, if there are too few losses, if the
+    loss doesn't fall, or if the run hasn't finished.
     """
     rows = _rows(content)
     step = 0
