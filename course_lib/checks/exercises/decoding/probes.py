@@ -87,10 +87,11 @@ def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
 
 
 def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int = _END) -> Fixture:
-    """Return a model that uses the first of `transitions` if a source ends in word 3, the second for 4, etc.
+    """Return a model whose next-token probabilities depend on the last word of the source.
 
-    Where `transitions` don't give probabilities, the most likely token is word 3 in the first four positions,
-    and the end token in all later ones. `start` and `end` are the ids of the start and the end token.
+    A source that ends in word 3 selects the first of `transitions`, one that ends in word 4 the second, and
+    so on. Where these give no probabilities, the most likely token is word 3 in the first four positions, and
+    the end token in all later ones. `start` and `end` are the ids of the start and the end token.
     """
     rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
     # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
@@ -112,7 +113,7 @@ def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int
 def _sources(*words: int) -> tuple[Tensor, Tensor]:
     """Return a batch of sources of different lengths and its padding mask.
 
-    There is one source for each of `words`. It ends in that word and is padded with the next one.
+    There is one source for each of `words`. It ends in that word and is padded with the next source's word.
     """
     source = torch.tensor([[7, 5, word, word, word] for word in words])
     mask = torch.ones(len(words), 1, 5, dtype=torch.bool)
@@ -176,8 +177,8 @@ _THIRD_WAY: _Transitions = {
 def _short_or_long(short: float, long: float) -> _Transitions:
     """Return transitions that generate a short and a long sentence with the given probabilities.
 
-    The sentences have two and five tokens, including the end token. The long sentence leads until its last
-    step, so that no common stopping rule ends the search before that.
+    The sentences have two and five tokens, including the end token. The long sentence is the most likely
+    hypothesis until its last step, so that no common stopping rule ends the search before that.
     """
     first = 0.98 - short / 0.9
     probability = long / (first * 0.995**3)
@@ -340,7 +341,7 @@ _LABELS = {
 def _part(reply: Reply, *names: str) -> Reply:
     """Keep only the named parts of the result of `averaging`.
 
-    A single part becomes the whole value of the reply.
+    A single part becomes the whole value of the reply. A reply without a dict is returned unchanged.
     """
     if not isinstance(reply, Returned) or not isinstance(reply.value, dict):
         return reply
@@ -389,7 +390,10 @@ _WHOLE = "an int64: the first, the last, or the rounded mean"
 
 
 def _described(entry: Value, allowed: tuple[int, ...]) -> Observed:
-    """Describe an averaged integer. All allowed integers are correct, so they get the same description."""
+    """Describe an averaged integer. All integers in `allowed` are correct, and get the same description.
+
+    Anything other than a scalar tensor is returned unchanged.
+    """
     if not isinstance(entry, Tensor) or entry.dim():
         return entry
     right = entry.dtype == torch.int64 and entry.item() in allowed

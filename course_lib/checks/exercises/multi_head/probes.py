@@ -150,7 +150,7 @@ def _loaded(
 ) -> tuple[Candidate, Raised | None]:
     """Build an instance in evaluation mode, with these weights and their dtype.
 
-    Return the instance, and the first error or None.
+    Returns the instance, and the first failure or None.
     """
     module = candidate.build(*sizes, **options)
     replies = [module.train(False)]

@@ -139,7 +139,7 @@ probe = POSITIONAL_ENCODING.probe
 
 
 def _dropped(layer: Candidate, probability: float) -> Observed:
-    """Report whether dropout in training mode zeroes individual elements of the sum and scales the others."""
+    """Report whether dropout in training mode zeroes single elements of the result and scales the others."""
     x = torch.full((4, 30, 6), 10.0, dtype=torch.float64)
     reply = first_failure(layer.train(True), layer.call(x))
     if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:

@@ -145,7 +145,7 @@ def _through_network(candidate: Candidate, draw: Draw, x: Tensor, d_ff: int) -> 
 
 
 def _dropped_features(layer: Candidate, probability: float) -> Observed:
-    """Report how dropout changes the hidden features. The outer weights select the first three."""
+    """Report how dropout changes the first three hidden features, which the outer weights select."""
     bias = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
     weights = {
         "inner.weight": torch.ones(5, 3, dtype=torch.float64),
@@ -259,7 +259,10 @@ def _far_apart(draw: Draw, *shape: int) -> Tensor:
 
 
 def _connected(candidate: Candidate, draw: Draw, *settings: object) -> Observed:
-    """Call a sublayer connection in float64, without dropout. Its sublayer reveals a second call."""
+    """Call a sublayer connection in float64, without dropout. Also call its norm alone.
+
+    The result reveals whether the sublayer is called more than once.
+    """
     layer = in_double(candidate, 6, 0.0, *settings)
     loaded = layer.load(_connection_weights(draw, 6))
     if isinstance(loaded, Raised):

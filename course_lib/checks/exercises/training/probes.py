@@ -24,7 +24,7 @@ _MicroBatch = tuple[Tensor, Tensor]
 
 
 def _micro_batch(draw: Draw, *lengths: tuple[int, int], pad_id: int = 0, first: int = 3) -> _MicroBatch:
-    """Return a micro-batch in the format of `collate`, whose words have random ids from `first` on.
+    """Return a micro-batch in the format of `collate`, whose words have random ids of at least `first`.
 
     `lengths` holds the number of words in each source and in its target.
     """
