@@ -30,9 +30,9 @@ def architecture_map(
 ) -> Picture:
     """Draw the whole architecture, and fill the blocks that are built or belong to the current lesson.
 
-    Blocks have the names of their exercises. `built` and `current` each take one name or several. The current
-    blocks are highlighted, and all other blocks are only outlined. A tooltip describes a block and names the
-    lesson that builds it. Raises ValueError for unknown names.
+    Blocks have the names of their exercises. `built` and `current` each take one name or several. Blocks in
+    `current` are highlighted, even if they are also in `built`. Blocks in neither are only outlined. A
+    tooltip describes a block and names the lesson that builds it. Raises ValueError for unknown names.
     """
     now = {current} if isinstance(current, str) else set(current)
     done = {built} if isinstance(built, str) else set(built)
@@ -100,7 +100,11 @@ def _boxes(
     corner: int,
     align: Literal["left", "center"],
 ) -> list[alt.Chart]:
-    """Draw boxes and their labels, later ones on top. Consecutive boxes in one state share a layer."""
+    """Draw boxes and their labels, later ones on top. Consecutive boxes in one state share a layer.
+
+    `states` maps the name of a box to its state, and `fills` maps a state to its colour. `corner` is the
+    radius of the corners in pixels, and `align` is the alignment of the labels.
+    """
     about = public_curriculum().blocks
     fields = ("name:N", "part"), ("does:N", "what it does"), ("lesson:N", "lesson"), ("state:N", "state")
     layers = []
@@ -139,7 +143,7 @@ def _boxes(
 
 
 def _rectangles(base: alt.Chart, state: str, fills: dict[str, str], corner: int) -> alt.Chart:
-    """Draw rectangles with the fill, edge and dashes of a state."""
+    """Draw the rectangles in the data of `base` with the fill, edge and dashes of a state."""
     return base.mark_rect(
         cornerRadius=corner,
         fill=fills[state],

@@ -104,7 +104,7 @@ def _about_rows(matrices: Floats) -> str:
 
 
 def strongest(weights: Floats, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Describe the largest weight of each query in words."""
+    """Describe the largest weight of each query, as in "the to cat (0.71)". NaN counts as 0."""
     return [
         f"{row} to {columns[int(np.argmax(line))]} ({exact(round(float(line.max()), 2))})"
         for row, line in zip(rows, np.nan_to_num(weights), strict=True)
@@ -235,7 +235,7 @@ def attention_over_sentence(
 
 
 def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Parameter) -> alt.Chart:
-    """Return a chart whose data has one table row for each key of the selected query."""
+    """Return a base chart whose data has one table row for each key of the query that `choice` selects."""
     table = pd.DataFrame(
         {
             "query": q,
@@ -259,7 +259,7 @@ def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Para
 
 
 def _lines_to_keys(looks: alt.Chart, columns: list[str]) -> list[alt.Chart]:
-    """Draw the keys in boxes, and lines from the selected query to all keys with a noticeable weight."""
+    """Draw the keys in boxes, and a line from the selected query to each key with a weight above 0.005."""
     thickness = alt.Scale(domain=[0, 1], range=[0.5, 14])
     lines = looks.transform_filter("datum.weight >= 0.005").mark_rule(
         color=CHOSEN, strokeCap="round", opacity=0.55, aria=False

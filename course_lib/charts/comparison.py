@@ -80,7 +80,7 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
 
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
-    """Return the rows and columns to show: all of them, or 16 of each around the first difference."""
+    """Return the rows and columns to show: at most 16 of each, around the first difference if any."""
     first = (0, 0) if wrong is None or not wrong.any() else np.argwhere(wrong)[0].tolist()
     starts = [max(0, min(at - LARGEST // 2, size - LARGEST)) for at, size in zip(first, shape, strict=True)]
     rows, columns = (

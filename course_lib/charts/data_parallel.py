@@ -15,8 +15,8 @@ def communication_timeline(
 
     `table` has one row for each piece of work: its `plan` (at most four), its `row` (two or three different
     names, such as backward and network), its `name`, and its `start` and `end` in milliseconds. Raises
-    ValueError for missing columns, an empty table, more than four plans, or times that aren't finite and 0 or
-    more.
+    ValueError for missing columns, an empty table, more than four plans, or times that are negative or not
+    finite.
     """
     check_table(table, ("plan", "row", "name", "start", "end"))
     check_count(table["plan"].nunique(), 4, "table", "plans")

@@ -121,11 +121,12 @@ def layers_and_heads(
 ) -> Picture:
     """Draw the attention weights of one layer and head, selected in two lists or in an overview of all heads.
 
-    `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are shown first;
-    a head of 0 is the mean over the layer's heads. By default, the most focused head is shown: the one with
-    the largest mean, over the queries, of the largest weight. The overview is coloured by this mean.
-    Everything is computed in the browser. Raises ValueError if `weights` doesn't have four axes, `queries` or
-    `keys` don't match it, a weight isn't between 0 and 1, or there is no such layer or head.
+    `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are selected
+    initially; a head of 0 is the mean over the layer's heads. If `layer` or `head` is None, the most focused
+    of the possible heads is selected: the one with the largest mean, over the queries, of the largest weight.
+    The overview is coloured by this mean. Everything is computed in the browser. Raises ValueError if
+    `weights` doesn't have four axes, `queries` or `keys` don't match it, a weight isn't between 0 and 1, or
+    there is no such layer or head.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape
@@ -224,7 +225,10 @@ def _weights(
 
 
 def _overview(table: pd.DataFrame, names: list[str], choice: alt.Parameter) -> alt.LayerChart:
-    """Draw a cell for each layer and head, darker for more focused heads. Clicking a cell selects it."""
+    """Draw a cell for each layer and head. Clicking a cell selects it.
+
+    A cell is darker if the mean, over the queries, of the head's largest weight is larger.
+    """
     layers, cell = int(table["layer"].max()), max(24, min(44, 500 // len(names)))
     gaps = alt.Scale(paddingInner=0.12)
     base = alt.Chart(table.drop(columns="weight")).encode(

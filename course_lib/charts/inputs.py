@@ -42,7 +42,8 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
 def weights_from_tensor(weights: Numbers, axes: Sequence[int]) -> Floats:
     """Convert attention weights to a float64 array. `axes` lists the allowed numbers of axes.
 
-    Raises ValueError in the same cases as `from_tensor`, and also for NaN and for numbers outside 0 to 1.
+    Raises ValueError in the same cases as `from_tensor`, and also for NaN and for numbers outside 0 to 1. A
+    rounding error of up to 0.001 above 1 is accepted.
     """
     array = from_tensor(weights, "weights", axes)
     if not ((array >= 0) & (array <= 1.001)).all():

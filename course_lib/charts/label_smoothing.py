@@ -60,7 +60,7 @@ def _probability(value: float) -> str:
 def loss_by_confidence(
     table: pd.DataFrame, *, title: str = "How confident in the label should a model be?"
 ) -> Picture:
-    """Draw the loss against the probability that the model gives the label, with a line for each smoothing.
+    """Draw the loss against the probability that a model assigns to the label, a line for each smoothing.
 
     `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The axis is
     linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
@@ -123,12 +123,12 @@ def calibration_curves(
     """Draw the share of correct predictions against the confidence, with a line of points for each model.
 
     `table` has one row for each prediction: the `model` (at most four), its `confidence`, which is the
-    probability that the model gave to its prediction, and whether the prediction was `right`. The predictions
-    are grouped into ten bins by confidence; a point shows the mean confidence and the share of correct
-    predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are left
-    out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, an empty
-    table, too many models, confidences outside 0 to 1, or values of `right` that aren't True or False, and if
-    no bin has enough predictions.
+    probability that the model assigned to its prediction, and whether the prediction was `right`. The
+    predictions are grouped into ten bins by confidence; a point shows the mean confidence and the share of
+    correct predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are
+    left out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, an
+    empty table, too many models, confidences outside 0 to 1, or values of `right` that aren't True or False.
+    Also raises it if no bin has enough predictions.
     """
     check_table(table, ("model", "confidence", "right"))
     names = list(dict.fromkeys(table["model"]))
@@ -183,7 +183,10 @@ def calibration_curves(
 
 
 def _binned(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each model and bin with enough predictions. Raises ValueError if there are none."""
+    """Return one row for each model and bin with at least `FEWEST` predictions.
+
+    Raises ValueError if there is no such bin.
+    """
     bins = (table["confidence"] * BINS).astype(int).clip(upper=BINS - 1)
     groups = table.assign(bin=bins).groupby(["model", "bin"], sort=False)
     binned = groups.agg(

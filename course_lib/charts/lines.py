@@ -136,8 +136,9 @@ def curves_with_dots(
 ) -> alt.LayerChart:
     """Draw a curve for each value of the column `line`, and a dot for each row of `dots`.
 
-    `x` and `y` are the encodings of curves and dots; a dot has the colour of its `line`. The column `shown`
-    of `dots` is written next to the dot, in the style of the mark `number`.
+    `x`, `y` and `tooltip` are the encodings of curves and dots; a dot has the colour of its `line`, and
+    `legend` explains the colours and dashes. The column `shown` of `dots` is written next to the dot, in the
+    style of the mark `number`.
     """
     colour, dash = series(f"{line}:N", list(dict.fromkeys(table[line])), legend)
     base = alt.Chart().encode(x=x, y=y, color=colour, tooltip=tooltip)

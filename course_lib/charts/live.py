@@ -33,8 +33,8 @@ def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20
     """Yield the numbers from 1 to `steps` for a loop, and show the loop's progress with a bar and a chart.
 
     After every `every` steps, and after the last, `picture` is called and its chart replaces the previous
-    one. Outside a notebook, a line of text is printed instead. Raises ValueError if `steps` or `every` is
-    below 1.
+    one. Outside a notebook, only a line of text is printed. Raises ValueError if `steps` or `every` is below
+    1.
     """
     for name, number in (("steps", steps), ("every", every)):
         if number < 1:

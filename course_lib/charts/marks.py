@@ -57,7 +57,7 @@ def hundredths(value: float) -> str:
 
 
 def exact(value: float) -> str:
-    """Format a number with seven significant digits, for tooltips and descriptions."""
+    """Format a number with up to seven significant digits, for tooltips and descriptions."""
     return short(value) if not math.isfinite(value) else f"{value:.7g}"
 
 
@@ -101,7 +101,8 @@ WEIGHT_SHADES = Shades(0.0, 1.0, AMOUNTS)
 class Cell:
     """One cell of a matrix: its colours, the text in it, and the text of its tooltip.
 
-    Cells of kind "number" take their colour from the chart's ramp, if it has one.
+    Cells of kind "number" take their colour from the chart's ramp, if it has one. If `ink` is None, the text
+    is black or white, whichever is easier to read on `fill`.
     """
 
     fill: str
@@ -240,7 +241,10 @@ def side_by_side(
     ramp: Shades | None = None,
     column_labels: bool = True,
 ) -> alt.HConcatChart:
-    """Draw matrices with the same layout in a row, each below its name, with row labels on the left."""
+    """Draw matrices with the same layout side by side, each below its name, with row labels on the left.
+
+    `gap` is the space between them in pixels. `ramp` and `column_labels` are those of `Grid.draw`.
+    """
     charts = [
         grid.draw(cells, title=name, ramp=ramp, row_labels=number == 0, column_labels=column_labels)
         for number, (name, cells) in enumerate(panels.items())
@@ -264,12 +268,15 @@ def index_y(field: str, count: int, title: str | None = None, axis: alt.Axis | N
 
 
 def fixed_x(field: str, low: float, high: float, axis: alt.Axis | None = None) -> alt.X:
-    """Return an x encoding from exactly `low` to `high`, without an axis unless one is given."""
+    """Return an x encoding whose scale is exactly `low` to `high`, without an axis unless one is given."""
     return alt.X(f"{field}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
 
 
 def fixed_y(field: str, low: float, high: float, axis: alt.Axis | None = None) -> alt.Y:
-    """Return a y encoding from exactly `low` (bottom) to `high` (top); swap them to count downwards."""
+    """Return a y encoding whose scale is exactly `low` (bottom) to `high` (top).
+
+    Swap the two to count downwards. There is no axis unless one is given.
+    """
     return alt.Y(f"{field}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
 
 
@@ -338,7 +345,10 @@ def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
 def series(
     field: str, names: Sequence[str], legend: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.StrokeDash]:
-    """Return the colour and dash encodings of `field`, which distinguish the lines called `names`."""
+    """Return the colour and dash encodings of `field`, which distinguish the lines called `names`.
+
+    There is no legend unless one is given.
+    """
     colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
     dashes = alt.Scale(domain=names, range=list(DASHES[: len(names)]))
     return (
@@ -359,7 +369,7 @@ def note(
 
 @dataclass(frozen=True)
 class Path:
-    """A line through corner points, given in pixels, with an arrowhead at its end if `points` is true."""
+    """A line through corner points, given in pixels, with an arrowhead at its end if `points` is True."""
 
     corners: tuple[tuple[float, float], ...]
     points: bool = True
@@ -376,7 +386,10 @@ class Path:
 def arrows(
     paths: Sequence[Path], width: float, height: float, dash: Sequence[float] = (1, 0)
 ) -> list[alt.Chart]:
-    """Draw paths and their arrowheads on a canvas of this size."""
+    """Draw paths and their arrowheads on a canvas of this size. `dash` gives the lengths of dashes and gaps.
+
+    The lines are solid by default.
+    """
     if not paths:
         return []
     x, y = fixed_x("x", 0, width), fixed_y("y", height, 0)

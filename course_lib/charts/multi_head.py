@@ -46,8 +46,8 @@ def features_in_heads(
     number i * D + f, so that each number identifies its origin: `torch.arange(L * D)`. `words` are the L
     words, at most six. A cell shows the word and the feature that its number comes from, in the colour of
     that word. Each row of a panel belongs to the word next to it; a cell from another word is framed. Raises
-    ValueError if `cuts` is empty, a number is missing or duplicated, or there are more than six words or not
-    L.
+    ValueError if `cuts` is empty, if a number is missing or duplicated, or if the number of words isn't L or
+    is above six.
     """
     if not cuts:
         raise ValueError("cuts: expected at least one way to split a sentence, got none.")

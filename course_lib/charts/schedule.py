@@ -15,8 +15,8 @@ def schedule_curves(
     """Draw the learning rate against the step, with a line for each schedule and a dot at its peak.
 
     `table` has one row for each `step` (1 or more) of each `schedule` (at most six), with its `rate`. Raises
-    ValueError for missing columns, an empty table, more than six schedules, a step below 1, or rates that
-    aren't finite and 0 or more.
+    ValueError for missing columns, an empty table, more than six schedules, a step below 1, or rates that are
+    negative or not finite.
     """
     check_table(table, ("schedule", "step", "rate"))
     check_count(table["schedule"].nunique(), 6, "table", "schedules")

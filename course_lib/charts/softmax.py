@@ -1,4 +1,4 @@
-"""The charts of lesson 01 that show why scores are divided by the root of d_k (paper, section 3.2.1)."""
+"""The charts of lesson 01 on why scores are divided by the square root of d_k (paper, section 3.2.1)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ def score_spread(
 
     `samples` maps d_k to undivided dot products of vectors of this width, in any shape. The outlines on the
     left are scaled to the same height; a bar reaches one standard deviation to each side of the mean. The
-    dashed line on the right is the root of d_k. Raises ValueError if there are no samples, if products aren't
-    finite or are all the same, or for a d_k below 1.
+    dashed line on the right is the square root of d_k. Raises ValueError if there are no samples, if the
+    products for a d_k aren't finite or are all the same, or if a d_k is below 1.
     """
     if not samples:
         raise ValueError("samples: expected dot products for at least one d_k, got none.")
@@ -72,7 +72,10 @@ def score_spread(
 
 
 def _outline(values: Floats, width: int, reach: float, height: int, *, last: bool) -> alt.LayerChart:
-    """Draw the outline of a histogram, with its standard deviation as a bar and a number."""
+    """Draw the outline of a histogram of `values`, with their standard deviation as a bar and a number.
+
+    `width` is their d_k. The x axis extends from -`reach` to `reach`, and is labelled only if `last` is True.
+    """
     mean, spread = float(values.mean()), float(values.std())
     shares, edges = np.histogram(values, np.linspace(values.min(), values.max(), 31))
     outline = pd.DataFrame(
@@ -101,7 +104,7 @@ def _outline(values: Floats, width: int, reach: float, height: int, *, last: boo
 
 
 def _growth(summary: pd.DataFrame) -> alt.LayerChart:
-    """Draw the standard deviation against d_k, and the root of d_k."""
+    """Draw the standard deviation of the dot products and the square root of d_k, both against d_k."""
     scale = alt.Scale(type="log", base=2, nice=False, padding=12)
     widths = alt.Axis(values=summary["d_k"].tolist(), format="d", labelOverlap=True)
     title = "standard deviation (log scale)"
@@ -198,7 +201,10 @@ def _summarise(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt.Axis) -> alt.LayerChart:
-    """Draw a line and its band for each series, with the series' name at the right end."""
+    """Draw the column `name` of `summary` against d_k: a line and its band for each series.
+
+    The name of the series is at the right end of its line.
+    """
     widths = sorted(summary["d_k"].unique().tolist())
     powers_of_four = [width for width in widths if (math.log2(width) / 2).is_integer()]
     x = alt.X(
@@ -310,7 +316,7 @@ def _weight_bars(weights: alt.Chart, words: list[str]) -> alt.LayerChart:
 
 
 def _gradient_bar(weights: alt.Chart) -> alt.LayerChart:
-    """Draw the Frobenius norm of diag(w) - w w^T: sqrt(sum w^2 - 2 sum w^3 + (sum w^2)^2)."""
+    """Draw the Frobenius norm of diag(w) - w w^T as a bar: sqrt(sum w^2 - 2 sum w^3 + (sum w^2)^2)."""
     axis = alt.Axis(title="size of the softmax's gradient", values=[0, 0.1, 0.2, 0.3, 0.4, 0.5])
     norm = (
         weights.transform_calculate(square="pow(datum.weight, 2)", cube="pow(datum.weight, 3)")

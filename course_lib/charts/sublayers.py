@@ -113,7 +113,7 @@ def layer_costs(
     `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
     part and sentence length, with the columns `length` (words, 1 or more), `part` and `multiplications` (for
     each word). Both together name at most four parts. Raises ValueError for missing columns, an empty table
-    or mapping, numbers below 0, only zeros, or more than four parts.
+    or mapping, lengths below 1, counts below 0, only zeros, or more than four parts.
     """
     name = "multiplications"
     check_table(multiplications, ("length", "part", "multiplications"), name=name)

@@ -97,7 +97,11 @@ def _features(shape: Sequence[int]) -> int:
 def _stage(
     column: str, name: str, shape: Sequence[int], left: float, bottom: float, longest: int, usual: int
 ) -> dict[str, str | float]:
-    """Return the table row of a stage: its texts, its colour and its edges."""
+    """Return the table row of a stage: its texts, its colour and its edges.
+
+    `left` is the left edge of its column and `bottom` the bottom edge of its bar, in pixels. `longest` is the
+    length of the longest vectors of all stages. Vectors of the length `usual` have a colour of their own.
+    """
     kind = "tokens" if len(shape) == 2 else "usual" if shape[2] == usual else "other"
     size = NARROW + (WIDE - NARROW) * math.log(_features(shape)) / max(math.log(longest), 1e-9)
     middle = left + NAMES + 8 + WIDE / 2

@@ -187,7 +187,10 @@ def as_table(chart: Picture) -> pd.DataFrame:
 def _described_marks(
     spec: dict[str, Any], data: dict[str, Any], datasets: dict[str, Any]
 ) -> Iterator[tuple[list[dict[str, Any]], pd.DataFrame]]:
-    """For each mark with tooltips in a Vega-Lite specification, yield the tooltips and the mark's data."""
+    """Yield the tooltips and the data of each mark that has tooltips in a Vega-Lite specification.
+
+    Marks without data of their own have the enclosing `data`. `datasets` holds named data.
+    """
     data = spec.get("data", data)
     tips = spec.get("encoding", {}).get("tooltip", [])
     if tips and "mark" in spec:

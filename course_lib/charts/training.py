@@ -22,8 +22,8 @@ def learning_curve(
     """Draw the loss after each update so far. The x axis covers all `updates` from the beginning.
 
     `losses` holds one loss for each update so far. `levels` are named losses to compare with, drawn as dashed
-    lines. The y axis begins at zero. Raises ValueError if there are no losses, for more losses than updates,
-    or for numbers that aren't finite and 0 or more.
+    lines. The y axis begins at zero. Raises ValueError if there are no losses, if there are more losses than
+    updates, or if a number is negative or not finite.
     """
     named = dict(levels or {})
     check_count(len(losses), updates, "losses", "losses, one for each update")
@@ -72,9 +72,9 @@ def token_counts(
 
     Each entry of `counts` (at most three) is a matrix (sentences, positions) of the tokens' weights in the
     loss, relative to the weight of the average token. `real` is boolean and of the same shape, False at
-    padding, which is crossed out. `sentences` name the rows. Raises ValueError if shapes differ, there isn't
-    one name for each sentence, or `real` isn't boolean; for no panels or more than three; or for numbers that
-    aren't finite and 0 or more.
+    padding, which is crossed out. `sentences` name the rows. Raises ValueError if shapes differ, if there
+    isn't one name for each sentence, if `real` isn't boolean, if there are no panels or more than three, or
+    if a number is negative or not finite.
     """
     check_count(len(counts), 3, "counts", "panels")
     matrices = {name: from_tensor(matrix, name, (2,)) for name, matrix in counts.items()}

@@ -101,7 +101,10 @@ def merge_steps(
 
 
 def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[dict[str, object]]:
-    """Yield one table row for each symbol: its start and end, in letters, and its appearance."""
+    """Yield one table row for each symbol: its start and end, in letters, and its appearance.
+
+    `newest` is the symbol that the last merge made, or None before the first merge.
+    """
     for row, symbols in enumerate(spelling):
         start = 0
         for symbol in symbols:
@@ -122,7 +125,7 @@ def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[
 
 
 def _boxes(base: alt.Chart, rows: int, letters: float, height: int, font_size: int) -> list[alt.Chart]:
-    """Draw symbols as boxes, in rows with room for `letters` letters."""
+    """Draw the symbols in the data of `base` as boxes, in `rows` rows with room for `letters` letters."""
     base = base.encode(
         y=index_y("row", rows),
         tooltip=tips(("symbol:N", "symbol"), ("kind:N", "it is")),
@@ -207,8 +210,8 @@ def length_histograms(
 ) -> Picture:
     """Draw histograms of sentence lengths below each other, each with the mean and the maximum.
 
-    `lengths` maps a name to the lengths of all sentences; at most six names. Raises ValueError for no names
-    or more than six, for a name without sentences, or for a length below 0.
+    `lengths` maps each of at most six names to a list of sentence lengths. Raises ValueError for no names or
+    more than six, for a name without sentences, or for a length below 0.
     """
     check_count(len(lengths), 6, "lengths", "names")
     for name, numbers in lengths.items():
