@@ -154,7 +154,7 @@ def _rectangles(base: alt.Chart, state: str, fills: dict[str, str], corner: int)
 
 
 def _waves(states: dict[str, str]) -> list[alt.Chart]:
-    """Draw the sinusoids: a wave in a circle, as in the paper's figure."""
+    """Draw each box of the sinusoids as a wave in a circle, as in the paper's figure."""
     curve = pd.DataFrame(
         {
             "path": number,
@@ -173,7 +173,7 @@ def _waves(states: dict[str, str]) -> list[alt.Chart]:
 
 
 def _key() -> list[alt.Chart]:
-    """Draw the legend of the three styles of a box."""
+    """Draw the legend, which explains the three styles of a box."""
     layers, bottom = [], _height()
     for number, (state, words) in enumerate(WORDS.items()):
         left = 2 + 130 * number

@@ -44,11 +44,11 @@ def attention_heatmap(
 ) -> Picture:
     """Draw attention weights as a heat map, with a row for each query and a column for each key.
 
-    `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer, which are
-    named by `panels`, or numbered by default. `mask` is boolean, True for "may attend", and broadcasts to the
-    weights. A masked cell is crossed out if its weight is zero, and otherwise marked as a leak. Raises
-    ValueError if the weights have another number of axes, if `queries`, `keys` or `panels` don't match them,
-    or if `mask` isn't boolean or doesn't broadcast to them.
+    `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer. `panels`
+    holds the names of these matrices, which are numbered by default. `mask` is boolean, True for "may
+    attend", and broadcasts to the weights. A masked cell is crossed out if its weight is zero, and otherwise
+    marked as a leak. Raises ValueError if the weights have another number of axes, if `queries`, `keys` or
+    `panels` don't match them, or if `mask` isn't boolean or doesn't broadcast to them.
     """
     matrices = from_tensor(weights, "weights", (2, 3))
     allowed = None if mask is None else mask_from_tensor(mask, matrices.shape)
@@ -125,7 +125,7 @@ def mask_effect(
     *,
     title: str = "A mask removes keys from the softmax",
 ) -> Picture:
-    """Draw an attention's scores, mask and weights side by side, with the row sums of the weights.
+    """Draw the scores, mask and weights of an attention operation side by side, with the weights' row sums.
 
     `scores` and `weights` are (Q, K). `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In
     the panel of weights, a masked cell is crossed out if its weight is zero, and otherwise marked as a leak.
@@ -194,11 +194,11 @@ def attention_over_sentence(
 ) -> Picture:
     """Draw the weights of one query over the keys. A click on a word, or the list below, selects the query.
 
-    `weights` is (Q, K). Lines lead from the selected query to the keys, thicker for larger weights; each key
-    darkens with its weight, and a bar below shows the weight. `start` is the index of the query that is
-    selected initially. Everything is computed in the browser. Raises ValueError if the numbers of `queries`
-    and `keys` do not match the weights, a weight isn't between 0 and 1, or `start` isn't the index of a
-    query.
+    `weights` is (Q, K). Lines lead from the selected query to the keys. For a larger weight, the line is
+    thicker and the key is darker; a bar below the key shows the weight. `start` is the index of the query
+    that is selected initially. Everything is computed in the browser. Raises ValueError if the numbers of
+    `queries` and `keys` do not match the weights, a weight isn't between 0 and 1, or `start` isn't the index
+    of a query.
     """
     matrix = weights_from_tensor(weights, (2,))
     rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")
@@ -259,7 +259,7 @@ def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Para
 
 
 def _lines_to_keys(looks: alt.Chart, columns: list[str]) -> list[alt.Chart]:
-    """Draw the keys in boxes, and a line from the selected query to each key with a weight above 0.005."""
+    """Draw the keys in boxes, and a line from the selected query to each key of weight 0.005 or more."""
     thickness = alt.Scale(domain=[0, 1], range=[0.5, 14])
     lines = looks.transform_filter("datum.weight >= 0.005").mark_rule(
         color=CHOSEN, strokeCap="round", opacity=0.55, aria=False
@@ -320,7 +320,7 @@ def _query_boxes(rows: list[str], choice: alt.Parameter) -> list[alt.Chart]:
 
 
 def _bars(looks: alt.Chart, count: int) -> alt.LayerChart:
-    """Draw a bar for each key, below its word, with its weight written above."""
+    """Draw a bar for each key, below its word, with the weight written above the bar."""
     axis = alt.Axis(title="weight", values=[0, 0.5, 1], format="~g")
     base = looks.encode(x=fixed_x("to", 0, 1), y=fixed_y("weight", 0, 1.12, axis))
     bars = base.mark_bar(color=CHOSEN, width=min(40, 0.6 * ACROSS / count))

@@ -29,10 +29,10 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
     """Draw the student's result next to the expected result, and their differences in a third panel.
 
     `found` and `expected` have up to two axes; a result with one axis is drawn as a row. Both are drawn with
-    the same colours, and NaN counts as equal to NaN. If there are more than 16 rows or columns, only the part
-    around the first difference is shown, and the subtitle says which. If the shapes differ, there is no third
-    panel. The default title counts the differences. Raises ValueError for more than two axes or empty
-    results.
+    the same colour scale, and NaN counts as equal to NaN. If there are more than 16 rows or columns, only 16
+    around the first difference are shown, and the subtitle says which. If the shapes differ, there is no
+    third panel, and the first 16 are shown. The default title counts the differences. Raises ValueError for
+    more than two axes or empty results.
     """
     left, right = from_tensor(found, "found", (0, 1, 2)), from_tensor(expected, "expected", (0, 1, 2))
     wrong = None

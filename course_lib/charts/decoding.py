@@ -47,9 +47,10 @@ def word_by_word(
     """Draw the likeliest words at each step of a translation, and the source word that is attended to most.
 
     `candidates` holds, for each step, at most five words with their probabilities, the likeliest first;
-    `written` holds the word selected at each step, which is framed; `attended` holds, for each step, the
-    source word with the largest attention weight, and this weight. Raises ValueError if the numbers of steps
-    differ, a step has no candidates or more than five, or a probability or a weight isn't between 0 and 1.
+    `written` holds the word selected at each step, which is framed; `attended` holds a pair for each step:
+    the source word with the largest attention weight, and this weight. Raises ValueError if the numbers of
+    steps differ, a step has no candidates or more than five, or a probability or a weight isn't between 0 and
+    1.
     """
     words = as_words(written, len(candidates), "written")
     if len(attended) != len(words):

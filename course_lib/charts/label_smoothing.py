@@ -60,9 +60,9 @@ def _probability(value: float) -> str:
 def loss_by_confidence(
     table: pd.DataFrame, *, title: str = "How confident in the label should a model be?"
 ) -> Picture:
-    """Draw the loss against the probability that a model assigns to the label, a line for each smoothing.
+    """Draw the loss against the probability that a model assigns to the label: a line for each smoothing.
 
-    `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The axis is
+    `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The x axis is
     linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
     of a line, unless that is at the right end of the chart. Raises ValueError for missing columns, an empty
     table, more than five smoothings, confidences that aren't between 0 and 1, or losses that aren't finite.

@@ -28,9 +28,10 @@ def named_lines(
     """Draw one line for each name, with the name at its end.
 
     `table` has one row for each point, with the columns `line` (at most seven names), `x` and `y`. `across`
-    and `up` name the axes. With `log` the y axis is logarithmic. Lines in `dashed` are dashed; with `dots`
-    each point is marked. Raises ValueError for missing columns, an empty table, too many lines, an unknown
-    name in `dashed`, numbers that aren't finite or, with `log`, values of `y` that aren't above 0.
+    and `up` are the titles of the x axis and the y axis. With `log`, the y axis is logarithmic. Lines in
+    `dashed` are dashed; with `dots`, each point is marked. Raises ValueError for missing columns, an empty
+    table, too many lines, an unknown name in `dashed`, numbers that aren't finite or, with `log`, values of
+    `y` that aren't above 0.
     """
     check_table(table, ("line", "x", "y"))
     table = table.reset_index(drop=True)

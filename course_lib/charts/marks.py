@@ -253,7 +253,10 @@ def side_by_side(
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:
-    """Return the side of a cell in pixels, so that `columns` cells fit into `room`; from 6 to `largest`."""
+    """Return the side length of a cell, at most `largest`, so that `columns` cells fit into `room` pixels.
+
+    It is at least 6 pixels, even if the cells don't fit.
+    """
     return max(6, min(largest, room // columns))
 
 

@@ -110,7 +110,7 @@ def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?
 
     `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
     `weights`, the total number of attention weights that the softmaxes return. Raises ValueError for missing
-    columns, an empty table, a duplicated number of heads, or counts below zero.
+    columns, an empty table, a duplicated number of heads, or counts that are negative or not finite.
     """
     check_table(table, ("heads", *COUNTS))
     if table["heads"].duplicated().any():

@@ -18,12 +18,12 @@ def position_waves(
     *,
     title: str = "Every pair of columns is a wave, and each is slower than the one before",
 ) -> Picture:
-    """Draw a row for each pair of columns in `pairs`: the even column as a solid line, the odd one dashed.
+    """Draw a row for each pair of columns: a solid line for the even column and a dashed one for the odd one.
 
-    `table` is (L, D) with two or more positions, which are marked by dots; pair i consists of the columns 2i
-    and 2i + 1. Next to each row is the number of positions in a full turn, computed from the angle between
-    the first two positions. Raises ValueError for fewer than two positions, no pairs, a pair that the table
-    doesn't have, or numbers that aren't finite.
+    `table` is (L, D) with two or more positions, which are marked by dots. `pairs` selects the pairs to draw;
+    pair i consists of the columns 2i and 2i + 1. Next to each row is the number of positions in a full turn,
+    computed from the angle between the first two positions. Raises ValueError for fewer than two positions,
+    no pairs, a pair that the table doesn't have, or numbers that aren't finite.
     """
     waves = from_tensor(table, "table", (2,), finite=True)
     if len(waves) < 2:

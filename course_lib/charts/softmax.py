@@ -26,9 +26,9 @@ def score_spread(
     *,
     title: str = "The wider the vectors, the more their dot products spread",
 ) -> Picture:
-    """Draw the distributions of dot products for several d_k, and their standard deviation against d_k.
+    """Draw the distributions of dot products for several values of d_k, and their standard deviations.
 
-    `samples` maps d_k to undivided dot products of vectors of this width, in any shape. The outlines on the
+    `samples` maps d_k to undivided dot products of vectors of this length, in any shape. The outlines on the
     left are scaled to the same height; a bar reaches one standard deviation to each side of the mean. The
     dashed line on the right is the square root of d_k. Raises ValueError if there are no samples, if the
     products for a d_k aren't finite or are all the same, or if a d_k is below 1.

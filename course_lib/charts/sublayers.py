@@ -108,12 +108,13 @@ def layer_costs(
     *,
     title: str = "Where are a layer's parameters, and where is its arithmetic?",
 ) -> Picture:
-    """Draw each part's share of a layer's parameters, and of its multiplications by sentence length.
+    """Draw each part's share of a layer's parameters, and of its multiplications at each sentence length.
 
     `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
     part and sentence length, with the columns `length` (words, 1 or more), `part` and `multiplications` (for
     each word). Both together name at most four parts. Raises ValueError for missing columns, an empty table
-    or mapping, lengths below 1, counts below 0, only zeros, or more than four parts.
+    or mapping, lengths below 1, negative counts, only zeros, multiplications or lengths that aren't finite,
+    or more than four parts.
     """
     name = "multiplications"
     check_table(multiplications, ("length", "part", "multiplications"), name=name)

@@ -173,8 +173,9 @@ def parameters_by_part(
     """Draw the number of parameters of each part as bars, with one panel for each model.
 
     The largest part is at the top, and all panels have the same scale. `table` has one row for each model and
-    part, with the columns `model`, `part` and `parameters`; rows of the same part are added up. Raises
-    ValueError for missing columns, an empty table, numbers below 0, or only zeros.
+    part, with the columns `model`, `part` and `parameters`; rows of the same model and part are added up.
+    Raises ValueError for missing columns, an empty table, numbers that are negative or not finite, or only
+    zeros.
     """
     check_table(table, ("model", "part", "parameters"))
     check_column(table, "parameters", "counts of 0 or more", 0)
@@ -236,7 +237,7 @@ def decoding_steps(
     *,
     title: str = "Word by word: what the model expects, and what it writes",
 ) -> Picture:
-    """Draw the words' probabilities (columns) at each decoding step (rows). Darker cells are more probable.
+    """Draw the probability of each word (columns) at each decoding step (rows), darker if it is larger.
 
     `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
     framed. Raises ValueError if the sizes don't match, a probability is negative, a row doesn't sum to one,

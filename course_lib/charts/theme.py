@@ -126,9 +126,9 @@ def course_theme() -> alt.theme.ThemeConfig:
 def show_offline() -> None:
     """Make notebooks show the course's charts live, in its theme and without the internet.
 
-    A lesson calls this once, after importing the charts. altair's default renderer loads Vega from a server;
-    the Jupyter renderer takes it from the installed vl-convert instead. The menu next to a chart offers to
-    save it; the link to an online editor is left out.
+    A lesson calls this once, after importing the charts. altair's default renderer loads Vega from a server.
+    This function enables the Jupyter renderer, which takes it from the installed vl-convert. The menu next to
+    a chart offers to save it, but has no link to the online editor.
     """
     alt.theme.enable(NAME)
     menu = {"export": True, "source": False, "compiled": False, "editor": False}

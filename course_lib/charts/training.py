@@ -19,7 +19,7 @@ def learning_curve(
     levels: Mapping[str, float] | None = None,
     title: str = "The loss, update by update",
 ) -> Picture:
-    """Draw the loss after each update so far. The x axis covers all `updates` from the beginning.
+    """Draw the loss of each update so far. The x axis covers all `updates` from the beginning.
 
     `losses` holds one loss for each update so far. `levels` are named losses to compare with, drawn as dashed
     lines. The y axis begins at zero. Raises ValueError if there are no losses, if there are more losses than

@@ -262,7 +262,7 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
 
     `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
     positions) and `batches`. Raises ValueError for missing columns, an empty table, a plan without tokens, or
-    numbers below 0.
+    numbers that are negative or not finite.
     """
     check_table(table, ("plan", "real", "padding", "batches"))
     check_column(table, "real", "real tokens in each plan", 1)

@@ -49,7 +49,7 @@ class CallRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record the calls to the given functions in the block, and count the calls to all torch functions.
+        """Record calls to the given functions, and count calls to all torch functions, in the `with` block.
 
         Attribute access doesn't count as a call.
         """

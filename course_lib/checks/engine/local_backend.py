@@ -177,9 +177,9 @@ def _fixture_name(argument: object) -> str:
 
 @contextmanager
 def as_torch_starts() -> Iterator[None]:
-    """Use the settings with which torch starts: its default dtype and device, gradients, and no autocast.
+    """Use the settings with which torch starts: default dtype and device, gradients enabled, no autocast.
 
-    The student's code may have changed these settings. After the block, they are as they were before it.
+    The student's code may have changed these settings. After the `with` block, they are as before.
     """
     before, cpu = torch.get_default_dtype(), torch.device("cpu")
     torch.set_default_dtype(torch.float32)

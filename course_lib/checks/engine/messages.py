@@ -94,9 +94,9 @@ def _one_line(text: str) -> str:
 
 
 def missing(name: str, names: Iterable[str]) -> str:
-    """Return the message for an exercise for which nothing is defined.
+    """Return the message for an exercise or a prediction if nothing called `name` is defined.
 
-    It suggests the name in `names` that is most similar to the exercise's, if one is similar enough.
+    It suggests the most similar of the defined `names`, if one is similar enough.
     """
     near = get_close_matches(name, names, n=1, cutoff=0.8)
     renamed = [f"There is `{near[0]}`. If that is your answer, rename it to `{name}`."] if near else []
@@ -121,7 +121,7 @@ def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
 
 
 def accepted(name: str, says: str, whole: bool) -> str:
-    """Return the message for a submitted file that earns points: all of them if `whole` is True, or some."""
+    """Return the message for a submitted file that earns points: all if `whole` is True, otherwise some."""
     return _lines(f"{'✓' if whole else '◐'} {name}: {says}")
 
 

@@ -198,7 +198,11 @@ def returned_with_more() -> Misconception:
 
 
 def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
-    """Return the known wrong answers to a prediction. Raises MisconceptionError with all problems at once."""
+    """Return the known wrong answers to a prediction.
+
+    Raises MisconceptionError if the file isn't valid TOML or if any of the answers is invalid. The message
+    lists all invalid ones.
+    """
     problems: list[str] = []
     known: list[WrongNumber] = []
     for number, table in enumerate(_tables(file, prediction), start=1):

@@ -70,7 +70,8 @@ class Versions:
     def outcome(self, mistakes: Mistakes, number: int) -> Outcome:
         """Return the outcome of probe `number` for the reference with these mistakes.
 
-        Raises PatchError or SyntaxError if the mistakes can't be applied together.
+        Raises PatchError or SyntaxError if the mistakes can't be applied together, and BrokenCheckError if
+        the reference itself fails.
         """
         key = (self._seed, mistakes)
         version: _Version | None = self._exercise.outcomes.get(key)
@@ -94,7 +95,10 @@ class Versions:
         return version.outcomes[number]
 
     def cost(self, number: int) -> int:
-        """Estimate the effort of running probe `number` on any version, based on a run on the reference."""
+        """Estimate the effort of running probe `number` on any version, based on a run on the reference.
+
+        Raises BrokenCheckError if the reference fails.
+        """
         self.reference(number)
         reference: _Version = self._exercise.outcomes[self._seed, ()]
         outcome = reference.outcomes[number]

@@ -29,7 +29,7 @@ class TranslationsError(ValueError):
 
 @cache
 def references(corpus: str) -> list[str] | str:
-    """Return the references of a corpus's test set, or the reason why they are unavailable."""
+    """Return the references of a corpus's test set, or a string that says why they are unavailable."""
     # These imports are slow, and the checks of all lessons import this module.
     from course_lib.translation.configs.schema import DataConfig
     from course_lib.translation.data.corpora import load_corpus
