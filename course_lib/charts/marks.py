@@ -261,12 +261,18 @@ def cell_size(columns: int, room: int, largest: int = 44) -> int:
 
 
 def index_x(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.X:
-    """Return an x encoding of an index from 0 to `count` - 1, with one band for each value."""
+    """Return an x encoding of an index from 0 to `count` - 1, with one band for each value.
+
+    There is no axis unless one is given.
+    """
     return alt.X(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
 
 
 def index_y(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.Y:
-    """Return a y encoding of an index from 0 (top) to `count` - 1, with one band for each value."""
+    """Return a y encoding of an index from 0 (top) to `count` - 1, with one band for each value.
+
+    There is no axis unless one is given.
+    """
     return alt.Y(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
 
 
@@ -389,9 +395,9 @@ class Path:
 def arrows(
     paths: Sequence[Path], width: float, height: float, dash: Sequence[float] = (1, 0)
 ) -> list[alt.Chart]:
-    """Draw paths and their arrowheads on a canvas of this size. `dash` gives the lengths of dashes and gaps.
+    """Draw paths and their arrowheads on a canvas of this size.
 
-    The lines are solid by default.
+    `dash` holds the lengths of the dashes and gaps. By default, the lines are solid.
     """
     if not paths:
         return []
@@ -423,7 +429,7 @@ def texts(
     align: Literal["left", "center"] = "center",
     weight: Literal["normal", "bold"] = "normal",
 ) -> alt.Chart:
-    """Draw words at positions in pixels on a canvas of this size."""
+    """Draw texts on a canvas of this size. `signs` holds (x, y, text) for each, with a position in pixels."""
     return (
         alt.Chart(pd.DataFrame(signs, columns=["x", "y", "text"]))
         .mark_text(fontSize=size, color=colour, fontWeight=weight, align=align)

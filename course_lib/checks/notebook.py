@@ -215,7 +215,10 @@ def _finish(message: str, points: float) -> float:
 
 
 def _show(difference: Difference) -> None:
-    """Draw the result next to the expected one, if both have at least two axes and charts are installed."""
+    """Draw the result next to the expected one, if both have at least two axes and charts are installed.
+
+    If there are more than two axes, only one pair of matrices is drawn. Errors in drawing are ignored.
+    """
     found, expected = difference.found, difference.expected
     if found is None or expected is None or min(found.dim(), expected.dim()) < 2:
         return

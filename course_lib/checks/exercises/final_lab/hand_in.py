@@ -78,7 +78,7 @@ def look(entry: HandIn, levels: Levels) -> Handed:
 
 
 def _content(name: str) -> bytes | Handed:
-    """Return the content of a file, or a result that says why it can't be read."""
+    """Return the content of a file, or a result that says that it is missing or too large."""
     submitted = _submitted.get()
     if submitted is None:
         path = Path(name)
