@@ -141,9 +141,9 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
     """Return the misconceptions of an exercise.
 
     The patches apply to the exercise's simpler version in the file's table `equivalents`, or to `source`, the
-    reference's source code, if the table has none. Raises MisconceptionError if the file isn't valid TOML.
-    Otherwise reports all problems in one MisconceptionError: unknown or missing keys, values of the wrong
-    type, duplicate names, patches that can't be applied.
+    reference's source code, if the table has none. Raises MisconceptionError if the file isn't valid TOML, or
+    one MisconceptionError for all other problems: unknown or missing keys, values of the wrong type,
+    duplicate names, patches that can't be applied.
     """
     problems: list[str] = []
     known: list[Misconception] = []
