@@ -77,8 +77,8 @@ _EXTRAS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand as `python -m` would, without importing the modules of the other subcommands.
 
-    `arguments` are those of the command line by default. If the packages that the subcommand needs are not
-    installed, exit with code 2.
+    By default, `arguments` are those of the command line. Exit with code 2 if the subcommand is unknown, or
+    if the packages that it needs are not installed.
     """
     groups = {name: group for group, commands in COMMANDS.items() for name in commands}
     parser = argparse.ArgumentParser(

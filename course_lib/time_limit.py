@@ -138,9 +138,9 @@ def _ready_seconds(native_id: int) -> float:
 def _current_frame(thread: int) -> FrameType | None:
     """Return the current frame of a thread, or None if the thread has ended.
 
-    Garbage collection is off meanwhile, because in Python 3.11 `sys._current_frames` can start one while it
-    holds the lock of the list of threads. If a finalizer then lets another thread run, and that thread ends,
-    the whole process hangs: https://github.com/python/cpython/issues/106883
+    Garbage collection is disabled during the lookup, because in Python 3.11 `sys._current_frames` can trigger
+    it while holding the lock of the list of threads. If a finalizer then lets another thread run, and that
+    thread ends, the whole process hangs: https://github.com/python/cpython/issues/106883
     """
     with _COLLECTION:
         enabled = gc.isenabled()

@@ -28,7 +28,8 @@ _CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
 class CourseError(ValueError):
     """An error for a course that can't be built or must not be released.
 
-    Each problem is one line that names the file, the cell and what to do.
+    `problems` contains one line for each problem, which names the file, the cell and what to do. The message
+    consists of these lines.
     """
 
     def __init__(self, problems: str | Iterable[str]) -> None:
@@ -39,8 +40,8 @@ class CourseError(ValueError):
 def load_curriculum(course: Path) -> Curriculum:
     """Load the lessons and exercises of the course in a folder.
 
-    Raises CourseError with one line for each problem: a key that is missing or unknown, an invalid value, or
-    a file that doesn't exist.
+    Raises CourseError if `course.toml` is missing or isn't valid TOML. Otherwise, CourseError has one line
+    for each problem: a key that is missing or unknown, an invalid value, or a listed file that doesn't exist.
     """
     try:
         entries = tomllib.loads((course / SOURCES / "course.toml").read_text(encoding="utf-8"))
@@ -64,7 +65,7 @@ def load_curriculum(course: Path) -> Curriculum:
 
 
 def _location(entries: Any, location: tuple[str | int, ...]) -> str:
-    """Describe a position in the TOML file by the names of lessons and exercises, not by their indices."""
+    """Describe a position in the TOML file. Lessons and exercises without a name are numbered from 1."""
     words: list[str] = []
     for step in location:
         if isinstance(step, int) and isinstance(entries, list) and step < len(entries):

@@ -57,7 +57,7 @@ class Exercise(_Table):
     deductions: dict[str, Points] = field(default_factory=dict)
     """Deductions for known mistakes, by name. Any other mistake costs all points."""
     may_not_call: list[str] = field(default_factory=list)
-    """Full names of functions that would solve the whole exercise."""
+    """Full names of functions that students may not call, because they would solve the whole exercise."""
     write: list[str] = field(default_factory=list)
     """The methods of a class that students write. The others are given."""
 
@@ -69,7 +69,7 @@ class HandIn(_Table):
     name: str
     points: Points
     levels: dict[str, list[tuple[Points, Points]]] = field(default_factory=dict)
-    """For a file that is scored: by corpus, pairs of a minimum BLEU and the points that it earns."""
+    """For each corpus, pairs of a minimum BLEU and the points that it earns. Empty if the file has no score."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Lesson(_Table):
 
     @property
     def checked(self) -> dict[str, Prediction | Exercise | HandIn]:
-        """All exercises, predictions and files that have a check cell, by name."""
+        """All predictions, exercises and hand-in files, by name. Each of them has a check cell."""
         return {**self.written, **{entry.name: entry for entry in self.hand_ins}}
 
     @property
@@ -167,7 +167,7 @@ def _public(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @cache
 def public_curriculum() -> Curriculum:
-    """Load the part of the course that students may see."""
+    """Load the part of the course that students may see. All other fields have their default values."""
     entries = json.loads(CURRICULUM.read_text(encoding="utf-8"))
     return Curriculum(entries["title"], lessons=[_lesson(lesson) for lesson in entries["lessons"]])
 

@@ -75,9 +75,10 @@ def log_folder() -> Path:
 
 
 def append(results: Iterable[Result], answer: object) -> None:
-    """Append the results of a check of `answer` to the log if the log is on.
+    """Append the results of a check to the log if the log is on.
 
-    An OSError is printed, not raised. Nothing is recorded if platformdirs is missing.
+    `answer` is the object that was checked. Its source is added if the student chose to record code. An
+    OSError is printed, not raised. Nothing is recorded if `log_folder` needs platformdirs and it is missing.
     """
     try:
         folder = log_folder()
@@ -112,7 +113,10 @@ def _line(entry: Entry) -> str:
 
 
 def _append_line(path: Path, line: str) -> None:
-    """Append a line in a single write, so that two notebooks can share the log."""
+    """Append a line in a single write, so that two notebooks can share the log.
+
+    If the last line is incomplete, it is ended first.
+    """
     with path.open("a+b", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         if end:

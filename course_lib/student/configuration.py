@@ -44,10 +44,11 @@ c.LabApp.default_url = first_page(Path.home(), {course_id!r})
 
 
 def write_configuration(into: Path, exchange: Path, course_id: str = COURSE_ID) -> list[Path]:
-    """Write nbgrader's and Jupyter's configuration to a folder, and return the paths of the files.
+    """Write nbgrader's and Jupyter's configuration to the folder `into`, and return the paths of the files.
 
-    `exchange` is the folder of nbgrader's exchange. Raises ValueError, and writes nothing, if one of the
-    files exists and wasn't written by this command.
+    The folder is created if necessary. `exchange` is the folder of nbgrader's exchange, and `course_id` is
+    the name of the course. Raises ValueError, and writes nothing, if one of the files exists and wasn't
+    written by this command.
     """
     texts = {
         into / name: text.format(header=_HEADER, course_id=course_id, exchange=str(exchange))

@@ -8,9 +8,9 @@ UNWRITTEN = "is yours to write"
 
 
 def reachable_stubs(tree: ast.AST) -> Iterator[str]:
-    """Yield the messages of the stubs in a syntax tree that can be reached.
+    """Yield the message of each reachable stub in a syntax tree.
 
-    A stub that is left behind after a `return`, for example, is unreachable.
+    A stub after a `return`, for example, is unreachable.
     """
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         for statement in getattr(tree, field, []):

@@ -137,7 +137,7 @@ def _material(question: str, hints: int, code: Callable[..., object] | None) -> 
 
 
 def _hints(exercise: str) -> Iterator[str]:
-    """Yield the hints of an exercise, read from the notebook in the current folder."""
+    """Yield the hints of an exercise, if a notebook in the current folder contains them."""
     for path in sorted(Path().glob("*.ipynb")):
         try:
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -250,9 +250,10 @@ def _answer(response: "Response", deadline: float) -> str:
 def without_solution(answer: str, exercise: str, known: str = "") -> str:
     """Return the answer without code that may be the solution.
 
-    A fenced code block is removed if it is longer than three lines or defines the exercise. The whole answer
-    is withheld if it defines the exercise outside a code block, or repeats an expression of the reference
-    that isn't in `known`. A solution in words, or written differently in a few lines, is not recognised.
+    A fenced code block is removed if it has more than three lines that aren't blank, or defines the exercise.
+    The whole answer is withheld if it defines the exercise outside a code block, or repeats a long expression
+    of the reference that isn't in `known`, the text that the tutor got. A solution in words, or written
+    differently in a few lines, is not recognised.
     """
     defines = re.compile(rf"\b(def|class)\s+{re.escape(exercise)}\b")
 

@@ -36,9 +36,9 @@ class Part:
     origin: Literal["student", "reference"]
     value: Any
     problem: str = ""
-    """The reason why the reference's part is used."""
+    """The reason why the student's code isn't used, or an empty string if there is no problem."""
     unwritten: bool = False
-    """Whether the student hasn't written it yet."""
+    """Whether the student's cell still contains its stub."""
     notebook_missing: bool = False
     """Whether its notebook is missing."""
 
@@ -87,7 +87,7 @@ class Parts:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the student's code, by exercise. Parts that use the reference are not included."""
+        """The SHA-256 hashes of the student's cells, by exercise, without parts that use the reference."""
         return {
             source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
             for source in self._students_sources()
@@ -135,7 +135,7 @@ class Parts:
     def keep(self, path: Path) -> None:
         """Write a copy of the student's code to a file, because the notebooks may change later.
 
-        Raises OSError if the file can't be written.
+        `load_parts` can load the file. Raises OSError if it can't be written.
         """
         keep_sources(self._students_sources(), path)
 
@@ -163,7 +163,8 @@ def load_parts(
         names: additional names in the namespace of every cell.
 
     Raises:
-        PartsError: if there is no such folder or lesson, or if the file wasn't written by `Parts.keep`.
+        PartsError: if there is no such folder or lesson, or if the file can't be read or wasn't written by
+            `Parts.keep`.
     """
     root = Path(folder)
     try:
@@ -219,10 +220,10 @@ def _assemble(
     names: Mapping[str, Any],
     students: Collection[str] | None = None,
 ) -> Parts:
-    """Build the parts in order.
+    """Build the parts in order. The reference replaces parts that can't be used.
 
-    If `students` is given, the student's code is used only for the exercises that it contains. `names` are
-    added to every cell's namespace. The reference replaces parts that can't be used.
+    If `students` is given, the student's code is used only for the exercises that it contains. Each cell may
+    run for `timeout` seconds, and `names` are added to its namespace.
     """
     values: dict[str, Any] = {}
     parts: list[Part] = []

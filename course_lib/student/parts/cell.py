@@ -22,7 +22,8 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     """Build a namespace from the imports of a setup cell, with `parts` in place of the reference's versions.
 
     Only imports and type variables (`Item = TypeVar("Item")`) are executed. Imports that fail are skipped: a
-    cluster node doesn't have the packages for charts, for example.
+    cluster node doesn't have the packages for charts, for example. Nothing is executed if the cell isn't
+    valid Python.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook
     try:
@@ -53,12 +54,13 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
 def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], timeout: float) -> Any:
     """Run a solution cell and return the function or class that it defines as `name`.
 
-    The output of the cell is discarded.
+    The cell runs in `namespace`, which keeps its definitions. Its output is discarded. `location` is the name
+    of the cell for messages.
 
     Raises:
-        UnwrittenError: if the cell is still a stub.
-        PartsError: if the cell fails, takes longer than `timeout` seconds, or doesn't define a function or
-            class `name`.
+        UnwrittenError: if the cell still contains its stub.
+        PartsError: if the cell isn't valid Python, raises an exception, takes longer than `timeout` seconds,
+            or doesn't define a function or class `name`.
     """
     tree = _parse(code, location)
     namespace.pop(name, None)
@@ -98,7 +100,7 @@ def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], tim
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception's type and message as one short line."""
+    """Return an exception's type and message on one line. Long messages are truncated."""
     message = " ".join(str(error).split())
     if len(message) > _MAX_ERROR_LENGTH:
         message = message[: _MAX_ERROR_LENGTH - 1] + "…"

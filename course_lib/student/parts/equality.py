@@ -170,7 +170,10 @@ def _config(norm_first: bool) -> TransformerConfig:
 
 @cache
 def _weights(norm_first: bool, seed: int = 1, gain: float = 2.0) -> dict[str, Tensor]:
-    """Draw random weights for the reference model, large enough for every part to affect the output."""
+    """Draw random weights for the reference model, without the generator's bias.
+
+    Matrices are multiplied by `gain`, and noise is added to vectors, so that every part affects the output.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Transformer(_VOCAB, _VOCAB, _config(norm_first)).double()

@@ -49,8 +49,8 @@ class PartSource:
 def read_sources(folder: Path, lessons: Mapping[str, Iterable[str]]) -> Iterator[PartSource]:
     """Yield the source of each exercise, read from the notebooks `LESSON/LESSON.ipynb` in a folder.
 
-    `lessons` maps each lesson to its exercises. If a notebook or a cell is unusable, the problem is recorded
-    in the source.
+    `lessons` maps each lesson to its exercises. If a notebook or a cell is unusable, the sources that it
+    should contain have no code, and their `problem` says why.
     """
     for lesson, exercises in lessons.items():
         location = f"{lesson}/{lesson}.ipynb"
@@ -95,10 +95,11 @@ def keep_sources(sources: Iterable[PartSource], path: Path) -> None:
 
 
 def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartSource]:
-    """Read a file that `keep_sources` wrote.
+    """Return the source of each exercise, read from a file that `keep_sources` wrote.
 
-    An exercise that isn't in the file gets a source without code, so the reference will be used. Raises
-    PartsError if the file can't be read or wasn't written by `keep_sources`.
+    `lessons` maps each lesson to its exercises. An exercise that isn't in the file gets a source without
+    code, so the reference will be used. Raises PartsError if the file can't be read or wasn't written by
+    `keep_sources`.
     """
     try:
         kept = {}

@@ -41,7 +41,8 @@ def installed_lessons() -> Path:
 def copy_lessons(folder: Path) -> None:
     """Copy the installed lessons to a new folder, which only appears once it is complete.
 
-    Raises ProgressError if no lessons are installed.
+    Hidden files, the start page and the lab's runs are not copied. Raises ProgressError if no lessons are
+    installed.
     """
     incomplete = folder.with_name(f".{folder.name}.incomplete")
     shutil.rmtree(incomplete, ignore_errors=True)

@@ -51,7 +51,7 @@ class Lesson:
     checks: tuple[Check, ...] = ()
     started: bool = False
     problem: str = ""
-    """The reason why the notebook can't be read; then all fields except the name are empty."""
+    """The reason why the notebook can't be read. If there is one, only the name and title have values."""
 
     @property
     def passing(self) -> int:
@@ -158,7 +158,7 @@ def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
 
 
 def _is_answered(cell: NotebookNode) -> bool:
-    """Return whether a cell is the code cell of a solution that the student has changed.
+    """Return whether a cell is a code cell for a solution and the student has changed it.
 
     It counts as changed if it contains neither its stub nor `NAME = None`.
     """

@@ -98,11 +98,11 @@ def write_page(folder: Path) -> Path:
 
 
 def first_page(home: Path, course_id: str) -> str:
-    """Write the start page of a student's account, and return the address that JupyterLab opens first.
+    """Write the start page of a student's account, and return the URL path that JupyterLab opens first.
 
-    The page is in `home`/`course_id`, the folder to which nbgrader fetches the lessons. If that folder
-    contains no lessons, the page says how to fetch one. If the page can't be written, return the address of
-    JupyterLab itself.
+    The page is in `home`/`course_id`, the folder to which nbgrader fetches the lessons. The folder is created
+    if necessary. If it contains no lessons, the page says how to fetch one. If the page can't be written,
+    the result is `/lab`, which opens JupyterLab without a page.
     """
     folder = home / course_id
     try:

@@ -84,9 +84,10 @@ class TrainedRun:
 def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> TrainedRun:
     """Load a model of a run, which may still be training, and its vocabularies.
 
-    `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
-    config names, or another if that one hasn't been saved yet. Raises BadInputError if the run or the model
-    is missing or damaged, or if the model was trained with a vocabulary other than the run's.
+    `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that
+    `evaluation.weights` names in the run's config, or the first of last, best and averaged that exists if
+    that one hasn't been saved yet. Raises BadInputError if the run or the model is missing or damaged, or if
+    the model was trained with a vocabulary other than the run's.
     """
     model = load_model(_model_path(folder, checkpoint))
     vocabularies = load_vocabularies(folder.vocabulary, model.config.data.direction)

@@ -1,6 +1,6 @@
 """Read configs from YAML, with overrides from the command line, and write them with documentation.
 
-The error for an invalid config is one line that names every unknown key and every wrong value.
+The error for an invalid config is one line that names every unknown key and every invalid value.
 """
 
 import difflib
@@ -42,8 +42,8 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
     """Load a config: a YAML file by its path, or a provided config by its name.
 
     The name of a provided config takes precedence over a file of that name. Each override is
-    `section.key=value`, with the value in YAML. Raises BadInputError if the file cannot be read, or if a key,
-    a value or an override is wrong.
+    `section.key=value`, with the value in YAML. Raises BadInputError if the file cannot be read or is not
+    YAML, or if a key, a value or an override is invalid.
     """
     values = _parse(name, _read(name))
     for override in overrides:

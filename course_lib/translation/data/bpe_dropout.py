@@ -27,9 +27,9 @@ def split_with_dropout(
 ) -> list[str]:
     """Split a word by byte-pair encoding, but skip each possible merge with probability `rate`.
 
-    `ranks` holds the rank of each merge of two symbols. This is algorithm 1 of Provilkov et al. 2020: at each
-    step, drop each possible merge with probability `rate`, then apply the remaining merge with the lowest
-    rank; stop if none remains. A rate of 0 is ordinary byte-pair encoding.
+    `ranks` holds the rank of each merge of two symbols, and `rng` makes the random choices. This is algorithm
+    1 of Provilkov et al. 2020: at each step, drop each possible merge with probability `rate`, then apply the
+    remaining merge with the lowest rank; stop if none remains. A rate of 0 is ordinary byte-pair encoding.
     """
     symbols = list(word)
     while len(symbols) > 1:

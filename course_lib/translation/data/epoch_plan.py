@@ -19,15 +19,16 @@ def epoch_plan(
 ) -> list[list[list[int]]]:
     """Plan an epoch: a list of updates, each a list of batches, each a list of indices of pairs.
 
-    `lengths`, of shape (pairs, 2), holds the lengths of both sides; the longer one counts towards
-    `max_tokens`. Pairs of the same length are shuffled before they are put into batches, and the batches are
-    shuffled too. The random choices depend only on the seed and the epoch, so the plan is the same for any
-    number of processes and for a resumed run. The last update may have fewer batches. Raises ValueError if a
-    pair is longer than `max_tokens`.
+    `lengths`, of shape (pairs, 2), holds the lengths of both sides; the longer one is the length of the pair.
+    The number of pairs in a batch times the length of the longest one is at most `max_tokens`. Each update
+    has `batches_per_update` batches, except the last one, which may have fewer. Pairs of the same length are
+    shuffled before they are put into batches, and the batches are shuffled too. The random choices depend
+    only on the seed and the epoch, so the plan is the same for any number of processes and for a resumed run.
 
     `buckets` is a list of ascending lengths, the last of which must be at least the length of the longest
     pair. If the list isn't empty, all pairs of a batch are padded to the same one of these lengths, and this
-    length counts towards `max_tokens`.
+    length counts towards `max_tokens`. Raises ValueError if a pair, with this padding, is longer than
+    `max_tokens`.
     """
     longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
     # NumPy guarantees that RandomState's random numbers never change between versions, unlike those of its
@@ -47,7 +48,8 @@ def epoch_plan(
 
 
 def bucket_lengths(max_length: int, count: int) -> list[int]:
-    """Return at most `count` lengths for padding: multiples of 8 that grow geometrically.
+    """Return at most `count` lengths for padding: ascending multiples of 8 that grow roughly geometrically.
+
 
     The largest is `max_length`, rounded up to a multiple of 8. GPUs multiply matrices fastest if their sizes
     are multiples of 8.
@@ -63,7 +65,8 @@ def bucket_lengths(max_length: int, count: int) -> list[int]:
 
 
 def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool) -> list[int]:
-    """Return the ends of the batches that `token_batches` (lesson 10) would make from ascending lengths.
+    """Return the exclusive ends of the batches that `token_batches` (lesson 10) makes from ascending lengths.
+
 
     With `one_length`, all pairs of a batch have the same length. Raises ValueError if a length is greater
     than `max_tokens`.

@@ -76,12 +76,14 @@ class PreparedData:
 def prepare(
     config: DataConfig, folder: Path, vocabulary: Path, learn: bool, given: Vocabularies | None = None
 ) -> PreparedData:
-    """Open the data in `folder`, preparing it first if it is missing, damaged or for another config.
+    """Open the data in `folder`, preparing it first if it is missing or damaged.
 
-    `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies in `given` are used
-    or, if that is None, vocabularies are learned from the training split. If `learn` is false, training has
-    already begun with the vocabularies in the file, so these are kept. Raises BadInputError if the corpus or
-    the vocabulary cannot be read, if no training pair is left, or if the data cannot be written.
+    It is also prepared again if it was made from another corpus, with other settings or with other
+    vocabularies. `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies in
+    `given` are used or, if that is None, vocabularies are learned from the training split. If `learn` is
+    false, training has already begun with the vocabularies in the file, so these are kept. Raises
+    BadInputError if the corpus or the vocabulary cannot be read, if no training pair is left, or if the data
+    cannot be written.
     """
     key, origin = _key(config), given.fingerprint if given else _LEARNED
     contents = _read_contents(folder, vocabulary)
@@ -138,7 +140,7 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
     """Open data that `course prepare` wrote into `folder`, for a run with this config.
 
     Raises BadInputError if it is missing or damaged, or was prepared with other settings, from another corpus
-    or by another version.
+    or by another version of the course.
     """
     origin = f"data.prepared: {folder}"
     try:
@@ -165,7 +167,8 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
 
 
 def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origin: str) -> None:
-    """Raise BadInputError, naming each difference, if the settings of prepared data aren't the config's.
+    """Raise BadInputError, naming each difference, if the settings of prepared data differ from the config's.
+
 
     The message begins with `origin`, a description of the prepared data.
     """
@@ -349,7 +352,7 @@ class _Writer:
     def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
         """Write the training pairs as word indices, for `BpeDropoutPairs`.
 
-        `kept` tells, for each pair, whether it is kept or was dropped as too long.
+        `kept` contains False for each pair that was dropped as too long, and True for all others.
         """
         word_ids: dict[tuple[int, str], int] = {}
         keep = iter(kept)

@@ -38,8 +38,8 @@ class Subwords:
     def learn(cls, sentences: Iterable[str], size: int, tags: Sequence[str] = ()) -> "Subwords":
         """Learn a vocabulary from the sentences of the training split. The result is deterministic.
 
-        A small corpus may run out of pairs to merge, so there may be fewer than `size` subwords. `tags` are
-        additional special tokens.
+        `size` is the number of subwords, including special tokens; a small corpus may run out of pairs to
+        merge, so there may be fewer. `tags` are additional special tokens.
         """
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN))
         # The space before a word is part of it, and the first word of a sentence gets one too.

@@ -17,7 +17,9 @@ CAPTIONS = Path(__file__).with_name("captions")
 def load_corpus(config: DataConfig) -> Corpus:
     """Load the corpus that the config names, with at most `config.train_pairs` training pairs.
 
-    Raises BadInputError if a file is missing, damaged or cannot be downloaded.
+    A published corpus is read from the mirror that the config or the environment variable COURSE_DATA names.
+    Without a mirror, it is downloaded unless it is cached. Raises BadInputError if a file is missing, damaged
+    or cannot be downloaded.
     """
     if config.corpus in PUBLISHED:
         mirror = config.mirror or os.environ.get("COURSE_DATA")

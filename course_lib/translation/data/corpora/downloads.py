@@ -34,7 +34,8 @@ def download(url: str, path: Path, checksum: str) -> Path:
 
     If the connection breaks, the received part is kept as `NAME.part`, and the next attempt, in this process
     or a later one, requests the rest. If several processes download the same file, the others wait for the
-    first one. Raises BadInputError if the download fails.
+    first one. Raises BadInputError if the download fails, if the downloaded file has a different checksum, or
+    if it can't be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

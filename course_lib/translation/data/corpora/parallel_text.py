@@ -128,7 +128,7 @@ def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
 def segments(lines: Iterable[str]) -> list[str]:
     """Extract the sentences of a test set in SGML or XML: the text of each <seg> element.
 
-    Whitespace is collapsed, as sacrebleu does. Entities are unescaped; sacrebleu's 13a tokenizer does that
-    too, so scores stay comparable.
+    Runs of whitespace are collapsed, as in sacrebleu. Entities are unescaped; sacrebleu's 13a tokenizer does
+    that too, so scores stay comparable.
     """
     return [html.unescape(" ".join(text.split())) for text in _SEGMENT.findall("\n".join(lines))]

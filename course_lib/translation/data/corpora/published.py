@@ -27,7 +27,7 @@ from course_lib.translation.data.corpora.parallel_text import (
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A published file: its name, the address of the folder that contains it, and its checksum."""
+    """A published file: its name, the URL of the folder that contains it, and its checksum."""
 
     name: str
     home: str
@@ -51,11 +51,12 @@ class PublishedCorpus:
         return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
     def load(self, mirror: Path | None = None, url: str | None = None, cache: Path | None = None) -> Corpus:
-        """Read the corpus from a mirror folder if one is given. Otherwise download it, unless it is cached.
+        """Read the corpus from the folder `mirror` or, if that is None, from the cache.
 
-        Files are downloaded from the folder at `url` (default: each file's publisher) and kept in `cache`
-        (default: the user's cache folder). Raises BadInputError if a file is missing, cannot be downloaded,
-        or differs from the published one.
+        Files that are not in the cache are downloaded first, from the folder at `url` (default: each file's
+        publisher). `cache` is the folder of the cache (default: the user's cache folder). Raises
+        BadInputError if a file is missing from the mirror, cannot be downloaded, or differs from the
+        published one.
         """
         if mirror is not None:
             return self.read(self._find(mirror))
