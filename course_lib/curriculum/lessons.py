@@ -69,7 +69,7 @@ class HandIn(_Table):
     name: str
     points: Points
     levels: dict[str, list[tuple[Points, Points]]] = field(default_factory=dict)
-    """For each corpus, pairs of a minimum BLEU and the points that it earns. Empty if the file has no score."""
+    """For each corpus, pairs of a minimum BLEU and the points that it earns. Empty for unscored files."""
 
 
 @dataclass(frozen=True)

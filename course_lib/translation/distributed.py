@@ -39,7 +39,7 @@ class RankZeroError(BadInputError):
 
 
 class LostPeerError(RuntimeError):
-    """A failure of communication, because another process of the run has exited or doesn't answer."""
+    """An error for failed communication with another process of the run: it has exited or doesn't answer."""
 
 
 @dataclass(frozen=True)
@@ -332,9 +332,10 @@ def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(
 def end_process(exit_code: int) -> NoReturn:
     """End this process with the given exit code.
 
-    DDP keeps gloo's threads alive after the group has been destroyed. If one of them releases a tensor while
-    Python shuts down, the process aborts (seen with torch 2.13 on a busy machine), and a finished run counts
-    as failed. So a process that torchrun started skips Python's shutdown.
+    A process that torchrun started flushes its output and skips Python's shutdown, because DDP keeps gloo's
+    threads alive after the group has been destroyed. If one of them releases a tensor during the shutdown,
+    the process aborts (seen with torch 2.13 on a busy machine), and a finished run counts as failed. Any
+    other process raises SystemExit.
     """
     if "WORLD_SIZE" not in os.environ:
         sys.exit(exit_code)

@@ -87,12 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_other_program(endpoint: str) -> bool:
-    """Return whether a program listens at the rendezvous endpoint but doesn't answer as torchrun would.
+    """Return whether a program accepts connections at the rendezvous endpoint but doesn't answer.
 
-    torchrun would wait for its answer forever. The result is True if there is no answer within 20 seconds. It
-    is False if nothing listens there, if `endpoint` doesn't end with a port, if the torchrun of another node
-    answers, or if a program gives an invalid answer or none and closes the connection, which torchrun reports
-    itself.
+    torchrun would wait for the answer forever; here, the limit is 20 seconds. The result is False if no
+    program accepts connections, if `endpoint` doesn't end with a port, if another node's torchrun answers, or
+    if another program sends an invalid answer or closes the connection, which torchrun itself reports.
     """
     host, _, port = endpoint.rpartition(":")
     try:

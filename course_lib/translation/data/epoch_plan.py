@@ -50,7 +50,6 @@ def epoch_plan(
 def bucket_lengths(max_length: int, count: int) -> list[int]:
     """Return at most `count` lengths for padding: ascending multiples of 8 that grow roughly geometrically.
 
-
     The largest is `max_length`, rounded up to a multiple of 8. GPUs multiply matrices fastest if their sizes
     are multiples of 8.
     """
@@ -66,7 +65,6 @@ def bucket_lengths(max_length: int, count: int) -> list[int]:
 
 def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool) -> list[int]:
     """Return the exclusive ends of the batches that `token_batches` (lesson 10) makes from ascending lengths.
-
 
     With `one_length`, all pairs of a batch have the same length. Raises ValueError if a length is greater
     than `max_tokens`.

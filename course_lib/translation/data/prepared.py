@@ -169,7 +169,6 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
 def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origin: str) -> None:
     """Raise BadInputError, naming each difference, if the settings of prepared data differ from the config's.
 
-
     The message begins with `origin`, a description of the prepared data.
     """
     differences = [

@@ -80,7 +80,8 @@ class TokenPairs(Sequence[IdPair]):
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
         """Collate the pairs at the indices `batch`, with the same result as lesson 10's `collate`.
 
-        This method uses array operations and is many times faster, so that a GPU doesn't wait for it.
+        Sentences are truncated to `max_length` tokens, including the start and end tokens. This method uses
+        array operations and is many times faster, so that a GPU doesn't wait for it.
         """
         indices = np.asarray(batch, np.int64)
 

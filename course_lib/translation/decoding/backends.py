@@ -86,7 +86,8 @@ def make_backend(model: Seq2SeqModel | Ensemble, precision: Precision = "float32
 
     `precision` is the precision of training. With a cache, a model that was trained in bfloat16 is decoded in
     bfloat16 if the hardware supports that and it is faster, and any other model in the dtype of its weights.
-    Without a cache, decoding uses `precision`. A new backend is needed after the weights have changed.
+    Without a cache, decoding uses `precision`. Each member of an ensemble gets its own backend. A new backend
+    is needed after the weights have changed.
     """
     if isinstance(model, Ensemble):
         return EnsembleBackend(model, [make_backend(member, precision) for member in model.members])

@@ -134,11 +134,12 @@ class _Search:
         return self._total / length_penalty(self._length, self._alpha)
 
     def _finished(self) -> Bool[Tensor, "B"]:
-        """Return which sentences already have their n best hypotheses.
+        """Return a mask of the sentences whose `n_best` best hypotheses are certain.
 
         The total of a beam can only fall, and its length can only grow up to the limit, so its final score is
-        at most total / penalty(limit). If n ended beams have higher scores, no other beam can overtake them.
-        Nor can another beam displace them from the search, because its total would be lower than theirs.
+        at most total / penalty(limit). If `n_best` ended beams have higher scores, no other beam can overtake
+        them. Nor can another beam displace them from the search, because its total would be lower than
+        theirs.
         """
         if self._beam == 1:
             return self._ended.all(dim=1)

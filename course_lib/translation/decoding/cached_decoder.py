@@ -110,7 +110,11 @@ class _CachedLayer:
     def step(
         self, x: Float[Tensor, "B K D"], filled: int, self_bias: Tensor | None, source_bias: Tensor | None
     ) -> Float[Tensor, "B K D"]:
-        """Compute the output for one new token of every beam. `filled` is the number of slots in use."""
+        """Compute the output for one new token of every beam.
+
+        `filled` is the number of slots in use. `self_bias` and `source_bias` are added to the scores of
+        self-attention and cross-attention; None masks nothing.
+        """
         layer = self._layer
 
         def self_attention(x: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from course_lib.transformer import (
 
 
 class FusedTransformer:
-    """A Transformer for inference. Its layers compute in `dtype`, and its generator in its own dtype."""
+    """A Transformer for inference. Its layers compute in `dtype`, and its generator in the weights' dtype."""
 
     @torch.no_grad()
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
@@ -176,7 +176,7 @@ class FusedNorm:
         self._scale, self._shift, self._eps = norm.scale.to(dtype), norm.shift.to(dtype), norm.eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Normalise over the last axis."""
+        """Normalise over the last axis, then scale and shift."""
         return F.layer_norm(x, self._scale.shape, self._scale, self._shift, self._eps)
 
 

@@ -109,8 +109,9 @@ class Translator:
     def attention(self, sentence: str, translation: str | None = None) -> AttentionMaps:
         """Return the attention weights for a sentence and its translation.
 
-        Without `translation`, the model's own translation with the default search settings is used. For an
-        ensemble, the weights are those of the first model.
+        Without `translation`, the translation that the translator finds with its default search settings is
+        used. A sentence that exceeds the model's maximum length is truncated. For an ensemble, the weights
+        are those of the first model.
         """
         ids = self.vocabularies
         (source,) = self._ids([sentence])
@@ -181,9 +182,10 @@ def load_translator(
 ) -> Translator:
     """Load a translator from a provided model, or from the folder of a run, which may still be training.
 
-    `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that the run's
-    config names, or another if that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction`
-    selects a direction of a run that was trained in both; it defaults to the direction in the run's config.
+    `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that
+    `evaluation.weights` names in the run's config, or the first of last, best and averaged that exists if
+    that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction` selects a direction of a run
+    that was trained in both; it defaults to the direction in the run's config.
     `ensemble_with` holds the folders or names of other runs and provided models that decode together with
     this one.
 

@@ -21,8 +21,8 @@ MetricsRow: TypeAlias = dict[str, int | float | str]
 class MetricsLog:
     """The file `metrics.jsonl`, with one JSON object per line.
 
-    `keep_bytes` is the size of the file when the checkpoint was saved, or 0 for a new run. An existing file
-    is truncated to this size, because a resumed run repeats the later updates.
+    `keep_bytes` is the size of the file when the checkpoint to resume from was saved, or 0 for a new run. An
+    existing file is truncated to this size, because a resumed run repeats the later updates.
     """
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
@@ -95,7 +95,7 @@ class MetricsWindow:
         return {**sums, "seconds": time.perf_counter() - self._started}
 
     def load(self, state: dict[str, float]) -> None:
-        """Restore the state returned by `state()`."""
+        """Restore the state returned by `state()`. Rank 0 gets the sums, and all ranks restore the clock."""
         self._started = time.perf_counter() - state["seconds"]
         if self._distributed.is_rank_zero:
             self._sums = torch.tensor([state[name] for name in self._NAMES], dtype=torch.float64)

@@ -30,10 +30,10 @@ def rows_so_far(run_folder: str | Path) -> list[MetricsRow]:
 class BackgroundRun:
     """A training run in separate processes, started and monitored by a notebook.
 
-    `config` is the name or the path of a config, and `overrides` are of the form "section.key=value".
-    Interrupting a cell of the notebook doesn't stop the run, but `stop` does. By default, an earlier run in
-    the folder is resumed. With `restart`, it is deleted first; BadInputError is raised if the folder contains
-    files but no run.
+    `config` is the name or the path of a config, `overrides` are of the form "section.key=value", and
+    `processes` is the number of training processes. Interrupting a cell of the notebook doesn't stop the run,
+    but `stop` does. By default, an earlier run in the folder is resumed. With `restart`, it is deleted first;
+    BadInputError is raised if the folder contains files but no run.
     """
 
     def __init__(

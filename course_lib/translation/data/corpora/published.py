@@ -67,7 +67,7 @@ class PublishedCorpus:
 
         Return the paths of the files by name. `folder` can then be used as a mirror. `url` is the folder to
         download from (default: each file's publisher). Files that already have the right checksum are not
-        downloaded again. Raises BadInputError if a file cannot be downloaded.
+        downloaded again. Raises BadInputError if a file cannot be downloaded or written.
         """
         return {file.name: self._download(file, url, folder / self.name) for file in self.files}
 

@@ -179,7 +179,7 @@ def _attention_difference(
 
 
 def loss_kernel(device: torch.device) -> str:
-    """Compare the chunked loss and its gradients with those of lesson 08's `LabelSmoothingLoss`."""
+    """Compare `fused_smoothed_loss` and its gradients with lesson 08's `LabelSmoothingLoss`."""
     torch.manual_seed(1)
     hidden = torch.randn(50, 32, device=device, dtype=torch.float64, requires_grad=True)
     generator = nn.Linear(32, 77, device=device, dtype=torch.float64)
@@ -196,7 +196,10 @@ def _flat(tensors: tuple[Tensor, ...]) -> Tensor:
 
 
 def compiled_is_near_eager(device: torch.device) -> str:
-    """Check that the weights after six updates with compiled layers are close to those without."""
+    """Check that the weights after six updates with compiled layers are close to those without.
+
+    If the layers can't be compiled, the test fails.
+    """
     notes: list[str] = []
     found: list[Tensor] = []
     for compiled in (True, False):

@@ -75,7 +75,7 @@ def _train_for(trainer: Trainer, seconds: float, device: torch.device) -> Row:
 
 
 def training_speed(device: torch.device, scale: Scale) -> list[Row]:
-    """Measure the target tokens per second and the MFU of each model, eager and compiled."""
+    """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
     rows = []
     published = published_rate(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     for name, model in scale.models.items():
@@ -138,7 +138,8 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
     """Measure the sentences that the first model of `scale` decodes per second.
 
-    Batches are decoded with greedy and beam search, and single sentences with greedy search without a cache.
+    Batches are decoded with greedy search and with a beam of 4. Single sentences are decoded with the
+    reference's `greedy_decode`, which has no cache.
     """
     name, model = next(iter(scale.models.items()))
     config = run_config(model, scale)
@@ -179,7 +180,7 @@ def _rate(done: int, started: float) -> float:
 
 
 def memory_use(device: torch.device, scale: Scale) -> list[Row]:
-    """Return the estimated memory for training each model, and the measured peak."""
+    """Return the estimated memory for training each model of `scale`, and the measured peak, in GiB."""
     rows = []
     for name, model in scale.models.items():
         _free(device)
