@@ -1,4 +1,4 @@
-"""Sphinx's configuration: `make docs`."""
+"""Sphinx's configuration, which `make docs` uses."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def _name_levels(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: object) -> None:
-    """Set the heading level of the captions in the sidebar, which ARIA requires."""
+    """Add the heading level that ARIA requires to the captions in the sidebar."""
     tree = context.get("furo_navigation_tree", "")
     context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
 
@@ -66,7 +66,7 @@ def _mark_code(
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Render formulas as MathML, which needs neither scripts nor the internet.
 
-    Also complete the sidebar, and mark the examples in docstrings as code.
+    Also add heading levels to the sidebar's captions, and mark the examples in docstrings as code.
     """
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("html-page-context", _name_levels, priority=900)  # after the theme has added its context

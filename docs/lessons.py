@@ -77,10 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str] = ()) -> None:
-    """Execute a notebook in a folder. Raises CellExecutionError if a cell fails.
+    """Execute a notebook in a folder, and store the outputs in its cells.
 
-    Cells named in `may_fail` may fail, because they check files that only a student has. Their outputs are
-    kept.
+    Raises CellExecutionError if a cell fails. Cells named in `may_fail` may fail, because they check files
+    that only a student has; the outputs then show the error.
     """
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("grade_id") in may_fail:
@@ -91,7 +91,7 @@ def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str] = ()
 
 
 def without_solutions(notebook: NotebookNode, released: NotebookNode) -> NotebookNode:
-    """Replace the solutions in a notebook with the released text, and hide the source of its checks.
+    """Replace the solutions in a notebook with the stubs in `released`, and hide the source of its checks.
 
     The notebook also gets a note for readers. It is modified and returned.
     """

@@ -17,7 +17,7 @@ from distributed import Security
 
 
 def main() -> None:
-    """Start the scheduler here, submit the jobs, and replace those that end."""
+    """Start the scheduler here, submit the jobs, and replace those that end, until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--host", required=True, help="the name of this machine on the cluster's network")
     parser.add_argument("--port", type=int, default=8786, help="the port of the scheduler (default: 8786)")

@@ -95,7 +95,7 @@ class RunFiles:
         self._try("The checkpoint", save)
 
     def finish_writing(self) -> None:
-        """Wait until the latest checkpoint has been written."""
+        """Wait until the latest checkpoint has been written. If that fails, report it."""
         writing, self._writing = self._writing, None
         if writing is not None:
             self._try("The checkpoint", lambda _: writing.result())

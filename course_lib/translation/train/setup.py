@@ -170,7 +170,10 @@ def device_name(device: torch.device) -> str:
 def require_enough_memory(
     trainer: Trainer, config: RunConfig, distributed: DistributedInfo, device: torch.device
 ) -> None:
-    """Raise BadInputError on all ranks if training won't fit into the GPU memory of at least one rank."""
+    """Raise BadInputError on all ranks if training won't fit into the GPU memory of at least one rank.
+
+    Must be called on every rank.
+    """
     estimate, (free, _) = trainer.estimate_memory(), torch.cuda.mem_get_info(device)
     missing = estimate.total - estimate.weights - free  # The weights are already allocated.
     if global_max(distributed, int(missing > 0)):

@@ -70,7 +70,7 @@ class StudentCode:
         return hashlib.sha256(repr(sorted(self.used.items())).encode()).hexdigest()
 
     def table(self) -> str:
-        """Return a table of all parts and their authors, and the number of the student's parts in use."""
+        """Return a table of all parts and their origins, with the number of the student's parts in use."""
         unused = sum(note.startswith(_NOT_USED) for note in self.notes.values())
         used = len(self.parts.yours) - unused
         summary = f"{used} of the {len(list(self.parts))} parts come from your code."
