@@ -102,7 +102,10 @@ def _watchdog(seconds: float) -> Iterator[None]:
 
 
 class _Deadline:
-    """The end of a time limit, which is postponed by imports and by time spent waiting for a core."""
+    """The end of a time limit, which is postponed by imports and by time spent waiting for a core.
+
+    `native_id` is the operating system's id of the thread that has the time limit.
+    """
 
     def __init__(self, seconds: float, native_id: int) -> None:
         self._seconds = seconds
@@ -127,7 +130,10 @@ class _Deadline:
 
 
 def _ready_seconds(native_id: int) -> float:
-    """Return how many seconds a thread has waited for a core so far, or 0 if the system doesn't report it."""
+    """Return how many seconds a thread has waited for a core so far, or 0 if the system doesn't report it.
+
+    `native_id` is the operating system's id of the thread.
+    """
     try:
         with open(f"/proc/self/task/{native_id}/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1]) / 1e9

@@ -154,7 +154,7 @@ class Curriculum(_Table):
 
 
 def public_json(curriculum: Curriculum) -> str:
-    """Return the part of a course that students may see, as JSON."""
+    """Return the part of a course that students may see, as JSON. Empty values are omitted."""
     return json.dumps(asdict(curriculum, dict_factory=_public), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -185,7 +185,7 @@ def hand_in(folder: Path, with_code: bool = False) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code: 0 on success, 1 after an error, which is printed."""
     parser = argparse.ArgumentParser(
         prog="course log", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

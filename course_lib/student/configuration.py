@@ -68,7 +68,7 @@ def write_configuration(into: Path, exchange: Path, course_id: str = COURSE_ID) 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code: 0 on success, 1 after an error, which is printed."""
     parser = argparse.ArgumentParser(prog="course student-config", description=__doc__)
     parser.add_argument("exchange", type=Path, help="the exchange's folder, as instructors configure it")
     parser.add_argument("--course-id", default=COURSE_ID, help="the course's name (default: %(default)s)")

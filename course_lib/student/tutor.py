@@ -149,7 +149,7 @@ def _hints(exercise: str) -> Iterator[str]:
 
 
 def _agreed(url: str, agree: bool) -> bool:
-    """Return whether the student has agreed to send text to this server.
+    """Return whether the student has agreed to send text to the server at `url`.
 
     If `agree` is true, the consent is recorded first.
     """

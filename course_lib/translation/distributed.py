@@ -262,7 +262,10 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:
-    """Raise an error that every rank has detected: BadInputError on rank 0, RankZeroError on the others."""
+    """Raise an error that every rank has detected: BadInputError on rank 0, RankZeroError on the others.
+
+    Must be called on every rank.
+    """
     raise BadInputError(message) if distributed.is_rank_zero else RankZeroError(message)
 
 

@@ -173,8 +173,8 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
 
     Each list contains at least one line, and the reader never waits for more: a user at a keyboard gets an
     answer after each line, and a slow caller gets many lines of a fast pipe at once. Only a line feed ends a
-    line, and surrounding whitespace is removed. Raises BadInputError with the line number if a line isn't
-    valid UTF-8, after yielding the lines before it.
+    line, and surrounding whitespace is removed. If a line isn't valid UTF-8, BadInputError is raised after
+    the lines before it have been yielded. The message names `origin` and the line.
     """
     number, rest = 1, b""
     while True:

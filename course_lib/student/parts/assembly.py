@@ -189,8 +189,9 @@ def build_transformer(
 ) -> nn.Module:
     """Build a Transformer from these parts.
 
-    If the config has the reference's attention, which is the default, the parts' attention replaces it.
-    Raises PartsError if the student's code can't build the model.
+    `source_vocab` and `target_vocab` are the sizes of the vocabularies. If the config has the reference's
+    attention, which is the default, the parts' attention replaces it. Raises PartsError if the parts can't
+    build the model.
     """
     if config.attention is scaled_dot_product_attention:
         config = replace(config, attention=parts["scaled_dot_product_attention"])
@@ -261,7 +262,7 @@ def _assemble(
 
 
 def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:
-    """Execute the reference's definition of a part again, so that it uses the earlier parts in `values`."""
+    """Return the reference's part, defined again so that it uses the earlier parts in `values`."""
     namespace = vars(sys.modules[value.__module__]) | values
     exec(_reference_code(source.exercise), namespace)
     return namespace[source.exercise]

@@ -62,7 +62,8 @@ def _unequal_alone(
 ) -> dict[str, str]:
     """Use a binary search to find the parts in `names` that cause a difference on their own.
 
-    Returns the difference for each of them. Halves of `names` that cause no difference are skipped.
+    Return the difference for each of them. `expected` holds the reference's results by name. Halves of
+    `names` that cause no difference are skipped.
     """
     difference = _first_difference(expected, parts.only(names), device) if names else ""
     if not difference or len(names) == 1:

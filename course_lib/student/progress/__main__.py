@@ -13,7 +13,7 @@ from course_lib.student.progress.start_page import summary, terminal_table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code."""
+    """Run the command and return its exit code: 0 on success, 1 if there are no lessons."""
     parser = argparse.ArgumentParser(prog="course progress", description=__doc__)
     parser.add_argument(
         "folder",

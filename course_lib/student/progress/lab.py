@@ -67,9 +67,10 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code.
+    """Open the lessons in JupyterLab, and return an exit code: 1 if the folder can't be prepared.
 
-    On systems other than Windows, JupyterLab replaces this process.
+    Otherwise, JupyterLab replaces this process. On Windows, it is started as a new process, and its exit code
+    is returned.
     """
     parser = argparse.ArgumentParser(prog="course lab", description=__doc__)
     parser.add_argument(

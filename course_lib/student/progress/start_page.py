@@ -117,7 +117,7 @@ def first_page(home: Path, course_id: str) -> str:
 
 
 def after_saving(*, os_path: str, model: dict[str, Any], contents_manager: Any, **_: Any) -> None:
-    """Update the start page after a lesson's notebook has been saved.
+    """Update the start page after a lesson's notebook has been saved. Other files are ignored.
 
     This is Jupyter's `post_save_hook`, which determines the names of the arguments. If the page can't be
     updated, the error is logged.

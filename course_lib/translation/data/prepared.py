@@ -117,7 +117,10 @@ def prepare(
 
 
 def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
-    """Open the data written by `prepare`. Raises BadInputError if it is missing or damaged."""
+    """Open the data that `prepare` wrote into `folder`. `vocabulary` is the path of the vocabulary file.
+
+    Raises BadInputError if the data or the vocabulary file is missing or damaged.
+    """
     contents = _read_contents(folder, vocabulary)
     if contents is None:
         raise BadInputError(
@@ -130,8 +133,8 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
 def open_existing(config: DataConfig, folder: Path, vocabulary: Path) -> PreparedData:
     """Open the data of a run: from the folder that `data.prepared` names, or otherwise from `folder`.
 
-    Raises BadInputError if the data is missing or damaged, or if the data that `data.prepared` names doesn't
-    fit the config.
+    `vocabulary` is the path of the vocabulary file for the data in `folder`. Raises BadInputError if the data
+    is missing or damaged, or if the data that `data.prepared` names doesn't fit the config.
     """
     return open_given(config, Path(config.prepared)) if config.prepared else open_prepared(folder, vocabulary)
 
@@ -300,7 +303,7 @@ class _Writer:
             self._write_words(directions, fits if drop else [True] * len(fits))
 
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
-        """Write a split for evaluation, as ids and as text.
+        """Write the evaluation split `name`, "validation" or "test", as ids and as text.
 
         Sentences that are too long are truncated in the ids. No pair is dropped.
         """

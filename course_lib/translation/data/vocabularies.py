@@ -72,9 +72,9 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
 def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:
     """Load vocabularies from a file that their `save` method wrote.
 
-    `direction` only matters for a model trained in both directions: its file is the same for both, and this
-    selects the one to translate in. Raises BadInputError if the file cannot be read or doesn't contain
-    vocabularies.
+    `direction` only matters for a model trained in both directions: its file is the same for both, and
+    `direction` selects the one to translate in. Raises BadInputError if the file cannot be read or doesn't
+    contain vocabularies.
     """
     try:
         text = path.read_text("utf-8")

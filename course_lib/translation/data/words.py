@@ -20,6 +20,8 @@ SPECIALS = (PAD, START, END, UNKNOWN)
 class Words:
     """A vocabulary of the frequent words of one language. All other words are encoded as unknown.
 
+    `language` is spaCy's code for the language, such as "de".
+
     Decoding omits the space before (or after) a word if the training split usually has none there. This is
     correct for commas, brackets and "n't", but often wrong for quotation marks, because opening and closing
     marks are the same word. `joined` contains the words without a space before them, and the words without a

@@ -26,7 +26,10 @@ from course_lib.translation.decoding.fused_model import (
 
 
 class CachedDecoder:
-    """A Transformer's decoder for a batch, with cache slots for `max_steps` steps of `beam` beams."""
+    """A Transformer's decoder for a batch, with cache slots for `max_steps` steps of `beam` beams.
+
+    `memory` is the encoder's output, and `source_mask` masks its padding.
+    """
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class FusedTransformer:
 
 
 class FusedEncoderLayer:
-    """An `EncoderLayer` for inference, without dropout."""
+    """An `EncoderLayer` for inference, which computes in `dtype` and without dropout."""
 
     def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
         attention = layer.self_attention
@@ -95,7 +95,7 @@ class FusedEncoderLayer:
 
 
 class FusedDecoderLayer:
-    """The weights of a `DecoderLayer`; projections of the same input are merged into one matrix."""
+    """The weights of a `DecoderLayer` in `dtype`. Projections of the same input are merged into a matrix."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
         attention, cross = layer.self_attention, layer.cross_attention
@@ -113,6 +113,8 @@ class FusedDecoderLayer:
 
 class FusedLinear:
     """Linear layers with the same input, merged into one layer that concatenates their outputs.
+
+    The layer computes in `dtype`, and applies ReLU to its outputs if `relu` is true.
 
     CPU kernels read a weight matrix in blocks. PyTorch reorders the matrix into blocks at every call, which
     can take as long as the product for the few rows of a decoding step. This class reorders it once, where
@@ -157,7 +159,10 @@ def _can_pack(weight: Tensor) -> bool:
 
 
 class HeadProjections:
-    """Projections of an attention module, merged into one layer whose output is split into heads."""
+    """Projections of an attention module, merged into one layer whose output is split into heads.
+
+    `names` contains the projections to merge, from "query", "key" and "value".
+    """
 
     def __init__(self, attention: MultiHeadAttention, names: Sequence[str], dtype: torch.dtype) -> None:
         self._linear = FusedLinear([getattr(attention, f"{name}_projection") for name in names], dtype)
@@ -170,7 +175,7 @@ class HeadProjections:
 
 
 class FusedNorm:
-    """`LayerNorm`, computed by PyTorch's kernel in one pass."""
+    """`LayerNorm` for inputs in `dtype`, computed by PyTorch's kernel in one pass."""
 
     def __init__(self, norm: LayerNorm, dtype: torch.dtype) -> None:
         self._scale, self._shift, self._eps = norm.scale.to(dtype), norm.shift.to(dtype), norm.eps
@@ -181,7 +186,7 @@ class FusedNorm:
 
 
 class FusedFeedForward:
-    """A `FeedForward` network for inference, without dropout."""
+    """A `FeedForward` network for inference, which computes in `dtype` and without dropout."""
 
     def __init__(self, feed_forward: FeedForward, dtype: torch.dtype) -> None:
         self._inner = FusedLinear([feed_forward.inner], dtype, relu=True)

@@ -185,9 +185,8 @@ def load_translator(
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that
     `evaluation.weights` names in the run's config, or the first of last, best and averaged that exists if
     that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction` selects a direction of a run
-    that was trained in both; it defaults to the direction in the run's config.
-    `ensemble_with` holds the folders or names of other runs and provided models that decode together with
-    this one.
+    that was trained in both; it defaults to the direction in the run's config. `ensemble_with` holds the
+    folders or names of other runs and provided models that decode together with this one.
 
     Raises BadInputError if a run, a model or the device is missing, if a model is damaged, doesn't fit the
     reference's Transformer or wasn't trained for the direction, if `checkpoint` is set for a provided model,

@@ -43,8 +43,9 @@ def fused_attention(
 ) -> tuple[Float[Tensor, "B H Q d"], None]:
     """Compute scaled dot-product attention with PyTorch's fused kernel. Return the output and None.
 
-    The kernel doesn't return the attention weights. It applies dropout itself, so it needs the dropout rate.
-    Raises BadInputError if `dropout` is neither None nor an `nn.Dropout`.
+    A `mask` of None masks nothing. The kernel doesn't return the attention weights. It applies dropout
+    itself, so it needs the dropout rate. Raises BadInputError if `dropout` is neither None nor an
+    `nn.Dropout`.
     """
     if dropout is not None and not isinstance(dropout, nn.Dropout):
         raise BadInputError(

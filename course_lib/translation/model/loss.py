@@ -42,7 +42,8 @@ class LossSum(nn.Module):
     DDP wraps the whole module, because it expects one forward pass for each backward pass. The loss is a sum
     because with a mean, a token in a small batch would have more weight than a token in a large one. During
     training, `simcut_alpha` times SimCut's divergence is added, for a copy of the batch in which the
-    embedding of each token is zero with probability `simcut_p`.
+    embedding of each token is zero with probability `simcut_p`. The masks and the labels are computed by
+    `components`, and the forward pass runs under autocast if `precision` is mixed.
     """
 
     def __init__(

@@ -107,8 +107,9 @@ def build_model(
 
     `source_size` and `target_size` are the sizes of the vocabularies. With `config.tie_embeddings`, source
     and target must share one vocabulary. The weights are in float64 if `precision` is float64, and in float32
-    otherwise. Raises BadInputError if `config.inner_dropout` is set, but an attention or feed-forward module
-    contains no `nn.Dropout`.
+    otherwise. The model is built with `components`, except that fused attention replaces its attention
+    function if the config says so. Raises BadInputError if `config.inner_dropout` is set, but an attention or
+    feed-forward module contains no `nn.Dropout`.
     """
     sizes = reference.TransformerConfig(
         layers=config.layers,

@@ -55,7 +55,8 @@ class Evaluator:
     def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
         """Return the mean cross-entropy per token in nats, without label smoothing.
 
-        `pairs` holds the token ids of all sources and targets, without the start and end tokens.
+        `pairs` holds the token ids of all sources and targets, without the start and end tokens. Sentences
+        that exceed `data.max_length` are truncated.
         """
         ids = self._vocabularies
         loss_sum = LossSum(model, LabelSmoothingLoss(len(ids.target), ids.pad_id, 0.0), self._precision)
@@ -83,7 +84,8 @@ class Evaluator:
     ) -> list[str]:
         """Translate sentences of token ids. Return all translations, in order, on every rank.
 
-        By default, decoding is greedy. `decode`, if given, replaces the lab's search.
+        `settings` are those of the search, which is greedy by default. `decode`, if given, replaces the lab's
+        search. The translation of an empty sentence is empty.
         """
         found = self._find(model, sentences, settings, decode)
         return [candidates[0].text if candidates else "" for candidates in found]
@@ -97,7 +99,8 @@ class Evaluator:
     ) -> TunedAlpha:
         """Find the exponent of the length penalty with which a beam search gets the best BLEU.
 
-        BLEU is computed on `sentences`, with one reference for each. `beam` is the beam size.
+        Return it together with the BLEU of every candidate exponent. BLEU is computed on `sentences`, with
+        one reference for each. `beam` is the beam size.
         """
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
@@ -166,9 +169,10 @@ class BestWeights:
         """The update after which the best result was measured; 0 before the first."""
 
     def is_better(self, row: MetricsRow, step: int) -> bool:
-        """Record a row of metrics, and return whether it is the best so far.
+        """Record the row of metrics of update `step`, and return whether it is the best so far.
 
-        A row without the selection metric is ignored. Neither an equal result nor NaN counts as better.
+        A row without the selection metric is ignored: the result is False. Neither an equal result nor NaN
+        counts as better.
         """
         if self._key not in row:
             return False

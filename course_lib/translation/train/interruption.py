@@ -25,7 +25,7 @@ _SAME_REQUEST_SECONDS = 5.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """A request to stop the run, made by a signal that determines `exit_code`."""
+    """A request to stop the run, made by the signal `number`, which determines `exit_code`."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

@@ -48,7 +48,7 @@ class _PeerWatch:
     """Two threads that exchange heartbeats with the neighbouring ranks.
 
     One receives the previous rank's heartbeats. The other sends heartbeats to the next rank, and ends the
-    process if the previous rank has been silent for too long.
+    process if the previous rank has been silent for more than `seconds` seconds.
     """
 
     def __init__(self, distributed: DistributedInfo, seconds: int) -> None:

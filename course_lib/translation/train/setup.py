@@ -302,7 +302,7 @@ def _load(
 def _divided_as_before(
     checkpoint: Path, state: dict[str, Any], given: RunConfig, world_size: int
 ) -> RunConfig:
-    """Return the config with updates divided into the same batches as when the run was started.
+    """Return the user's config, with updates divided into the same batches as when the run was started.
 
     If the user has changed the settings of these batches since then, the new settings are kept, for
     `require_same_config` to report. Raises BadInputError if there are more processes than batches in an

@@ -22,7 +22,7 @@ SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1
 
 
 class TextbookTraining:
-    """A model trained by the textbook method, with one batch per update."""
+    """A model trained by the textbook method, with one batch per update and vocabularies of one size."""
 
     def __init__(self, model: ModelConfig, vocabulary: int, device: torch.device) -> None:
         self._device = device

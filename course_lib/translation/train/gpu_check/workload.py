@@ -59,7 +59,10 @@ def sentence_pairs(scale: Scale) -> list[IdPair]:
 
 
 def run_config(model: ModelConfig, scale: Scale, **training: object) -> RunConfig:
-    """Return a config for a model. The keyword arguments replace keys of its section `training`."""
+    """Return a config for training a model with the batch size of `scale`.
+
+    The keyword arguments replace keys of the section `training`.
+    """
     settings = {
         "updates": 1000,
         "tokens_per_batch": scale.tokens_per_batch,

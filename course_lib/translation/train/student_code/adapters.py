@@ -25,8 +25,9 @@ from course_lib.translation.model.seq2seq import TransformerModel, build_model
 class StudentSchedule(LRScheduler):
     """A schedule that wraps the result of a student's `make_scheduler` and can be saved.
 
-    The result may be an object that cannot be saved, such as a closure with a counter. Its state is
-    determined by the number of steps, so only this number is saved, and loading repeats the steps.
+    `make` calls `make_scheduler`. The result may be an object that cannot be saved, such as a closure with a
+    counter. Its state is determined by the number of steps, so only this number is saved, and loading repeats
+    the steps.
     """
 
     def __init__(self, optimizer: Optimizer, make: Callable[[], LRScheduler]) -> None:

@@ -123,9 +123,9 @@ def load_student_code(
 ) -> StudentCode:
     """Load a student's parts and compare them with the reference. Must be called on every rank.
 
-    Raises BadInputError on all ranks if the folder doesn't exist or contains no completed exercise, or if the
-    ranks have different code. Also raises it if a part fails or differs from the reference, unless the choice
-    is to use the reference's parts instead.
+    Parts that the config doesn't use are not compared. Raises BadInputError on all ranks if the folder
+    doesn't exist or contains no completed exercise, or if the ranks have different code. Also raises it if a
+    part fails or differs from the reference, unless the choice is to use the reference's parts instead.
     """
     suppressed_print = SuppressedPrint()
     parts = _read(choice.folder, distributed, suppressed_print)
