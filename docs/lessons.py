@@ -42,7 +42,7 @@ This page shows the lesson as a student has completed it, without the solutions.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 on success, 1 if the course or a lesson's name is invalid."""
+    """Run the command and return its exit code: 0 on success, 1 if the course or an argument is invalid."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("lessons", nargs="*", metavar="LESSON", help="only these lessons (default: all)")
     parser.add_argument("--into", type=Path, default=PAGES, help="the folder (default: docs/lessons)")

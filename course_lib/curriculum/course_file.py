@@ -40,8 +40,8 @@ class CourseError(ValueError):
 def load_curriculum(course: Path) -> Curriculum:
     """Load the lessons and exercises of the course in a folder.
 
-    Raises CourseError if `course.toml` is missing or isn't valid TOML. Otherwise, CourseError has one line
-    for each problem: a key that is missing or unknown, an invalid value, or a listed file that doesn't exist.
+    Raises CourseError if `course.toml` is missing, isn't valid TOML, has missing or unknown keys or invalid
+    values, or lists a file that doesn't exist. Each problem is one line of the error.
     """
     try:
         entries = tomllib.loads((course / SOURCES / "course.toml").read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def load_curriculum(course: Path) -> Curriculum:
 
 
 def _location(entries: Any, location: tuple[str | int, ...]) -> str:
-    """Describe a position in the TOML file. Lessons and exercises without a name are numbered from 1."""
+    """Describe a position in the TOML file by the names of lessons and exercises, or by number if unnamed."""
     words: list[str] = []
     for step in location:
         if isinstance(step, int) and isinstance(entries, list) and step < len(entries):

@@ -115,7 +115,7 @@ def _line(entry: Entry) -> str:
 def _append_line(path: Path, line: str) -> None:
     """Append a line in a single write, so that two notebooks can share the log.
 
-    If the last line is incomplete, it is ended first.
+    If the file doesn't end with a line feed, one is inserted first.
     """
     with path.open("a+b", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)

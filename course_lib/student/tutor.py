@@ -252,8 +252,8 @@ def without_solution(answer: str, exercise: str, known: str = "") -> str:
 
     A fenced code block is removed if it has more than three lines that aren't blank, or defines the exercise.
     The whole answer is withheld if it defines the exercise outside a code block, or repeats a long expression
-    of the reference that isn't in `known`, the text that the tutor got. A solution in words, or written
-    differently in a few lines, is not recognised.
+    of the reference that isn't in `known`, the text that was sent to the tutor. A solution in words, or
+    written differently in a few lines, is not recognised.
     """
     defines = re.compile(rf"\b(def|class)\s+{re.escape(exercise)}\b")
 

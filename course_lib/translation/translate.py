@@ -199,9 +199,10 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
 
 
 def _settings(default: SearchSettings, options: argparse.Namespace) -> SearchSettings:
-    """Return the default search settings, overridden by those of the command line.
+    """Return the default search settings, overridden by the beam and the alpha of the command line.
 
-    Raises BadInputError if a value is out of range.
+    Without `--beam`, the beam is at least `--n-best`. Raises BadInputError if one of these values is out of
+    range.
     """
     beam = options.beam if options.beam is not None else max(default.beam, options.n_best or 1)
     alpha = options.alpha if options.alpha is not None else default.alpha

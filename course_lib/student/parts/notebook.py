@@ -17,7 +17,7 @@ _KEPT_FIELDS = ("lesson", "exercise", "location", "setup", "code")
 
 
 class PartsError(ValueError):
-    """An error for an unusable part. The message is one line: the location, the problem, what to do."""
+    """An error for parts that can't be used. The message is one line: location, problem, what to do."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython prints instead of a traceback."""

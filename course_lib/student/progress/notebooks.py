@@ -72,7 +72,8 @@ def is_lesson(path: Path) -> bool:
 def read_lessons(folder: Path) -> list[Lesson]:
     """Read all lessons in a folder, in order.
 
-    A lesson whose notebook can't be read has a `problem`. Raises ProgressError if there are no lessons.
+    A lesson whose notebook can't be read has a `problem`. Raises ProgressError if the folder doesn't exist or
+    contains no lessons.
     """
     if not folder.is_dir():
         raise ProgressError(f"{folder}: there is no such folder. Pass the folder that contains the lessons.")
@@ -158,7 +159,7 @@ def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
 
 
 def _is_answered(cell: NotebookNode) -> bool:
-    """Return whether a cell is a code cell for a solution and the student has changed it.
+    """Return whether a cell is a solution's code cell that the student has changed.
 
     It counts as changed if it contains neither its stub nor `NAME = None`.
     """

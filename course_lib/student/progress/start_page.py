@@ -90,7 +90,7 @@ def start_page(lessons: Sequence[Lesson]) -> str:
 def write_page(folder: Path) -> Path:
     """Write the start page of a folder of lessons, and return its path.
 
-    Raises ProgressError if the folder contains no lessons.
+    Raises ProgressError if the folder doesn't exist or contains no lessons.
     """
     path = folder / PAGE
     atomic_write_text(path, start_page(read_lessons(folder)))

@@ -48,7 +48,7 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
 
 
 def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
-    """Load a trained model of a run, or a provided model. Return its folder, and the model and vocabularies.
+    """Load a trained model of a run, or a provided model. Return its folder and a `TrainedRun`.
 
     `name` is the path of a run or the name of a provided model, and `checkpoint` selects one of the run's
     models, as in `load_trained_run`. Raises BadInputError for the same reasons as `load_trained_run`, if a

@@ -26,7 +26,7 @@ from course_lib.transformer import (
 
 
 class FusedTransformer:
-    """A Transformer for inference. Its layers compute in `dtype`, and its generator in the weights' dtype."""
+    """A Transformer for inference. Its layers compute in `dtype`, its generator in the weights' own dtype."""
 
     @torch.no_grad()
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
@@ -95,7 +95,7 @@ class FusedEncoderLayer:
 
 
 class FusedDecoderLayer:
-    """The weights of a `DecoderLayer` in `dtype`. Projections of the same input are merged into a matrix."""
+    """The weights of a `DecoderLayer` in `dtype`, with projections of the same input merged into one matrix."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
         attention, cross = layer.self_attention, layer.cross_attention

@@ -134,8 +134,8 @@ def fused_smoothed_loss(
 
         logsumexp(z) - (1 - e) z[y] - e mean(z),
 
-    and its gradient is softmax(z) - e / V, minus 1 - e at y. So the smoothed targets are never computed, and
-    only a few rows of logits are in memory at a time. Either matrix would have the size (N, V).
+    and its gradient is softmax(z) - e / V, minus 1 - e at y. So the smoothed targets, a matrix (N, V), are
+    never computed, and only a few rows of the logits, another such matrix, are in memory at a time.
     """
     # Gradients are always disabled inside `forward`, so this has to be determined here.
     needs_gradient = torch.is_grad_enabled()

@@ -105,8 +105,9 @@ class LossSum(nn.Module):
     ) -> Float[Tensor, ""]:
         """Sum the loss over the labels that are not padding.
 
-        `positions` is the result of `real_positions`, computed here if it is None. Computing it on the CPU
-        beforehand avoids a synchronisation with the GPU.
+        If SimCut is enabled, its divergence is added during training. `positions` is the result of
+        `real_positions`, computed here if it is None. Computing it on the CPU beforehand avoids a
+        synchronisation with the GPU.
         """
         if positions is None:
             positions = real_positions(target, self.pad_id, self.components)

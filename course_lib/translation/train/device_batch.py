@@ -40,7 +40,7 @@ def move_to_device(
     components: Components,
     shape: tuple[int, int] | None = None,
 ) -> DeviceBatch:
-    """Count the tokens of a collated batch, and start copying it to the device. Return both as a DeviceBatch.
+    """Count the tokens of a collated batch, start copying it to the device, and return it as a DeviceBatch.
 
     This doesn't wait for the copy. The number of operations follows from the lengths of the sentences, from
     `model` and from the size of the target vocabulary, `target_vocabulary`.

@@ -110,8 +110,8 @@ class Evaluator:
     ) -> SearchSettings:
         """Return the search settings of the config.
 
-        If `alpha` is `auto`, it is tuned on `sentences` and their `references`. With a beam size of 1, it is
-        0, because it has no effect.
+        If `alpha` is `auto`, it is tuned by translating `sentences` with `model` and comparing the
+        translations with `references`. With a beam size of 1, it is 0, because it has no effect.
         """
         alpha = self._config.alpha
         if self._config.beam_size == 1:
@@ -157,7 +157,10 @@ class Evaluator:
 
 
 class BestWeights:
-    """A record of the best validation result, which also determines when to stop early."""
+    """A record of the best validation result, which also determines when to stop early.
+
+    `config` contains the metric that determines the best result, and the patience.
+    """
 
     def __init__(self, config: SelectionConfig) -> None:
         self._patience = config.patience

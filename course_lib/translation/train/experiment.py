@@ -58,8 +58,8 @@ def train(
     With a `choice`, the model and its training use the student's parts. Must be called on every rank.
 
     Raises:
-        BadInputError: if the config cannot be satisfied, if the run folder contains a different run, if the
-            student's code fails, or if the results cannot be saved.
+        BadInputError: if the config cannot be satisfied, if the run folder contains a different run or only
+            damaged checkpoints, if the student's code fails, or if the results cannot be saved.
         Interrupted: if a stop was requested through `interruption`.
         LostPeerError: if another process doesn't answer during training.
     """

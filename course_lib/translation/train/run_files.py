@@ -83,8 +83,8 @@ class RunFiles:
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
         """Flush the metrics to disk, then start saving a checkpoint in the background.
 
-        If the previous checkpoint is still being written, wait for it first. The size of the metrics file is
-        added to `state`.
+        If the previous checkpoint is still being written, wait for it first. The checkpoint contains a copy
+        of `state`, with the size of the metrics file added.
         """
         self.finish_writing()
 

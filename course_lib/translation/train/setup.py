@@ -45,9 +45,10 @@ _SHAPE = ("layers", "d_model", "heads", "d_ff", "norm_first", "tie_embeddings")
 def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[RunConfig, torch.device]:
     """Select this rank's device, set its number of threads, and check that the config is equal on all ranks.
 
-    Local paths and thread counts may differ. Return the config with `precision: auto` resolved, so that a
-    resumed run uses the same precision, and the device. Must be called on every rank. Raises BadInputError on
-    all ranks if the config cannot be satisfied.
+    Local paths and thread counts may differ. All ranks need the same model of GPU, or a CPU, and the same
+    version of PyTorch. Return the config with `precision: auto` resolved, so that a resumed run uses the same
+    precision, and the device. Must be called on every rank. Raises BadInputError on all ranks if the config
+    cannot be satisfied or if the ranks differ.
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
@@ -116,7 +117,7 @@ def choose_kernels(precision: Precision) -> None:
 
 
 def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch.device:
-    """Return the device for this rank: its own GPU, or the CPU.
+    """Return the device for this rank: its own GPU, which becomes PyTorch's current device, or the CPU.
 
     Raises BadInputError if a GPU is required but missing, if this machine has a GPU that PyTorch can't use
     (unless `config.device` is cpu), or if there are fewer GPUs than local ranks.

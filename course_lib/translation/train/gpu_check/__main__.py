@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe_machine(device: torch.device) -> dict[str, str]:
-    """Return facts for the report, by name: the date, PyTorch's version, and facts about the device."""
+    """Return facts for the report, by name: the date, PyTorch's version, and the device's properties."""
     facts = {"date": str(date.today()), "torch": torch.__version__, "device": device.type}
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)

@@ -179,7 +179,7 @@ def _attention_difference(
 
 
 def loss_kernel(device: torch.device) -> str:
-    """Compare `fused_smoothed_loss` and its gradients with lesson 08's `LabelSmoothingLoss`."""
+    """Check that `fused_smoothed_loss` and its gradients are close to lesson 08's `LabelSmoothingLoss`."""
     torch.manual_seed(1)
     hidden = torch.randn(50, 32, device=device, dtype=torch.float64, requires_grad=True)
     generator = nn.Linear(32, 77, device=device, dtype=torch.float64)

@@ -205,7 +205,7 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
-    """Profile three updates of the first model of `scale`, and write a trace to `folder`.
+    """Profile three updates of the first model of `scale`, and write the trace to a file in `folder`.
 
     Return the operations that take the most time.
     """

@@ -22,7 +22,10 @@ SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1
 
 
 class TextbookTraining:
-    """A model trained by the textbook method, with one batch per update and vocabularies of one size."""
+    """A model trained by the textbook method, with one batch per update.
+
+    Its source and target vocabularies have `vocabulary` tokens each.
+    """
 
     def __init__(self, model: ModelConfig, vocabulary: int, device: torch.device) -> None:
         self._device = device
