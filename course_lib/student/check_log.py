@@ -169,7 +169,7 @@ def hand_in(folder: Path, with_code: bool = False) -> Path:
     """Copy the log's entries for a lesson to a file in the lesson's folder, and return the path of the file.
 
     The student's code is omitted unless `with_code` is true. Raises ValueError if the folder doesn't contain
-    a lesson, or if the log has no entries for it.
+    a lesson, or if the log has no entries for it, and OSError if the file can't be written.
     """
     lesson = folder.resolve().name
     if not (folder / f"{lesson}.ipynb").is_file():

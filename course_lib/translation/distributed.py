@@ -325,6 +325,7 @@ def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(
     """Wait up to `timeout` for the other ranks before exiting with an error.
 
     torchrun ends all processes as soon as one has failed. Waiting lets rank 0 report the error before that.
+    If a peer is lost or the time is up, this returns without an error.
     """
     if distributed.world_size > 1:
         with contextlib.suppress(RuntimeError):

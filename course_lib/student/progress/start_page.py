@@ -60,7 +60,7 @@ def describe(lesson: Lesson) -> str:
 
 
 def summary(lessons: Iterable[Lesson]) -> str:
-    """Return a sentence with the number of checks that pass."""
+    """Return a sentence that says how many of the checks pass."""
     checks = [check for lesson in lessons for check in lesson.checks]
     return f"{sum(lesson.passing for lesson in lessons)} of {len(checks)} checks pass."
 

@@ -146,7 +146,7 @@ class CachedBackend:
 class UncachedBackend:
     """A backend for any `Seq2SeqModel`, which recomputes the whole prefix for every token.
 
-    It doesn't assume that the model is thread-safe.
+    Only one thread may use it at a time, because the model may not be thread-safe.
     """
 
     thread_safe = False

@@ -95,7 +95,7 @@ class FusedEncoderLayer:
 
 
 class FusedDecoderLayer:
-    """The weights of a `DecoderLayer` in `dtype`, with projections of the same input merged into one matrix."""
+    """The weights of a `DecoderLayer` in `dtype`. One matrix merges the projections of the same input."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
         attention, cross = layer.self_attention, layer.cross_attention

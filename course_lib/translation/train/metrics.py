@@ -76,7 +76,7 @@ class MetricsWindow:
         self._started = time.perf_counter()
 
     def add(self, loss_sum: Tensor, batch: DeviceBatch) -> None:
-        """Add one batch of this rank to the sums."""
+        """Add one batch of this rank, and `loss_sum`, the sum of its loss, to the sums."""
         self._losses.append(loss_sum.detach())  # Not read yet, because that would wait for a GPU.
         counts = [0, batch.target_tokens, batch.real_slots, batch.slots, batch.flops]
         self._sums += torch.tensor(counts, dtype=torch.float64)

@@ -252,7 +252,7 @@ def _free(device: torch.device) -> None:
 
 
 def write_report(path: Path, part: str, result: object) -> None:
-    """Add a part to the JSON report, keeping the other parts."""
+    """Add a part to the JSON report, or replace it, and keep the other parts."""
     report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     report[part] = result
     path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
