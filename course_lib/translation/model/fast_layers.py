@@ -97,7 +97,7 @@ def decode_with_kernels(
 
 
 class MergedWeights:
-    """A layer's weights in one dtype, with the weights of each of the `groups` concatenated into one tensor."""
+    """A layer's weights in one dtype, with the weights of each group concatenated into one tensor."""
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> None:
         self._groups = groups
