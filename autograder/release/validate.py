@@ -229,8 +229,10 @@ def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
     `folder` contains the released lessons.
     """
     with ThreadPoolExecutor(min(MAX_NOTEBOOKS, os.cpu_count() or 1)) as pool:
-        solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in curriculum.lessons]
-        stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in curriculum.lessons]
+        # The last lessons take longest, so they start first.
+        lessons = curriculum.lessons[::-1]
+        solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in lessons]
+        stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in lessons]
         return [problem for job in (*solutions, *stubs) for problem in job.result()]
 
 

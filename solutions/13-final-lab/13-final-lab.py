@@ -515,7 +515,7 @@ def tokens_per_second(processes):
         "data.train_pairs=2000",
         "training.batches_per_update=4",
         "training.threads=1",
-        "training.log_every=10",
+        "training.log_every=5",
         processes=processes,
         restart=True,
     )

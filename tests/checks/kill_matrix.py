@@ -26,10 +26,10 @@ from tests.checks import variants
 
 FILE = Path(__file__).with_suffix(".toml")
 SEED = "kill matrix"
-MOST_PAIRS = 24
+MOST_PAIRS = 12
 HEADER = """\
 # The kill matrix, summarized. `make kill-matrix` rewrites this file; review its diff. For each exercise:
-#   counts of misconceptions, of tested pairs of them (at most 24), and of correct variants;
+#   counts of misconceptions, of tested pairs of them (at most 12), and of correct variants;
 #   pairs_named_otherwise: pairs whose output another explanation gives as well;
 #   idle_probes: probes that reject no misconception;
 #   rejected_only_by: misconceptions that a single probe rejects, by probe.
