@@ -62,7 +62,7 @@ def communication_timeline(
     )
     ends = table.groupby("plan", sort=False)["end"].max()
     details = "; ".join(f"{plan} {end:.1f} ms" for plan, end in ends.items())
-    subtitle = f"Time until all gradients are summed: {details}."
+    subtitle = ("Time until all gradients are summed:", f"{details}.")
     chart = alt.layer(bars, names).properties(width=520, height=26 * len(rows))
     faceted: alt.FacetChart = chart.facet(
         row=alt.Row(
@@ -82,7 +82,7 @@ def communication_timeline(
         spacing=6,
     )
     return faceted.properties(
-        title=alt.Title(title, subtitle=subtitle, offset=14), description=f"{title} {subtitle}"
+        title=alt.Title(title, subtitle=subtitle, offset=14), description=f"{title} {' '.join(subtitle)}"
     )
 
 

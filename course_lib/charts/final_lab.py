@@ -217,7 +217,7 @@ def _weights(
         dark = next(shade for shade in shades if ink_on(WEIGHT_SHADES.colour(shade)) != "#000000")
         ink = alt.condition(f"datum.weight >= {dark}", alt.value("#ffffff"), alt.value("#000000"))
         # Smaller weights would be rounded to 0.00.
-        text = base.mark_text(fontSize=min(12, int(cell * 0.4)), aria=False).transform_filter(
+        text = base.mark_text(fontSize=min(12, int(cell * 0.36)), aria=False).transform_filter(
             "datum.weight >= 0.005"
         )
         layers.append(text.encode(text=alt.Text("weight:Q", format=".2f"), color=ink))

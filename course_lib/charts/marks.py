@@ -223,7 +223,7 @@ class Grid:
                 plain.transform_filter("datum.kind !== 'number'"),
             ]
         longest = max(len(cell.shown) for cell in cells) if self.has_room else 2
-        size = max(7, min(12, int(1.7 * self.cell / max(longest, 2))))
+        size = max(7, min(12, int(1.5 * self.cell / max(longest, 2))))
         text = base.mark_text(fontSize=size, aria=False).transform_filter("datum.shown !== ''")
         layers.append(text.encode(text="shown:N", color=alt.Color("ink:N", scale=None, legend=None)))
         if table["framed"].any():

@@ -359,5 +359,6 @@ def batch_tables(
 
 
 def _cut(token: str, width: int) -> str:
-    most = int(width / 7.6)
+    # A letter of the widest fallback font needs about 6.9 pixels.
+    most = int(width / 6.9)
     return token if len(token) <= most else f"{token[: most - 1]}…"

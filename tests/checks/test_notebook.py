@@ -91,6 +91,7 @@ def test_a_plain_relation_to_the_expected_result_is_said() -> None:
         (lambda query, key: query, "shape (3, 5), got (3, 6): axis 1 is wrong"),
         (lambda query, key: attention_scores(query, key).float(), "dtype float64, got float32"),
         (lambda query, key: (attention_scores(query, key),), "got a tuple of one. Is there an extra comma"),
+        (lambda query, key: [attention_scores(query, key)] * 2, "got a list of two."),
         (lambda query, key: attention_scores(query, key).to("meta"), "device cpu, got it on meta"),
         (lambda query: query, "It raised TypeError: "),
         (None, "expected a function or a class, got an object of type NoneType"),

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import examine, examine_version
 from course_lib.checks.engine.exercise import Exercise
@@ -30,9 +31,9 @@ def _scores(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 4), draw.normal(3, 4))
 
 
-def _exercise(folder: Path) -> Exercise:
+def _exercise(folder: Path, misconceptions: str = FILE) -> Exercise:
     file = folder / "misconceptions.toml"
-    file.write_text(FILE, encoding="utf-8")
+    file.write_text(misconceptions, encoding="utf-8")
     exercise = Exercise(attention_scores, file)
     exercise.probe("the scores are correct")(_scores)
     return exercise
@@ -76,3 +77,46 @@ def test_the_effort_is_the_same_with_and_without_known_outcomes(tmp_path: Path) 
     first = effort()
     examine_version(exercise, exercise.misconceptions, "seed")
     assert effort() == first > 0
+
+
+#: Two misconceptions with equal results for four features.
+RIVALS = """
+[[attention_scores]]
+name = "divided_by_all"
+statement = "the scores are divided by the number of features"
+hint = "Take the root."
+source = "nowhere"
+patch = [{ find = "math.sqrt(query.shape[-1])", replace = "query.shape[-1]" }]
+
+[[attention_scores]]
+name = "divided_by_four"
+statement = "the scores are always divided by 4"
+hint = "Use the shape."
+source = "nowhere"
+patch = [{ find = "math.sqrt(query.shape[-1])", replace = "4" }]
+"""
+
+
+def _divided_strangely(query: Tensor, key: Tensor) -> Tensor:
+    return _not_divided(query, key) / {4: 4, 9: 5, 16: 4}[query.shape[-1]]
+
+
+def _rivals(folder: Path, *features: int) -> Exercise:
+    exercise = _exercise(folder, RIVALS)
+    for count in features:
+        exercise.probe(f"the scores of {count} features are correct")(
+            lambda candidate, draw, count=count: candidate.call(draw.normal(2, count), draw.normal(3, count))
+        )
+    return exercise
+
+
+def test_of_two_misconceptions_that_explain_as_much_neither_is_stated_as_the_cause(tmp_path: Path) -> None:
+    told = messages.failure(examine(_rivals(tmp_path, 9), LocalBackend(_divided_strangely), "seed"))
+    assert "your result is what you get, for instance, if the scores are" in told
+    assert "Why:" not in told
+
+
+def test_the_other_tests_decide_between_two_misconceptions(tmp_path: Path) -> None:
+    told = messages.failure(examine(_rivals(tmp_path, 9, 16), LocalBackend(_divided_strangely), "seed"))
+    assert "your result is what you get if the scores are always divided by 4" in told
+    assert "Why: Use the shape." in told

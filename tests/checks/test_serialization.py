@@ -14,7 +14,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Fixture, Request
 from course_lib.checks.engine.comparison import Comparison
-from course_lib.checks.engine.reply import Handle, Opaque, Raised, Returned
+from course_lib.checks.engine.reply import FrozenList, Handle, Opaque, Raised, Returned
 from course_lib.checks.remote.serialization import (
     SerializationError,
     pack,
@@ -112,7 +112,11 @@ plain_values = st.recursive(
     | st.floats(allow_nan=False)
     | st.text()
     | st.sampled_from([torch.float32, torch.bool, Handle(0), Handle(8), Opaque("set"), (), {}]),
-    lambda inner: st.lists(inner, max_size=4).map(tuple) | st.dictionaries(st.text(), inner, max_size=4),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4).map(tuple),
+        st.lists(inner, max_size=4).map(FrozenList),
+        st.dictionaries(st.text(), inner, max_size=4),
+    ),
     max_leaves=12,
 )
 
@@ -123,6 +127,7 @@ def test_plain_values_arrive_as_they_are(value: Any) -> None:
     found = unpack_reply(pack(reply), handles=9)
     assert found == reply
     assert repr(found) == repr(reply)  # -0.0, and True beside 1
+    assert type(found.value) is type(value)
 
 
 def test_nan_arrives_and_is_no_tuple() -> None:

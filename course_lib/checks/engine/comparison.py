@@ -12,6 +12,7 @@ from course_lib.checks.engine.exceptions import error_line, explained, location
 from course_lib.checks.engine.reply import (
     OUT_OF_TIME,
     RAISED_BY_NAME,
+    FrozenList,
     Opaque,
     Raised,
     Reply,
@@ -204,7 +205,7 @@ def describe(value: Value) -> str:
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, tuple):
         count = _NUMBER_WORDS[len(value)] if len(value) < len(_NUMBER_WORDS) else str(len(value))
-        return f"a tuple of {count}"
+        return f"{'a list' if isinstance(value, FrozenList) else 'a tuple'} of {count}"
     if isinstance(value, dict):
         return f"a dict of {', '.join(value) or 'nothing'}"
     if isinstance(value, Opaque):
@@ -239,6 +240,7 @@ def _expected(name: str, expected: Value, found: Value) -> str:
     if (
         isinstance(expected, Tensor)
         and isinstance(found, tuple)
+        and not isinstance(found, FrozenList)
         and [type(item) for item in found] == [Tensor]
     ):
         return f"{facts} Is there an extra comma after the result?"

@@ -64,6 +64,8 @@ class Verdict:
     """The number of other failing probes that `similar` is known to explain."""
     dissimilar_in: Probe | None = None
     """A probe whose outcome `similar` doesn't explain; None if it is only the rest of the result."""
+    is_ambiguous: bool = False
+    """Whether other misconceptions explain as many results as `similar`."""
     example: Example | None = None
     """A small call to try, if nothing else explains the difference."""
     printed: str = ""
@@ -167,6 +169,7 @@ def _verdict(
         dissimilar_in=None
         if similar is None or similar.unexplained is None
         else exercise.probes[similar.unexplained],
+        is_ambiguous=similar is not None and similar.is_ambiguous,
         example=example(exercise, backend, [found[number] for number in differences])
         if unexplained and backend is not None
         else None,

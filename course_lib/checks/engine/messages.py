@@ -83,9 +83,11 @@ def _similar(verdict: Verdict) -> list[str]:
 def _is_vague(verdict: Verdict) -> bool:
     """Return whether the misconceptions in `similar` are only some of the possible causes.
 
-    This is the case if they explain only a part of a result, or a probe other than the first failing one.
+    This is the case if they explain only a part of a result, or a probe other than the first failing one, or
+    if others explain as many results.
     """
-    return bool(verdict.similar_part) or verdict.similar_in not in verdict.failures[:1]
+    elsewhere = verdict.similar_in not in verdict.failures[:1]
+    return bool(verdict.similar_part) or elsewhere or verdict.is_ambiguous
 
 
 def _one_line(text: str) -> str:

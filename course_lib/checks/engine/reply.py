@@ -12,6 +12,10 @@ from torch import Tensor
 Value = Any
 
 
+class FrozenList(tuple[Value, ...]):
+    """A list as a plain value. It is compared like a tuple, and messages call it a list."""
+
+
 class Text(str):
     """A string that is data, such as the words of a vocabulary. All other strings state facts."""
 
@@ -95,9 +99,9 @@ MOST_BITS = 990
 def plain(value: object, known: Sequence[object] = ()) -> Value:
     """Convert a value to plain values.
 
-    Tensors are detached and copied, lists become tuples, the keys of dicts become strings, and objects in
-    `known` become handles. Numbers, strings, None and dtypes are kept. Anything else becomes `Opaque`, and so
-    do sparse or nested tensors and integers of hundreds of digits. Raises ValueError for a value with more
+    Tensors are detached and copied, lists become `FrozenList`, the keys of dicts become strings, and objects
+    in `known` become handles. Numbers, strings, None and dtypes are kept. Anything else becomes `Opaque`, and
+    so do sparse or nested tensors and integers of hundreds of digits. Raises ValueError for a value with more
     items, deeper nesting or a larger tensor than any exercise needs, such as a list that contains itself.
     """
     return _plain(value, known, itertools.count(1), 0)
@@ -116,7 +120,8 @@ def _plain(value: object, known: Sequence[object], number: Iterator[int], depth:
             raise ValueError(f"the result is a tensor of {size} bytes, and at most {MOST_BYTES} are expected")
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
-        return tuple(_plain(item, known, number, depth + 1) for item in value)
+        items = tuple(_plain(item, known, number, depth + 1) for item in value)
+        return FrozenList(items) if isinstance(value, list) else items
     if isinstance(value, dict):
         return {str(key): _plain(item, known, number, depth + 1) for key, item in value.items()}
     if isinstance(value, int) and int.bit_length(value) > MOST_BITS:

@@ -42,6 +42,8 @@ class Resemblance:
     """The number of other failing probes that these misconceptions are known to explain."""
     unexplained: int | None = None
     """A probe whose outcome these misconceptions don't explain; None if it is only the rest of the result."""
+    is_ambiguous: bool = False
+    """Whether other misconceptions explain as many results, so that these are only a guess."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class Search:
         self._known = (*exercise.misconceptions, *general)
         self._plausible: list[Misconception] = []
         """Misconceptions that keep the results of all probes before the first failing one correct."""
+        self._reached: dict[Mistakes, int | None] = {}
+        """The first probe that each combination tried so far doesn't explain."""
         self._order = {mistake: number for number, mistake in enumerate(self._known)}
 
     def explanation(self, combine: bool = True) -> Explanation:
@@ -158,7 +162,21 @@ class Search:
         unexplained = self._explained(mistakes)
         assert unexplained is not None
         others = sum(other < unexplained for other in self._failing if other != number)
-        return Resemblance(mistakes, number, others=others, unexplained=unexplained)
+        rivals = [
+            rival
+            for rival, reached in self._reached.items()
+            if reached == unexplained > number and len(rival) == len(mistakes)
+        ]
+        ambiguous = False
+        if len(rivals) > 1:
+            # Several explain the same failing probes, so the other probes decide.
+            later = range(unexplained, len(self._found))
+            score = {rival: sum(self._alike(rival, other) for other in later) for rival in rivals}
+            most = max(score.values())
+            ambiguous = list(score.values()).count(most) > 1
+            if score[mistakes] < most:
+                mistakes = max(rivals, key=score.__getitem__)
+        return Resemblance(mistakes, number, others=others, unexplained=unexplained, is_ambiguous=ambiguous)
 
     def _resemblance(self) -> Resemblance | None:
         """Return a misconception that explains a failing probe's result or a part of it.
@@ -291,7 +309,9 @@ class Search:
         Return None if they explain all probes.
         """
         probes = range(len(self._exercise.probes))
-        return next((number for number in probes if not self._alike(mistakes, number)), None)
+        reached = next((number for number in probes if not self._alike(mistakes, number)), None)
+        self._reached[mistakes] = reached
+        return reached
 
     def _alike(self, mistakes: Mistakes, number: int) -> bool:
         """Return whether these misconceptions explain the student's result in a probe.

@@ -157,7 +157,7 @@ def _relative(value: Any, before: int) -> Any:
     if isinstance(value, Returned):
         return replace(value, value=_relative(value.value, before))
     if isinstance(value, tuple):
-        return tuple(_relative(item, before) for item in value)
+        return type(value)(_relative(item, before) for item in value)
     if isinstance(value, dict):
         return {key: _relative(item, before) for key, item in value.items()}
     return value

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Action, Fixture, Request
-from course_lib.checks.engine.reply import MOST_BYTES, Handle, Opaque, Raised, Reply, Returned
+from course_lib.checks.engine.reply import MOST_BYTES, FrozenList, Handle, Opaque, Raised, Reply, Returned
 
 
 class SerializationError(ValueError):
@@ -119,6 +119,8 @@ class _Writer:
             return [self.write(item, depth) for item in values]
 
         match value:
+            case FrozenList():
+                return ["list", *each(value)]
             case tuple():
                 return ["tuple", *each(value)]
             case list():
@@ -167,8 +169,8 @@ class _Reader:
     """A converter of a message back to values. Every size is validated before it is used.
 
     With `handles`, only handles below this number are valid, and the keys of dicts must be strings. With
-    `requests`, values that don't occur in replies are accepted, too: requests, fixtures, lists and complex
-    numbers.
+    `requests`, values that don't occur in replies are accepted, too: requests, fixtures and complex numbers;
+    lists are then real lists.
     """
 
     def __init__(self, data: bytes, *, handles: int | None = None, requests: bool = False) -> None:
@@ -177,6 +179,7 @@ class _Reader:
         self._entries = 0
         self._kinds: dict[str, Callable[[list[Any], int], Any]] = {
             "tuple": lambda items, depth: tuple(self._each(items, depth)),
+            "list": lambda items, depth: FrozenList(self._each(items, depth)),
             "dict": self._dict,
             "float": self._unusual_float,
             "tensor": self._tensor,
