@@ -62,8 +62,20 @@ c.ZipCollectApp.extractor_plugin = "autograder.submissions.archives.DownloadExtr
 c.ZipCollectApp.collector_plugin = "autograder.submissions.downloads.DownloadCollector"
 # To use another gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")
+# Set this to True if several graders have Unix accounts of their own: see "Several graders" in the guide.
+c.CourseDirectory.groupshared = False
+if c.CourseDirectory.groupshared:  # whatever is created here is writable for the graders' group
+    os.umask(os.umask(0o077) & ~0o070)
 # nbgrader releases every file next to a notebook, and copies it into graded folders: exclude the sources.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "[0-9][0-9]-*.py"]
+
+# nbgrader would delete what it can't replace, and stop at the first error.
+c.ExchangeFactory.release_assignment = "autograder.nbgrader.exchange.CourseReleaseAssignment"
+c.ExchangeFactory.release_feedback = "autograder.nbgrader.exchange.CourseReleaseFeedback"
+c.ExchangeFactory.collect = "autograder.nbgrader.exchange.CourseCollect"
+
+# A submission that could not be graded must not count as 0 points.
+c.ExportApp.plugin_class = "autograder.reports.csv_export.CsvExport"
 
 # Formgrader's start page would show the configuration, including the password of a PostgreSQL gradebook.
 c.FormgradeExtension.debug = False

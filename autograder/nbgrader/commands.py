@@ -39,13 +39,8 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
             _transfer_files(app, {student: files})
             continue
         try:
-            earlier.begin()
-            try:
+            with earlier.replacing():
                 _transfer_files(app, {student: files})
-            except BaseException:
-                earlier.roll_back()
-                raise
-            earlier.commit()
         except OSError as error:
             app.fail(f"{path} was not replaced, and the remaining students were not collected: {error}")
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out

@@ -107,8 +107,10 @@ class Regrading:
 
         Manual points are kept. A cell that a person has graded is marked for manual grading again only if its
         automatic points have changed. The changes that were written are appended to the audit trail. Raises
-        NbGraderException if a submission could not be graded; such a submission keeps its grade.
+        NbGraderException if a submission could not be graded; such a submission keeps its grade. Raises
+        OSError, and writes no grade, if the audit trail can't be written.
         """
+        (self._course.folder / AUDIT).touch()
         students = {change.student for change in changes}
         with self._course.gradebook() as gradebook:
             reviewed = {

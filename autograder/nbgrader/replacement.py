@@ -4,7 +4,8 @@ import json
 import os
 import pwd
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ class FolderReplacement:
         self._journal.rename(self._discarded)
         _remove(self._discarded)
 
+    @contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Replace the folder by the one that the block writes. Restore it if the block raises an error."""
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.roll_back()
+            raise
+        self.commit()
+
     def _require_replaceable(self) -> None:
         for path in (self.folder, self.folder.parent):
             if path.is_symlink():
@@ -94,9 +106,9 @@ class FolderReplacement:
         for folder in (parent, *(Path(where) for where, _, _ in os.walk(self.folder))):
             if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
                 raise PermissionError(
-                    f"{self.folder} cannot be replaced, because {folder} belongs to {_owner(folder)} "
-                    "and is not writable for you. If several people grade, set "
-                    "`c.CourseDirectory.groupshared = True` and make the folders writable for their group."
+                    f"{self.folder} cannot be replaced, because {folder} belongs to {owner(folder)} "
+                    "and is not writable for you. If several people grade, see "
+                    '"Several graders" in the instructor\'s guide.'
                 )
 
 
@@ -107,7 +119,8 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _owner(path: Path) -> str:
+def owner(path: Path) -> str:
+    """Return the name of the account that owns a file or folder."""
     number = path.stat().st_uid
     try:
         return pwd.getpwuid(number).pw_name

@@ -1,5 +1,6 @@
 """A base class for nbgrader's converters that keeps an old result until the new one is complete."""
 
+import glob
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -17,6 +18,21 @@ class ReplacingConverter(BaseConverter):
 
     _error: Exception | None = None
     """The error that stopped the conversion of the current assignment, if any."""
+
+    def init_notebooks(self) -> None:
+        """Find the notebooks, including those of students whose names nbgrader would take for a pattern.
+
+        Raises NbGraderException if there are none.
+        """
+        folders = glob.glob(self._format_source(self.coursedir.assignment_id, self.coursedir.student_id))
+        found = {
+            folder: glob.glob(os.path.join(glob.escape(folder), f"{self.coursedir.notebook_id}.ipynb"))
+            for folder in folders
+        }
+        self.assignments = {folder: notebooks for folder, notebooks in found.items() if notebooks}
+        self.notebooks: list[str] = []
+        if not self.assignments:
+            super().init_notebooks()  # raises, and suggests similar names
 
     def convert_notebooks(self) -> None:
         """Convert each assignment. If that fails, restore its old result and continue with the others.
@@ -98,7 +114,7 @@ class ReplacingConverter(BaseConverter):
 
     def _convert_each(self) -> Iterator[str]:
         """Convert each assignment, and yield an error message for each one that could not be converted."""
-        assignments: dict[str, list[str]] = self.assignments  # type: ignore[has-type]
+        assignments: dict[str, list[str]] = self.assignments
         for source in self.sources(assignments):
             notebooks = sorted(assignments[source])
             self.assignments = {source: notebooks}

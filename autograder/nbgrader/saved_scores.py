@@ -81,10 +81,15 @@ def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
 def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot) -> None:
     """Restore a submission's automatic scores from a snapshot, if the submission is in the gradebook.
 
-    Scores, comments and penalties that are not in the snapshot are removed.
+    Scores, comments and penalties that are not in the snapshot are removed. If the submission was not in the
+    gradebook, it is removed, because exports would count it as 0 points; if a person has graded it since, it
+    stays.
     """
     submission = _find(gradebook, lesson, student)
     if submission is None:
+        return
+    if not snapshot["notebooks"] and not _is_graded_by_hand(submission):
+        gradebook.remove_submission(lesson, student)
         return
     timestamp = snapshot["timestamp"]
     submission.timestamp = datetime.fromisoformat(timestamp) if timestamp else None
@@ -109,6 +114,17 @@ def _comments(gradebook: Gradebook, notebook: SubmittedNotebook) -> dict[str, Co
     """Return a notebook's comments, keyed by cell name, using a single query."""
     query = select(BaseCell.name, Comment).join(Comment.cell).where(Comment.notebook_id == notebook.id)
     return {row.name: row.Comment for row in gradebook.db.execute(query)}
+
+
+def _is_graded_by_hand(submission: SubmittedAssignment) -> bool:
+    return any(
+        entry is not None
+        for notebook in submission.notebooks
+        for entry in (
+            *(grade.manual_score for grade in notebook.grades),
+            *(comment.manual_comment for comment in notebook.comments),
+        )
+    )
 
 
 def _find(gradebook: Gradebook, lesson: str, student: str) -> SubmittedAssignment | None:

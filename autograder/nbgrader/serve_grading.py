@@ -190,7 +190,8 @@ class GradingService:
                 if not self._is_released(submission):
                     if not folder.is_dir():
                         folder.mkdir()
-                        folder.chmod(0o711)  # as nbgrader does: nobody can list the names, which are secrets
+                        # As nbgrader does: students can't list the names, which are secrets.
+                        folder.chmod(0o2771 if self._directory.groupshared else 0o711)
                     atomic_write_text(page, automatic_feedback(name, notebook, points))
                     page.chmod(0o644)
 

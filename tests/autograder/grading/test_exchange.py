@@ -1,7 +1,8 @@
-"""A lesson in nbgrader's exchange, with the Unix accounts of an instructor and two students."""
+"""A lesson in nbgrader's exchange, with the Unix accounts of two graders and two students."""
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from classroom import Classroom, solved
 from nbgrader.apps import (
     AutogradeApp,
     CollectApp,
+    ExportApp,
     FetchAssignmentApp,
     FetchFeedbackApp,
     GenerateAssignmentApp,
@@ -37,10 +39,11 @@ pytestmark = [
 
 @dataclass
 class Department:
-    """A course with an exchange, an instructor and two students, who each have a Unix account and a home."""
+    """A course with an exchange, two graders and two students, who each have a Unix account and a home."""
 
     folder: Path
     instructor: Account
+    assistant: Account
     students: list[Account]
 
     @property
@@ -48,13 +51,33 @@ class Department:
         """The instructor's side."""
         return Classroom(self.folder / "course")
 
+    @property
+    def exchange(self) -> Path:
+        """The course's folder in the exchange."""
+        return self.folder / "exchange" / COURSE_ID
+
+    def share(self) -> None:
+        """Share the course with all graders, as the instructor's guide says."""
+        course = self.classroom.course
+        config = course / "autograder/nbgrader_config.py"
+        text = config.read_text(encoding="utf-8").replace("groupshared = False", "groupshared = True")
+        config.write_text(text, encoding="utf-8")
+        subprocess.run(["chmod", "-R", "g+rwX", course], check=True)
+        subprocess.run(["find", course, "-type", "d", "-exec", "chmod", "g+s", "{}", "+"], check=True)
+
     def home(self, account: Account) -> Path:
         """Return an account's home folder."""
         return self.folder / account.name
 
     def run(self, account: Account, app: type[NbGrader], *arguments: str) -> str:
         """Run an nbgrader command that must succeed, and return its output."""
-        teaches = account is self.instructor
+        code, printed = self.attempt(account, app, *arguments)
+        assert code == 0, printed
+        return printed
+
+    def attempt(self, account: Account, app: type[NbGrader], *arguments: str) -> tuple[int, str]:
+        """Run an nbgrader command, and return its exit code and its output. The instructor's umask is 077."""
+        teaches = account not in self.students
         start = self.classroom.course / "autograder" if teaches else self.home(account)
 
         def command() -> None:
@@ -65,9 +88,7 @@ class Department:
             app.clear_instance()
             app.launch_instance(list(arguments))
 
-        code, printed = account.call(command, umask=0o022)
-        assert code == 0, printed
-        return printed
+        return account.call(command, umask=0o077 if account is self.instructor else 0o022)
 
 
 @pytest.fixture
@@ -77,7 +98,8 @@ def department(made: SmallCourse) -> Iterator[Department]:
     clean("<b>warm</b>")
     with (
         tempfile.TemporaryDirectory(prefix="exchange-") as name,
-        accounts("instructor", "ann", "ben") as (instructor, *students),
+        accounts("instructor", "assistant") as (instructor, assistant),
+        accounts("ann", "ben", group="students") as students,
     ):
         folder = Path(name)
         folder.chmod(0o755)
@@ -89,11 +111,11 @@ def department(made: SmallCourse) -> Iterator[Department]:
         config.write_text(f"{config.read_text()}\nc.Exchange.root = {str(exchange)!r}\n", encoding="utf-8")
         for path in ((folder / "course"), *(folder / "course").rglob("*")):
             os.chown(path, instructor.uid, instructor.group)
-        made_department = Department(folder, instructor, students)
-        for account in (instructor, *students):
+        made_department = Department(folder, instructor, assistant, students)
+        for account in (instructor, assistant, *students):
             home = made_department.home(account)
             home.mkdir()
-            if account is not instructor:
+            if account in students:
                 write_configuration(home / ".jupyter", exchange)
             home.chmod(0o700)
             for path in (home, *home.rglob("*")):
@@ -129,6 +151,57 @@ def test_a_lesson_is_fetched_handed_in_graded_and_returned(department: Departmen
         department.run(student, FetchFeedbackApp, LESSON)
         [page] = (department.home(student) / COURSE_ID / LESSON / "feedback").rglob(f"{LESSON}.html")
         assert text in page.read_text(encoding="utf-8")
+
+
+def test_a_second_grader_continues_what_the_first_began(department: Department) -> None:
+    ann, _ = department.students
+    first, second = department.instructor, department.assistant
+    department.share()
+    department.run(ann, FetchAssignmentApp, LESSON)
+    for grader in (first, second):
+        department.run(ann, SubmitApp, LESSON)
+        department.run(grader, ReleaseAssignmentApp, LESSON, "--force")
+        department.run(grader, CollectApp, LESSON, "--update")
+        for app in (AutogradeApp, GenerateFeedbackApp, ReleaseFeedbackApp):
+            department.run(grader, app, LESSON)
+        department.run(grader, ExportApp)
+        department.run(ann, FetchFeedbackApp, LESSON)
+    department.run(second, ReleaseFeedbackApp, LESSON)  # over the first grader's pages
+    pages = (department.home(ann) / COURSE_ID / LESSON / "feedback").rglob(f"{LESSON}.html")
+    assert len(list(pages)) == 2
+
+
+def test_what_a_second_grader_may_not_replace_in_the_exchange_is_kept(department: Department) -> None:
+    ann, ben = department.students
+    for student in (ann, ben):
+        department.run(student, FetchAssignmentApp, LESSON)
+        department.run(student, SubmitApp, LESSON)
+    department.run(department.instructor, CollectApp, LESSON)
+    department.run(ann, SubmitApp, LESSON)
+    department.share()
+    submitted = department.classroom.folder(ann.name).parent
+    submitted.chmod(0o755)
+    department.exchange.chmod(0o2775)
+    for name in ("inbound", "outbound"):
+        (department.exchange / name).chmod(0o2773)
+    (department.exchange / "feedback").mkdir(mode=0o711)
+    os.chown(department.exchange / "feedback", department.instructor.uid, department.instructor.group)
+    before = {
+        path: path.read_bytes()
+        for folder in (submitted, department.exchange / "outbound")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    for app, options, expected in (
+        (CollectApp, ["--update"], f"{ann.name}: not collected: {submitted / LESSON} cannot be replaced"),
+        (ReleaseAssignmentApp, ["--force"], f"{LESSON} was not released. An old release was kept"),
+        (ReleaseFeedbackApp, [], f"feedback belongs to {department.instructor.name} and is not readable"),
+    ):
+        code, printed = department.attempt(department.assistant, app, LESSON, *options)
+        assert code == 1
+        assert expected in printed
+        assert "Traceback" not in printed
+        assert all(path.read_bytes() == content for path, content in before.items())
 
 
 def test_one_student_cannot_read_what_another_hands_in(department: Department) -> None:

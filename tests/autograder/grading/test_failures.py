@@ -1,5 +1,6 @@
 """Failures of the machine during grading: every grade is kept, and every failure is reported by name."""
 
+import csv
 import logging
 import sqlite3
 import threading
@@ -10,13 +11,17 @@ from pathlib import Path
 import pytest
 from classroom import Classroom, configuration, small_disk, solved
 from nbgrader.api import Gradebook
+from nbgrader.apps import ExportApp
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, cell_of
 from sqlalchemy.exc import OperationalError
+from stand_in import StandInExecute
 
-from autograder.judge.job import Cell, Job, Result
+from autograder.judge.job import Cell, Job, NotComputedError, Result
 from autograder.nbgrader.converters import CourseGenerateFeedback
+from autograder.reports.csv_export import CsvExport
+from autograder.reports.learning_management import final_grades
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.sandbox.limits import Limits
@@ -48,6 +53,27 @@ def test_a_full_disk_keeps_the_old_grade(graded: Classroom) -> None:
         assert after["gradings"] == before["gradings"]
         assert after["files"] == before["files"]
     assert said[-1].startswith("nbgrader ends with an error: 1 of 2 submissions could not be graded")
+
+
+def test_what_was_never_graded_has_no_points_in_exports(
+    graded: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise NotComputedError("the check failed")
+
+    graded.hand_in("carl", solved(graded.released), at="2025-01-30 12:00:00 UTC")
+    monkeypatch.setattr(StandInExecute, "preprocess", fail)
+    graded.autograde()
+    assert "carl" in graded.not_graded
+    target = graded.course / "grades.csv"
+    with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
+        CsvExport(parent=ExportApp(config=configuration(graded.course)), to=str(target)).export(gradebook)
+        points = {student.id: student.points for student in final_grades(gradebook, [LESSON])}
+    with target.open(newline="") as file:
+        scores = {row["student_id"]: row["score"] for row in csv.DictReader(file)}
+    assert scores["carl"] == ""
+    assert float(scores["anna"]) > 0
+    assert points["carl"] == {}
 
 
 class Once:

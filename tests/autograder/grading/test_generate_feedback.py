@@ -15,7 +15,7 @@ from autograder.nbgrader import generate_feedback
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.lock import course_lock
 
-STUDENTS = ("anna", "bela", "carl", "dora")
+STUDENTS = ("anna", "bela", "carl", "dora [2]")
 
 
 @pytest.fixture

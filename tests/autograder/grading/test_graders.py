@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 NAME = f"{LESSON}.ipynb"
-SHARED = "\nc.CourseDirectory.groupshared = True\n"
+GROUP_SHARED = "c.CourseDirectory.groupshared = "
 
 
 @dataclass
@@ -60,7 +60,9 @@ class Graders:
     def share(self) -> None:
         """Set the file modes with which an instructor allows assistants to grade."""
         config = self.classroom.course / "autograder/nbgrader_config.py"
-        config.write_text(config.read_text(encoding="utf-8") + SHARED, encoding="utf-8")
+        text = config.read_text(encoding="utf-8")
+        assert f"{GROUP_SHARED}False\n" in text
+        config.write_text(text.replace(f"{GROUP_SHARED}False", f"{GROUP_SHARED}True"), encoding="utf-8")
         subprocess.run(["chmod", "-R", "g+rwX", self.classroom.course], check=True)
 
     def submit(self, student: Account, content: NotebookNode, at: str) -> None:
