@@ -85,6 +85,15 @@ def test_what_it_means(call: Callable[..., object], says: str) -> None:
     assert says in told(call)
 
 
+@pytest.mark.parametrize("call", [lambda: nn.Linear(2), lambda: nn.Linear(2, 2, dropout=0)])
+def test_a_call_in_the_students_own_line_is_not_blamed_on_their_definition(call) -> None:
+    reply = Candidate(LocalBackend(call)).call()
+    assert isinstance(reply, Raised)
+    assert "of your definition" not in explained(reply)
+    assert "Your definition" not in explained(reply)
+    assert "its parameters" in explained(reply) or "the parameters of the function" in explained(reply)
+
+
 def test_a_parameter_of_another_name() -> None:
     reply = Candidate(LocalBackend(Named)).build().load({"query_projection.weight": torch.ones(2, 2)})
     assert isinstance(reply, Raised)
