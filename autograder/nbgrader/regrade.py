@@ -149,8 +149,8 @@ class Regrading:
         for student in sorted({change.student for change in changes if change.manual is None}):
             lines = [f"# {self._lesson}: your points were corrected", ""]
             lines += [
-                f"- {change.cell.removeprefix('check_')}: {_points(change.before)} points before, "
-                f"{_points(change.after)} of {change.most:g} now"
+                f"- {change.cell.removeprefix('check_')}: {_points(change.before)} before, "
+                f"{_points(change.after)} of {change.most:g} points now"
                 for change in changes
                 if change.student == student and change.manual is None
             ]

@@ -93,7 +93,7 @@ def test_more_points_for_an_exercise(classroom: Classroom, capsys: pytest.Captur
         ("bela", 1.5, 3.5),
     ]
     note = (classroom.course / f"autograder/regrade_notes/{LESSON}/bela.md").read_text()
-    assert "attention_scores: 1.5 points before, 3.5 of 6 now" in note
+    assert "attention_scores: 1.5 before, 3.5 of 6 points now" in note
 
     # A student who still has the old release is graded by the new points, told, and not accused.
     cell_of(old_release, "attention_scores").source = RIGHT
