@@ -53,8 +53,8 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: nn.Embedding(3, 2)(torch.tensor([3])), "A token id is outside the embedding's table"),
         (lambda: nn.Embedding(3, 2)(torch.tensor([True])), "An embedding looks up integers"),
         (lambda: X.transpoze(0, 1), "Did you mean `transpose`?"),
-        (lambda: (3).size(0), "The object in front of `.size` is a number here, not a tensor."),
-        (lambda: None.shape, "The object in front of `.shape` is None."),
+        (lambda: (3).size(0), "The object that lacks `.size` is a number here, not a tensor."),
+        (lambda: None.shape, "The object that lacks `.shape` is None."),
         (lambda: float(X), "take a single number, but this tensor has several."),
         (lambda: 1 if X > 0 else 2, "need one truth value, not a tensor"),
         (lambda: X.sum().backward(), "The result has no gradient"),
@@ -70,7 +70,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: torch.nn.functional.dropout(nn.ReLU(), 0.1), "PyTorch expects a tensor there"),
         (lambda: undefined, "Is the name misspelled, or has the cell that defines it not been run?"),  # type: ignore[name-defined]
         (lambda: [a for a, b, c in [X.shape]], "The line unpacks 3 values, but there are only 2."),
-        (lambda: [X].strip(), "The object in front of `.strip` is a list here, not a string."),
+        (lambda: [X].strip(), "The object that lacks `.strip` is a list here, not a string."),
         (lambda: {}["layer.weight"], "The dict has no key 'layer.weight'."),
         (lambda: dist.get_rank(), "There is no process group in this test."),
         (lambda: len(a for a in [1]), "An object of type generator has no length."),
@@ -83,6 +83,13 @@ def told(call: Callable[..., object], *arguments: object) -> str:
 )  # fmt: skip
 def test_what_it_means(call: Callable[..., object], says: str) -> None:
     assert says in told(call)
+
+
+def test_an_object_is_in_front_of_an_attribute_only_if_the_students_line_says_so() -> None:
+    reply = Candidate(LocalBackend(lambda x: x.seek(0))).call(3)
+    assert isinstance(reply, Raised)
+    assert "The object in front of `.seek` is a number here." in explained(reply)
+    assert "The object that lacks `.seek`" in explained(replace(reply, line="torch.load(x)"))
 
 
 @pytest.mark.parametrize("call", [lambda: nn.Linear(2), lambda: nn.Linear(2, 2, dropout=0)])

@@ -190,7 +190,13 @@ class _Meaning:
 
     def of(self, raised: Raised) -> str:
         match, explain = self.match(raised), _EXPLAINED_BY.get(self.explained_by)
-        return explain(match) if explain and match else self.filled(self.meaning, raised)
+        if not explain or not match:
+            return self.filled(self.meaning, raised)
+        said = explain(match)
+        if self.explained_by == "attribute" and not re.search(rf"\.{match[2]}\b", raised.line):
+            # Another function uses the attribute, so the student's line doesn't show what is in front of it.
+            said = said.replace("The object in front of", "The object that lacks")
+        return said
 
     def filled(self, text: str, raised: Raised) -> str:
         r"""Replace references such as \1 in a text with the groups that the pattern matches in the message.
