@@ -172,10 +172,12 @@ class Search:
             # Several explain the same failing probes, so the other probes decide.
             later = range(unexplained, len(self._found))
             score = {rival: sum(self._alike(rival, other) for other in later) for rival in rivals}
-            most = max(score.values())
-            ambiguous = list(score.values()).count(most) > 1
-            if score[mistakes] < most:
-                mistakes = max(rivals, key=score.__getitem__)
+            rivals = [rival for rival in rivals if score[rival] == max(score.values())]
+            if mistakes not in rivals:
+                mistakes = rivals[0]
+            # Rivals with equal results everywhere are the same mistake under several names.
+            every = range(len(self._found))
+            ambiguous = any(self._differs(mistakes, rival, other) for rival in rivals for other in every)
         return Resemblance(mistakes, number, others=others, unexplained=unexplained, is_ambiguous=ambiguous)
 
     def _resemblance(self) -> Resemblance | None:
