@@ -20,10 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.check:
-            # Imported here because it imports torch, which takes seconds.
+            # Imported here because they import torch, which takes seconds.
             from autograder.release.validate import validate
+            from course_lib.checks.engine.misconceptions import MisconceptionError
 
-            if problems := validate(options.course):
+            try:
+                problems = validate(options.course)
+            except MisconceptionError as error:
+                raise CourseError(str(error)) from None
+            if problems:
                 raise CourseError(problems)
             print(f"{LESSONS}/ matches its sources, every solution passes, and every stub fails.")
         else:

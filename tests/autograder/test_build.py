@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,6 +12,7 @@ import course_lib
 from autograder.release.build import main
 from autograder.release.lessons import write_lessons
 from autograder.release.solutions import refresh
+from course_lib.checks.engine.misconceptions import misconceptions_of
 from course_lib.curriculum.course_file import CourseError
 from tests.nbgrader_command import try_nbgrader
 
@@ -295,3 +297,17 @@ def test_the_command_line_builds_and_refuses(small: SmallCourse, capsys: pytest.
     assert capsys.readouterr().err.startswith(
         "solutions/course.toml, lesson 01-scores, attention_scores, points"
     )
+
+
+def test_the_check_reports_an_invalid_misconception_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "misconceptions.toml"
+    file.write_text('[[double]]\nname = "triple"\nhnt = ""\n', encoding="utf-8")
+
+    def read(course: Path) -> str:
+        return str(misconceptions_of(file, "double", "def double(x):\n    return 2 * x\n"))
+
+    monkeypatch.setattr("autograder.release.validate.validate", read)
+    assert main(["--check"]) == 1
+    assert "double, triple: unknown key 'hnt'" in capsys.readouterr().err
