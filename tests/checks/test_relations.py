@@ -38,7 +38,7 @@ EMPTY[1] = False
         (DRAWN + DRAWN.sum(-1, keepdim=True), "plus a constant, which differs from row to row"),
         (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "all of them where the mask is False."),
         (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers of your result are NaN."),
-        ((DRAWN, DRAWN), "Item 0 of what you return is the expected result: return only that."),
+        ((DRAWN, DRAWN), "The item at index 0 of your result is the expected result: return only that."),
         (DRAWN + 1e-3 * DRAWN.sin(), "The numbers are close to the expected ones"),
     ],
 )  # fmt: skip

@@ -75,7 +75,7 @@ def _of_parts(expected: Value, found: Value) -> str:
     if isinstance(expected, Tensor) and isinstance(found, tuple):
         for number, part in enumerate(found):
             if isinstance(part, Tensor) and _equal(expected, part):
-                return f"Item {number} of what you return is the expected result: return only that."
+                return f"The item at index {number} of your result is the expected result: return only that."
     if isinstance(expected, tuple) and isinstance(found, Tensor):
         for number, part in enumerate(expected):
             if isinstance(part, Tensor) and _equal(part, found):
