@@ -29,7 +29,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Recursi
 
 @dataclass(frozen=True)
 class Question:
-    """A cell that people mark: a graded cell that students write themselves."""
+    """A cell to mark by hand: a graded cell that students write themselves."""
 
     notebook: str
     name: str
@@ -119,7 +119,7 @@ class LessonAnswers:
     def questions(self) -> tuple[Question, ...]:
         """The questions in the order of the lesson.
 
-        Raises CourseError if the lesson is unknown or has no questions that people mark.
+        Raises CourseError if the lesson is unknown or has no questions to mark by hand.
         """
         with self._course.gradebook() as gradebook:
             assignment = gradebook.db.query(Assignment).filter_by(name=self.lesson).one_or_none()

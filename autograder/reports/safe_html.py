@@ -173,7 +173,7 @@ class Harmless(Preprocessor):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """Remove the metadata and the output formats of one cell that the page does not need."""
+        """Reduce one cell to the metadata and output formats that the page needs."""
         cell.metadata = _only(cell.metadata, "nbgrader", "tags")
         if not _NAME.fullmatch(str(cell.metadata.get("nbgrader", {}).get("grade_id", ""))):
             cell.metadata.pop("nbgrader", None)

@@ -20,7 +20,7 @@ _ATTEMPTS = 2
 
 
 class WorkerDiedError(NotComputedError):
-    """An error for a call whose worker process died in every attempt."""
+    """An error for a call whose worker process died on every attempt."""
 
 
 class WorkerExecutor(Protocol):
@@ -56,9 +56,9 @@ class LocalExecutor(Executor):
         self._closed = False
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Schedule a call in the next free worker.
+        """Schedule a call on the next free worker, and return its future.
 
-        The future raises WorkerDiedError if the worker dies in every attempt.
+        The future raises WorkerDiedError if a worker dies on every attempt.
         """
         return self._threads.submit(lambda: self._run(function, *args, **kwargs))
 

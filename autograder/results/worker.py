@@ -58,9 +58,9 @@ class GradingWorker:
 
         if job.version != checks_version(source):
             raise OtherVersionError(
-                f"this worker ({os.uname().nodename}) has a different version of the course, of Python or of "
-                "its packages from the machine that runs the grading, so it did not run a notebook of "
-                f"{job.lesson}. Install the same versions on both machines"
+                f"this worker ({os.uname().nodename}) and the machine that runs the grading have different "
+                "versions of the course, Python or the installed packages, so the worker did not run a "
+                f"notebook of {job.lesson}. Install the same versions on both machines"
             )
         # Every wait has a timeout. As a last resort, end this process; its parent then starts another.
         faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)

@@ -183,9 +183,10 @@ class DownloadExtractor(ExtractorPlugin):
 
     @contextmanager
     def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
-        """Report the archive or folder at `path`, or its `member`, if it can't be unpacked, and continue.
+        """Log a warning if the block fails to unpack the archive or folder at `path`, or its `member`.
 
-        Errors for damaged archives are caught, and those in `more`. Raises OSError if the disk is full.
+        Suppresses the exceptions that damaged archives cause, and those in `more`. Raises OSError if the disk
+        or the quota is full.
         """
         try:
             yield

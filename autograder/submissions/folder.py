@@ -233,7 +233,10 @@ def _refuse_special(path: Path) -> None:
 
 
 def _problem_with(path: str, most_bytes: int) -> str | None:
-    """Return a problem with a file that would be copied, such as a size above `most_bytes`, or None."""
+    """Describe the problem with a file to be copied, such as a size above `most_bytes`.
+
+    Return None if there is no problem.
+    """
     if not os.path.basename(path).isprintable():  # a terminal would interpret them
         return "a file with control characters in its name"
     about = os.lstat(path)

@@ -182,7 +182,10 @@ def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
     if not isinstance(cells, list):
         raise UnreadableError("it has no cells: the file holds JSON, but not a notebook")
     if len(cells) > MAX_CELLS:
-        raise UnreadableError(f"it has {len(cells)} cells; a lesson has fewer than a hundred")
+        raise UnreadableError(
+            f"it has {len(cells)} cells, but at most {MAX_CELLS} are accepted, and a lesson has fewer than "
+            "100; remove the cells that don't belong to the lesson, and hand it in again"
+        )
     for number, cell in enumerate(cells, start=1):
         if not isinstance(cell, dict):
             notes.append(f"cell {number} was not a cell, but {shown(cell)}; it was removed")

@@ -20,8 +20,8 @@ def communication_timeline(
     """
     check_table(table, ("plan", "row", "name", "start", "end"))
     check_count(table["plan"].nunique(), 4, "table", "plans")
-    check_column(table, "start", "finite times of 0 or more", 0)
-    check_column(table, "end", "finite times of 0 or more", 0)
+    check_column(table, "start", "finite, non-negative times", 0)
+    check_column(table, "end", "finite, non-negative times", 0)
     plans, rows = list(table["plan"].unique()), list(table["row"].unique())
     table = table.reset_index(drop=True)
     last = float(table["end"].max()) or 1.0
@@ -98,7 +98,7 @@ def memory_per_rank(
     check_table(table, ("plan", "kind", "gigabytes"))
     check_count(table["plan"].nunique(), 8, "table", "plans")
     check_count(table["kind"].nunique(), 4, "table", "kinds")
-    check_column(table, "gigabytes", "finite sizes of 0 or more", 0)
+    check_column(table, "gigabytes", "finite, non-negative sizes", 0)
     table = table.reset_index(drop=True)
     plans, kinds = list(table["plan"].unique()), list(table["kind"].unique())
     table["end"] = table.groupby("plan", sort=False)["gigabytes"].cumsum()

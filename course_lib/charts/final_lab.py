@@ -227,7 +227,7 @@ def _weights(
 def _overview(table: pd.DataFrame, names: list[str], choice: alt.Parameter) -> alt.LayerChart:
     """Draw a cell for each layer and head. Clicking a cell selects it.
 
-    A cell is darker if the mean, over the queries, of the head's largest weight is larger.
+    The darker a cell, the larger the head's largest weight for each query, averaged over the queries.
     """
     layers, cell = int(table["layer"].max()), max(24, min(44, 500 // len(names)))
     gaps = alt.Scale(paddingInner=0.12)

@@ -429,7 +429,10 @@ def texts(
     align: Literal["left", "center"] = "center",
     weight: Literal["normal", "bold"] = "normal",
 ) -> alt.Chart:
-    """Draw texts on a canvas of this size. `signs` holds (x, y, text) for each, with a position in pixels."""
+    """Draw labels on a canvas of this size.
+
+    `signs` holds a tuple (x, y, text) for each label, with the position in pixels.
+    """
     return (
         alt.Chart(pd.DataFrame(signs, columns=["x", "y", "text"]))
         .mark_text(fontSize=size, color=colour, fontWeight=weight, align=align)

@@ -117,7 +117,7 @@ def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?
         twice = table.loc[table["heads"].duplicated(), "heads"].iloc[0]
         raise ValueError(f"table: expected one row for each number of heads, got two for {twice}.")
     for column in COUNTS:
-        check_column(table, column, "counts of 0 or more", 0)
+        check_column(table, column, "non-negative counts", 0)
     table = table.sort_values("heads")
     panels = [
         _count_bars(table, column, name, colour)

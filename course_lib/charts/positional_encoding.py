@@ -175,9 +175,10 @@ def clock_hands(
 
 
 def _turns(points: Floats, pair: int, offset: int) -> tuple[Floats, Floats]:
-    """Return the angle from twelve to each first hand, in radians, and from there to the second, in degrees.
+    """Return two arrays of clockwise angles, with one element for each first position.
 
-    Both angles are measured clockwise.
+    The first array holds the angle from twelve o'clock to the hand at that position, in radians; the second,
+    the angle from there to the hand `offset` positions later, in degrees.
     """
     angle = np.arctan2(points[:, 2 * pair], points[:, 2 * pair + 1])
     return angle[:-offset], np.degrees(angle[offset:] - angle[:-offset]) % 360

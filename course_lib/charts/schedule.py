@@ -21,7 +21,7 @@ def schedule_curves(
     check_table(table, ("schedule", "step", "rate"))
     check_count(table["schedule"].nunique(), 6, "table", "schedules")
     check_column(table, "step", "steps of 1 or more", 1)
-    check_column(table, "rate", "finite rates of 0 or more", 0)
+    check_column(table, "rate", "finite, non-negative rates", 0)
     table = table.reset_index(drop=True)
     peaks = table.loc[table.groupby("schedule", sort=False)["rate"].idxmax()]
     peaks = peaks.assign(shown=[f"{rate:.2g}" for rate in peaks["rate"]])

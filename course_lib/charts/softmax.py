@@ -29,7 +29,7 @@ def score_spread(
     """Draw the distributions of dot products for several values of d_k, and their standard deviations.
 
     `samples` maps d_k to undivided dot products of vectors of this length, in any shape. The outlines on the
-    left are scaled to the same height; a bar reaches one standard deviation to each side of the mean. The
+    left are scaled to the same height; a bar extends one standard deviation to each side of the mean. The
     dashed line on the right is the square root of d_k. Raises ValueError if there are no samples, if the
     products for a d_k aren't finite or are all the same, or if a d_k is below 1.
     """
@@ -153,7 +153,7 @@ def softmax_saturation(
         )
     check_column(table, "d_k", "widths of 1 or more", 1)
     check_column(table, "largest_weight", "weights from 0 to 1", 0, 1.001)
-    check_column(table, "gradient", "finite gradients of 0 or more", 0)
+    check_column(table, "gradient", "finite, non-negative gradients", 0)
     if not (table["gradient"] > 0).any():
         raise ValueError("table: expected a gradient above 0, got only zeros, which a log scale cannot show.")
     summary = _summarise(table)

@@ -29,9 +29,9 @@ def normalisation_effect(
     """Draw the features at each position before and after layer normalisation, as ticks over a bar.
 
     `before` and `after` are (L, D), and `words` are the words at the L positions. The bar is centred on the
-    mean and reaches one standard deviation (that of all D features) to each side; both numbers are written
-    next to it. The panels share one axis. Raises ValueError if the shapes do not match, there aren't L words,
-    or a number isn't finite.
+    mean and extends one standard deviation (with the divisor D, not D - 1) to each side; both numbers are
+    written next to it. The panels share one axis. Raises ValueError if the shapes do not match, there aren't
+    L words, or a number isn't finite.
     """
     left = from_tensor(before, "before", (2,), finite=True)
     right = from_tensor(after, "after", (2,), finite=True)
@@ -119,9 +119,9 @@ def layer_costs(
     name = "multiplications"
     check_table(multiplications, ("length", "part", "multiplications"), name=name)
     check_column(multiplications, "length", "lengths of 1 or more", 1, name=name)
-    check_column(multiplications, "multiplications", "counts of 0 or more", 0, name=name)
+    check_column(multiplications, "multiplications", "non-negative counts", 0, name=name)
     if not parameters or min(parameters.values()) < 0 or sum(parameters.values()) == 0:
-        raise ValueError(f"parameters: expected counts of 0 or more, not all 0, got {dict(parameters)}.")
+        raise ValueError(f"parameters: expected non-negative counts, not all 0, got {dict(parameters)}.")
     totals = multiplications.groupby("length")["multiplications"].transform("sum")
     if (totals == 0).any():
         raise ValueError(

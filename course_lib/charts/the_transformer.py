@@ -178,7 +178,7 @@ def parameters_by_part(
     zeros.
     """
     check_table(table, ("model", "part", "parameters"))
-    check_column(table, "parameters", "counts of 0 or more", 0)
+    check_column(table, "parameters", "non-negative counts", 0)
     if not table["parameters"].sum():
         raise ValueError("table: expected parameters in at least one part, got only zeros.")
     parts = list(table.groupby("part")["parameters"].sum().sort_values(ascending=False).index)
@@ -251,8 +251,8 @@ def decoding_steps(
         raise ValueError(f"chosen: expected {steps} indices of words, from 0 to {count - 1}, got {taken}.")
     if not np.allclose(table.sum(axis=1), 1.0, atol=1e-3) or (table < 0).any():
         raise ValueError(
-            "probabilities: expected numbers of 0 or more in rows that sum to one, got sums from "
-            f"{table.sum(axis=1).min():.4g} to {table.sum(axis=1).max():.4g} and a smallest number of "
+            "probabilities: expected non-negative numbers in rows that sum to 1, got row sums from "
+            f"{table.sum(axis=1).min():.4g} to {table.sum(axis=1).max():.4g} and a minimum of "
             f"{table.min():.4g}. Apply softmax to the logits first."
         )
     rows, names = [f"step {step + 1}" for step in range(steps)], ("", "", "probability")

@@ -30,7 +30,7 @@ def learning_curve(
     for name, numbers in (("losses", losses), ("levels", list(named.values()))):
         for number in numbers:
             if not (math.isfinite(number) and number >= 0):
-                raise ValueError(f"{name}: expected finite numbers of 0 or more, got {number}.")
+                raise ValueError(f"{name}: expected finite, non-negative numbers, got {number}.")
     highest = 1.08 * (max([*losses, *named.values()]) or 1.0)
     x = fixed_x("update", 0, updates, alt.Axis(title="update of the weights", format=",d", tickCount=8))
     y = fixed_y("loss", 0, highest, alt.Axis(title="loss"))
@@ -84,7 +84,7 @@ def token_counts(
             raise ValueError(f"{name}: expected the shape {shape} of the first panel, got {matrix.shape}.")
         if not (np.isfinite(matrix).all() and (matrix >= 0).all()):
             raise ValueError(
-                f"{name}: expected finite numbers of 0 or more, got {matrix.min():g} to {matrix.max():g}."
+                f"{name}: expected finite, non-negative numbers, got {matrix.min():g} to {matrix.max():g}."
             )
     kept = mask_from_tensor(real, shape)
     rows = as_words(sentences, shape[0], "sentences")

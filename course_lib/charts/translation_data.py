@@ -217,7 +217,7 @@ def length_histograms(
     for name, numbers in lengths.items():
         if len(numbers) == 0 or min(numbers) < 0:
             found = f"{min(numbers)}" if len(numbers) else "none"
-            raise ValueError(f"lengths[{name!r}]: expected lengths of 0 or more, got {found}.")
+            raise ValueError(f"lengths[{name!r}]: expected non-negative lengths, got {found}.")
     longest = max(max(numbers) for numbers in lengths.values())
     panels, details = [], []
     for number, (name, numbers) in enumerate(lengths.items()):
@@ -267,7 +267,7 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
     check_table(table, ("plan", "real", "padding", "batches"))
     check_column(table, "real", "real tokens in each plan", 1)
     for column in ("padding", "batches"):
-        check_column(table, column, "counts of 0 or more", 0)
+        check_column(table, column, "non-negative counts", 0)
     frame = table.assign(total=table["real"] + table["padding"])
     frame["share"] = frame["padding"] / frame["total"]
     frame["details"] = [

@@ -113,7 +113,7 @@ def _lesson_problems(lesson: Lesson) -> Iterator[str]:
     if lesson.minutes <= 0:
         yield f"minutes: expected a positive number, got {lesson.minutes}"
     if lesson.seed < 0:
-        yield f"seed: expected a whole number of 0 or more, got {lesson.seed}"
+        yield f"seed: expected a non-negative integer, got {lesson.seed}"
     yield from _bad_paths("files", lesson.files)
 
 

@@ -82,7 +82,7 @@ def test_costs_are_told_in_full() -> None:
         (lambda table: table.drop(columns="weights"), r"missing columns \['weights'\]"),
         (lambda table: table.iloc[:0], "got an empty table"),
         (lambda table: table.assign(heads=2), "got two for 2"),
-        (lambda table: table.assign(weights=-1), "counts of 0 or more, got weights -1"),
+        (lambda table: table.assign(weights=-1), "non-negative counts, got weights -1"),
     ],
 )
 def test_costs_that_cannot_be_drawn(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:

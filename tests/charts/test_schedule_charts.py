@@ -46,9 +46,9 @@ def test_the_table_stays_as_it_was() -> None:
         (lambda table: table.iloc[:0], "got an empty table"),
         (lambda table: table.assign(schedule=table.index.astype(str)), "1 to 6 schedules, got 16"),
         (lambda table: table.assign(step=0), "steps of 1 or more, got step 0 in row 0"),
-        (lambda table: table.assign(rate=math.nan), "rates of 0 or more, got rate nan in row 0"),
-        (lambda table: table.assign(rate=math.inf), "rates of 0 or more, got rate inf"),
-        (lambda table: table.assign(rate=-1.0), "rates of 0 or more, got rate -1"),
+        (lambda table: table.assign(rate=math.nan), "non-negative rates, got rate nan in row 0"),
+        (lambda table: table.assign(rate=math.inf), "non-negative rates, got rate inf"),
+        (lambda table: table.assign(rate=-1.0), "non-negative rates, got rate -1"),
     ],
 )
 def test_bad_tables(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:

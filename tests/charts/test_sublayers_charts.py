@@ -141,9 +141,9 @@ def test_costs_say_the_shares(texts_of: TextsOf) -> None:
     [
         (PARAMETERS, _work().drop(columns="part"), r"missing columns \['part'\]"),
         (PARAMETERS, _work().iloc[:0], "got an empty table"),
-        ({}, _work(), "counts of 0 or more, not all 0, got {}"),
-        ({"network": -1}, _work(), "counts of 0 or more, not all 0"),
-        ({"network": 0}, _work(), "counts of 0 or more, not all 0"),
+        ({}, _work(), "non-negative counts, not all 0, got {}"),
+        ({"network": -1}, _work(), "non-negative counts, not all 0"),
+        ({"network": 0}, _work(), "non-negative counts, not all 0"),
         (PARAMETERS, _work().assign(length=0), "lengths of 1 or more"),
         (PARAMETERS, _work().assign(multiplications=0), "a length with only zeros"),
         (PARAMETERS | {"more": 1}, _work(), "1 to 4 parts, got 5"),

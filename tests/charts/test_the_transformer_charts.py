@@ -94,7 +94,7 @@ def test_the_table_is_left_as_it_was() -> None:
     [
         (pd.DataFrame({"model": [], "part": []}), "missing columns .'parameters'."),
         (_parameters().head(0), "got an empty table"),
-        (_parameters().assign(parameters=-1), "counts of 0 or more, got parameters -1"),
+        (_parameters().assign(parameters=-1), "non-negative counts, got parameters -1"),
         (_parameters().assign(parameters=0), "parameters in at least one part"),
     ],
 )
@@ -125,8 +125,8 @@ def test_many_words_leave_no_room_for_numbers(texts_of: TextsOf) -> None:
     [
         ([[0.2, 0.3, 0.5]], [0, 1], "chosen: expected 1 indices of words"),
         ([[0.2, 0.3, 0.5]], [3], "chosen: expected 1 indices of words, from 0 to 2"),
-        ([[2.0, 3.0, 5.0]], [0], "rows that sum to one"),
-        ([[-1.0, 1.0, 1.0]], [0], "rows that sum to one"),
+        ([[2.0, 3.0, 5.0]], [0], "rows that sum to 1"),
+        ([[-1.0, 1.0, 1.0]], [0], "rows that sum to 1"),
         ([[0.5, 0.5]], [0], "words: expected 2 words"),
     ],
 )

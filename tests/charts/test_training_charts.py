@@ -40,9 +40,9 @@ def test_the_curve_is_told() -> None:
     [
         ([], {}, "losses: expected 1 to 3 losses, one for each update, got 0"),
         ([1.0] * 4, {}, "got 4"),
-        ([math.nan], {}, "losses: expected finite numbers of 0 or more, got nan"),
+        ([math.nan], {}, "losses: expected finite, non-negative numbers, got nan"),
         ([-1.0], {}, "got -1.0"),
-        ([1.0], {"low": math.inf}, "levels: expected finite numbers of 0 or more, got inf"),
+        ([1.0], {"low": math.inf}, "levels: expected finite, non-negative numbers, got inf"),
     ],
 )
 def test_bad_losses(losses: list[float], levels: dict[str, float], message: str) -> None:
@@ -132,7 +132,7 @@ def test_what_tokens_count_is_told() -> None:
     [
         ({}, "expected 1 to 3 panels, got 0"),
         ({"one": torch.ones(2, 3), "other": torch.ones(2, 4)}, r"other: expected the shape \(2, 3\)"),
-        ({"one": -torch.ones(2, 3)}, "one: expected finite numbers of 0 or more"),
+        ({"one": -torch.ones(2, 3)}, "one: expected finite, non-negative numbers"),
         ({"one": torch.ones(3)}, "one: expected 2 axes"),
         ({"one": torch.ones(3, 3)}, "mask: expected a shape that broadcasts"),
     ],

@@ -44,8 +44,8 @@ def test_lengths_say_mean_and_longest(texts_of: TextsOf) -> None:
     [
         ({}, "expected 1 to 6 names, got 0"),
         ({str(name): [1] for name in range(7)}, "expected 1 to 6 names, got 7"),
-        ({"words": []}, r"lengths\['words'\]: expected lengths of 0 or more, got none"),
-        ({"words": [3, -1]}, r"lengths\['words'\]: expected lengths of 0 or more, got -1"),
+        ({"words": []}, r"lengths\['words'\]: expected non-negative lengths, got none"),
+        ({"words": [3, -1]}, r"lengths\['words'\]: expected non-negative lengths, got -1"),
     ],
 )
 def test_bad_lengths(lengths: dict[str, list[int]], message: str) -> None:
@@ -150,7 +150,7 @@ def test_padding_is_said_in_per_cent(texts_of: TextsOf) -> None:
     [
         (lambda table: table.drop(columns="real"), r"missing columns \['real'\]"),
         (lambda table: table.iloc[:0], "got an empty table"),
-        (lambda table: table.assign(padding=-1), "counts of 0 or more, got padding -1"),
+        (lambda table: table.assign(padding=-1), "non-negative counts, got padding -1"),
         (lambda table: table.assign(real=0), "expected real tokens"),
     ],
 )

@@ -121,10 +121,15 @@ def test_without_the_runs_settings_the_configs_hold(trained_folder: Path) -> Non
         save_settings(kept, SearchSettings(2, 1.5))
         assert load_translator(trained_folder).settings == SearchSettings(2, 1.5)
         kept.write_text('{"beam": -1}', "utf-8")
-        with pytest.raises(BadInputError, match="this file doesn't hold search settings"):
+        with pytest.raises(BadInputError, match="this file doesn't contain valid search settings"):
             load_translator(trained_folder)
     finally:
         kept.write_text(content, "utf-8")
+
+
+def test_a_settings_file_that_cannot_be_read_is_not_called_invalid(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"this file cannot be read \(Is a directory\)"):
+        load_settings(tmp_path)
 
 
 def test_what_is_not_there_is_refused(trained_folder: Path, tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:
 
 
 def equivalent_of(file: Path, exercise: str) -> str | None:
-    """Return the source code of the simpler version that an exercise's patches apply to.
+    """Return the source code of the simpler version of the reference to which an exercise's patches apply.
 
     Return None if they apply to the reference itself.
     """

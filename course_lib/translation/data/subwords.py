@@ -138,7 +138,7 @@ class TaggedSubwords(Subwords):
         return [[self.tag_id, *ids] if ids else [] for ids in super().encode(sentences)]
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, and insert the tag before the first one."""
+        """Split each sentence into words, and insert the tag before the first word of each."""
         return [[self.tag, *words] for words in super().split_words(sentences)]
 
 

@@ -54,7 +54,7 @@ class TokenPairs(Sequence[IdPair]):
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of each sentence, of shape (pairs, 2).
+        """The number of tokens in each sentence, as an array of shape (pairs, 2).
 
         The first column is for the sources and the second for the targets.
         """

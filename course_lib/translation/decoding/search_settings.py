@@ -54,13 +54,17 @@ def save_settings(path: Path, settings: SearchSettings) -> None:
 def load_settings(path: Path) -> SearchSettings | None:
     """Load the settings written by `save_settings`. Return None if there is no such file.
 
-    Raises BadInputError if the file cannot be read or doesn't contain search settings.
+    Raises BadInputError if the file cannot be read or doesn't contain valid search settings.
     """
     try:
         return SearchSettings(**json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError):
+    except OSError as error:
         raise BadInputError(
-            f"{path}: this file doesn't hold search settings. Remove it, and tune again with --tune."
+            f"{path}: this file cannot be read ({error.strerror}). Check its permissions and the disk."
+        ) from None
+    except (ValueError, TypeError):
+        raise BadInputError(
+            f"{path}: this file doesn't contain valid search settings. Remove it, and tune again with --tune."
         ) from None

@@ -67,7 +67,7 @@ def test_a_plain_notebook_is_read_without_a_note() -> None:
         (b'{"metadata": {}}', "no cells"),
         (b'{"cells": null}', "no cells"),
         (b'{"cells": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested"),
-        (notebook(*[CODE] * (MAX_CELLS + 1)), f"{MAX_CELLS + 1} cells"),
+        (notebook(*[CODE] * (MAX_CELLS + 1)), f"{MAX_CELLS + 1} cells, but at most {MAX_CELLS} are accepted"),
         (notebook(CODE | {"source": "x" * (MAX_SOURCE + 1)}), "million characters of text"),
         (notebook(CODE | {"source": ["x"] * (MAX_SOURCE + 1)}), "million characters of text"),
     ],
