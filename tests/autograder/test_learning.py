@@ -159,6 +159,7 @@ def test_small_classes_get_no_interval(test: ConceptTest) -> None:
     assert found.questions["gain"].isna().all()
     page = learning_page(test, records, found, "a-course")
     assert "Normalised gain: 0.50</b>. An interval needs at least 10 students" in page
+    assert ">None<" not in page
     assert gain(found.scores.assign(pre=12), 12) == ()
 
 

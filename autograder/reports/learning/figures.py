@@ -1,5 +1,6 @@
 """The tables of the learning report, which don't contain the names of students."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def _questions(test: ConceptTest, right: pd.DataFrame) -> Iterator[tuple[object,
     for question in test.questions:
         before, after = (right[name, question.name].astype(bool) for name in TESTS)
         wrong = int((~before).sum())
-        change = (after.sum() - before.sum()) / wrong if wrong >= MIN_FOR_GAIN else None
+        change = (after.sum() - before.sum()) / wrong if wrong >= MIN_FOR_GAIN else math.nan
         counts = (before, after, after & ~before, before & ~after)
         yield (question.name, question.lesson, *(int(which.sum()) for which in counts), change)
 
