@@ -29,7 +29,7 @@ def failure(verdict: Verdict) -> str:
     assert verdict.difference is not None
     test = (f"Test: {verdict.failures[0].says}.", verdict.difference.facts)
     printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
-    why = tuple(
+    why = dict.fromkeys(
         f"Why: {mistake.hint}"
         for mistake in (*verdict.named, *(() if _is_vague(verdict) else verdict.similar))
         if mistake.hint not in verdict.difference.facts
