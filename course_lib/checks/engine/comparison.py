@@ -120,7 +120,9 @@ class Comparison:
         return Difference(f"Expected {name} to be {left}, got {right}.", structural=found != found)
 
     def _of_containers(self, expected: Value, found: Value, name: str) -> Difference | None:
-        if type(expected) is not type(found) or len(expected) != len(found):
+        # A list is as good as a tuple.
+        same_kind = isinstance(found, tuple if isinstance(expected, tuple) else dict)
+        if not same_kind or len(expected) != len(found):
             return _structural(_expected(name, expected, found))
         if isinstance(expected, dict):
             if expected.keys() == found.keys() == {"inputs", "weights"}:

@@ -34,8 +34,9 @@ def _update(candidate: Candidate, *arguments: object, **keywords: Any) -> Reply:
     if not isinstance(reply, Returned):
         return reply
     is_state = isinstance(reply.value, tuple) and len(reply.value) == len(_STATE)
-    items = dict(zip(_STATE, reply.value, strict=True)) if is_state else {}
-    return replace(reply, value={"the result": describe(reply.value), "the items": items})
+    state = tuple(reply.value) if is_state else reply.value  # a list is as good as a tuple
+    items = dict(zip(_STATE, state, strict=True)) if is_state else {}
+    return replace(reply, value={"the result": describe(state), "the items": items})
 
 
 def _numbers(*numbers: float) -> Tensor:
