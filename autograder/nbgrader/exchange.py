@@ -20,6 +20,8 @@ from nbgrader.exchange.default import (
 )
 
 from autograder.nbgrader.replacement import FolderReplacement, owner
+from autograder.submissions.folder import Submission, refuse_bad_timestamp
+from autograder.submissions.reading import UnreadableError
 
 
 class _CourseExchange(Exchange):
@@ -60,7 +62,7 @@ class CourseReleaseAssignment(_CourseExchange, ExchangeReleaseAssignment):
             with release.replacing():
                 super().copy_files()
         except (OSError, RuntimeError) as error:  # RuntimeError: the folder is too large
-            self.fail(f"{self.coursedir.assignment_id} was not released. An old release was kept: {error}")
+            self.fail(f"{self.coursedir.assignment_id} was not released. Any old release was kept: {error}")
 
 
 class CourseReleaseFeedback(_CourseExchange, ExchangeReleaseFeedback):
@@ -108,7 +110,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             try:
                 with self._protecting(record):
                     super().copy_files()
-            except (OSError, RuntimeError) as error:  # RuntimeError: the folder is too large
+            except (OSError, RuntimeError, UnreadableError) as error:  # RuntimeError: the folder is too large
                 self.log.error("%s: not collected: %s", record["username"], error)
                 failed.append(record["username"])
         if failed:
@@ -124,14 +126,18 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
     @contextmanager
     def _protecting(self, record: dict[str, Any]) -> Iterator[None]:
         """Restore a student's collected submission if the block was to replace it and raised an error."""
-        course = self.coursedir
-        collected = FolderReplacement(
-            Path(course.format_path(course.submitted_directory, record["username"], course.assignment_id))
-        )
+        course, student, lesson = self.coursedir, record["username"], self.coursedir.assignment_id
+        collected = FolderReplacement(Path(course.format_path(course.submitted_directory, student, lesson)))
         collected.recover()
-        exists, old = collected.folder.is_dir(), course.get_existing_timestamp(str(collected.folder))
+        old = None
+        try:
+            refuse_bad_timestamp(Submission(student, lesson, str(collected.folder), ()))
+            old = course.get_existing_timestamp(str(collected.folder))
+        except UnreadableError:
+            if not self.update:
+                raise
         newer = self.update and (old is None or record["timestamp"] > old)
-        if not exists or newer or (self.before_duedate and record["timestamp"] != old):
+        if not collected.folder.is_dir() or newer or (self.before_duedate and record["timestamp"] != old):
             with collected.replacing():
                 yield
         else:

@@ -21,10 +21,10 @@ class CsvExport(CsvExportPlugin):
         super().export(gradebook)
         course = CourseDirectory(parent=self.parent)
         course.assignment_id = "*"
-        starts, waiting = [], []
+        found, starts, waiting = submissions(course), [], []
         for lesson in gradebook.assignments:
             graded = {submission.student_id for submission in gradebook.assignment_submissions(lesson.name)}
-            for submission in submissions(course):
+            for submission in found:
                 if submission.lesson == lesson.name and submission.student not in graded:
                     starts.append(f"{lesson.name},{lesson.duedate or ''},,{submission.student},")
                     waiting.append(f"{submission.student} ({lesson.name})")

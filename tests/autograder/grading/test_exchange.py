@@ -186,6 +186,8 @@ def test_what_a_second_grader_may_not_replace_in_the_exchange_is_kept(department
         (department.exchange / name).chmod(0o2773)
     (department.exchange / "feedback").mkdir(mode=0o711)
     os.chown(department.exchange / "feedback", department.instructor.uid, department.instructor.group)
+    damaged = department.classroom.folder(ben.name) / "timestamp.txt"
+    damaged.write_text("yesterday")
     before = {
         path: path.read_bytes()
         for folder in (submitted, department.exchange / "outbound")
@@ -194,14 +196,15 @@ def test_what_a_second_grader_may_not_replace_in_the_exchange_is_kept(department
     }
     for app, options, expected in (
         (CollectApp, ["--update"], f"{ann.name}: not collected: {submitted / LESSON} cannot be replaced"),
-        (ReleaseAssignmentApp, ["--force"], f"{LESSON} was not released. An old release was kept"),
+        (ReleaseAssignmentApp, ["--force"], f"{LESSON} was not released. Any old release was kept"),
         (ReleaseFeedbackApp, [], f"feedback belongs to {department.instructor.name} and is not readable"),
     ):
         code, printed = department.attempt(department.assistant, app, LESSON, *options)
-        assert code == 1
+        assert code == 1, printed
         assert expected in printed
         assert "Traceback" not in printed
         assert all(path.read_bytes() == content for path, content in before.items())
+    assert damaged.read_text() != "yesterday"  # collected again
 
 
 def test_one_student_cannot_read_what_another_hands_in(department: Department) -> None:
