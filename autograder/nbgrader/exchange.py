@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
     """`nbgrader collect`, extended to keep a collected submission if collecting a newer one fails."""
 
     src_records: list[dict[str, Any]]
+    inbound_path: str
 
     def copy_files(self) -> None:
         """Collect each student's submission. Raises ExchangeError at the end if any was not collected."""
@@ -106,6 +108,13 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
         if not records:
             super().copy_files()  # logs a warning
         for record in records:
+            if "misnamed" in record:
+                self.log.error(
+                    "%s: expected STUDENT+LESSON+TIME as the name of a submission. Remove it.",
+                    os.path.join(self.inbound_path, record["filename"]),
+                )
+                failed.append(record["username"])
+                continue
             self.src_records = [record]
             try:
                 with self._protecting(record):
@@ -117,10 +126,15 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             self.fail(f"{len(failed)} of {len(records)} submissions were not collected: {', '.join(failed)}")
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
+        """Return what nbgrader reads from a submission's name, or a record marked as misnamed.
+
+        Any student can create a folder with such a name, and it must not keep others from being collected.
+        """
         try:
             record: dict[str, Any] = super()._path_to_record(path)
         except ValueError:
-            self.fail(f"Expected STUDENT+LESSON+TIME as the name of a submission, found {path}. Remove it.")
+            name = Path(path).name
+            record = {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "misnamed": True}
         return record
 
     @contextmanager

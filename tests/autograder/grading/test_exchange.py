@@ -188,6 +188,8 @@ def test_what_a_second_grader_may_not_replace_in_the_exchange_is_kept(department
     os.chown(department.exchange / "feedback", department.instructor.uid, department.instructor.group)
     damaged = department.classroom.folder(ben.name) / "timestamp.txt"
     damaged.write_text("yesterday")
+    misnamed = department.exchange / "inbound" / f"{ben.name}+{LESSON}+tomorrow"
+    misnamed.mkdir()
     before = {
         path: path.read_bytes()
         for folder in (submitted, department.exchange / "outbound")
@@ -196,6 +198,7 @@ def test_what_a_second_grader_may_not_replace_in_the_exchange_is_kept(department
     }
     for app, options, expected in (
         (CollectApp, ["--update"], f"{ann.name}: not collected: {submitted / LESSON} cannot be replaced"),
+        (CollectApp, [], f"{misnamed}: expected STUDENT+LESSON+TIME"),
         (ReleaseAssignmentApp, ["--force"], f"{LESSON} was not released. Any old release was kept"),
         (ReleaseFeedbackApp, [], f"feedback belongs to {department.instructor.name} and is not readable"),
     ):
