@@ -99,7 +99,7 @@ def test_a_broken_check_keeps_the_old_grades(graded: Classroom, tmp_path: Path) 
     for student in ("anna", "bela", "carl"):
         assert "its reference raised ImportError (a fixture is missing)" in classroom.not_graded[student]
     after = classroom.state()
-    assert set(classroom.scores("carl").values()) == {None}
+    assert classroom.scores("carl") is None  # a row without scores would be exported as 0 points
     assert {student: after["gradings"][student] for student in ("anna", "bela")} == before["gradings"]
     assert after["files"] == before["files"]
     assert sorted(store_of(classroom).rglob("*")) == stored  # so the same notebook runs again later
