@@ -48,7 +48,7 @@ class StudentGrades:
 def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
     """Read all students' points for these lessons, after late penalties, from the gradebook.
 
-    A lesson is omitted for a student who has no submission for it, or whose submission needs manual grading.
+    A student's points for a lesson are left out if nothing was handed in, or if someone still has to mark it.
     """
     points: dict[str, dict[str, float]] = {}
     for lesson in lessons:
