@@ -55,6 +55,21 @@ def test_loss_gradients_and_names_are_the_reference_s(attention: str, norm_first
         assert (found - expected).norm() < within * expected.norm()
 
 
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+def test_evaluation_with_the_replaced_layers_gives_the_reference_s_loss(attention: str) -> None:
+    config = ModelConfig.model_validate(
+        {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "dropout": 0.0, "attention": attention}
+    )
+    model = build_model(config, WORDS, WORDS, "float64")
+    source, target = torch.randint(1, WORDS, (5, 9)), torch.randint(1, WORDS, (5, 7))
+    source[2, 5:], target[1, 4:] = 0, 0
+    loss = REFERENCE.loss(WORDS, 0, 0.0)
+    expected = LossSum(model, loss, "float64").eval()(source, target).item()
+    LossSum(model, loss, "float64").use_fast_layers(CPU)
+    # The evaluator builds its own loss, which computes the reference's masks.
+    assert LossSum(model, loss, "float64").eval()(source, target).item() == pytest.approx(expected, rel=1e-12)
+
+
 def test_other_models_keep_their_layers() -> None:
     class OwnLayer(EncoderLayer):
         pass

@@ -188,11 +188,12 @@ def _attend(
     query, key, value = (
         each.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for each in (query, key, value)
     )
+    # As in the reference, a mask with three axes applies to every head.
+    mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
     if attention.attention is fused_attention:
         rate = attention.dropout.p if attention.dropout.training else 0.0
         output = F.scaled_dot_product_attention(query, key, value, mask, rate, is_causal=causal)
     else:
-        mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
         # The softmax needs more than 16 bits: autocast computes it in float32.
         mixed = query.dtype in (torch.bfloat16, torch.float16)
         with torch.autocast(query.device.type, query.dtype if mixed else None, enabled=mixed):
