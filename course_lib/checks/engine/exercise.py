@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
+from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     PatchError,
@@ -17,7 +18,9 @@ from course_lib.checks.engine.misconceptions import (
     misconceptions_of,
     wrong_numbers_of,
 )
-from course_lib.checks.engine.probe import Ask, Probe
+from course_lib.checks.engine.probe import Ask, Observed, Probe
+
+_Arguments = ParamSpec("_Arguments")
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,20 @@ class Exercise:
         def add(ask: Ask) -> Probe:
             self.probes.append(Probe(says, ask, tolerance))
             return self.probes[-1]
+
+        return add
+
+    def cases(
+        self, ask: Callable[Concatenate[Candidate, _Arguments], Observed]
+    ) -> Callable[Concatenate[str, _Arguments], None]:
+        """Return a function that adds a probe without random numbers.
+
+        Its first argument is what the probe `says`. The probe passes the other arguments to `ask`, after the
+        candidate.
+        """
+
+        def add(says: str, *arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> None:
+            self.probes.append(Probe(says, lambda candidate, _: ask(candidate, *arguments, **keywords)))
 
         return add
 

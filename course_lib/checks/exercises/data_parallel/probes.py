@@ -30,24 +30,13 @@ def _shards(candidate: Candidate, world_size: int, *batches: object) -> Reply:
     return candidate.make(dealt(world_size)).call(candidate, batches)
 
 
-@probe("two ranks share six batches equally")
-def _even(candidate: Candidate, draw: Draw) -> Reply:
-    return _shards(candidate, 2, *range(6))
+case = SHARD.cases(_shards)
 
 
-@probe("with seven batches and three ranks, one of them gets one batch more")
-def _uneven(candidate: Candidate, draw: Draw) -> Reply:
-    return _shards(candidate, 3, *range(7))
-
-
-@probe("with two batches and four ranks, two of them get none")
-def _idle(candidate: Candidate, draw: Draw) -> Reply:
-    return _shards(candidate, 4, *range(2))
-
-
-@probe("a single rank gets all batches")
-def _alone_in_the_world(candidate: Candidate, draw: Draw) -> Reply:
-    return _shards(candidate, 1, *range(3))
+case("two ranks share six batches equally", 2, *range(6))
+case("with seven batches and three ranks, one of them gets one batch more", 3, *range(7))
+case("with two batches and four ranks, two of them get none", 4, *range(2))
+case("a single rank gets all batches", 1, *range(3))
 
 
 @probe("four ranks share 11 batches, which are lists of indices")
@@ -57,9 +46,7 @@ def _real_batches(candidate: Candidate, draw: Draw) -> Reply:
     return _shards(candidate, 4, *batches)
 
 
-@probe("without batches, every rank gets none")
-def _nothing(candidate: Candidate, draw: Draw) -> Reply:
-    return _shards(candidate, 2)
+case("without batches, every rank gets none", 2)
 
 
 # --- global_token_mean --------------------------------------------------------------------------------------
@@ -81,14 +68,19 @@ def _means(
     return candidate.make(together(**settings)).call(candidate, loss_sums, token_counts)
 
 
+case = GLOBAL_TOKEN_MEAN.cases(_means)
+
+
 @probe("without a process group, the mean of 6 nats over 4 tokens is 1.5")
 def _no_group(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(torch.tensor(6.0), torch.tensor(4))
 
 
-@probe("the mean is correct for two ranks with 60 nats over 30 tokens and 60 nats over 10")
-def _two(candidate: Candidate, draw: Draw) -> Reply:
-    return _means(candidate, (60.0, 60.0), (30, 10))
+case(
+    "the mean is correct for two ranks with 60 nats over 30 tokens and 60 nats over 10",
+    (60.0, 60.0),
+    (30, 10),
+)
 
 
 @probe("three ranks whose loss sums have a graph get the mean without one")
@@ -97,14 +89,8 @@ def _with_graph(candidate: Candidate, draw: Draw) -> Reply:
     return _means(candidate, tuple(sums.tolist()), tuple(counts.tolist()), graph=True)
 
 
-@probe("the mean is correct for three ranks, one of which had no batch")
-def _one_idle(candidate: Candidate, draw: Draw) -> Reply:
-    return _means(candidate, (21.0, 0.0, 9.0), (7, 0, 5))
-
-
-@probe("the mean is correct in a process group of one")
-def _group_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return _means(candidate, (5.0,), (4,))
+case("the mean is correct for three ranks, one of which had no batch", (21.0, 0.0, 9.0), (7, 0, 5))
+case("the mean is correct in a process group of one", (5.0,), (4,))
 
 
 @probe("float64 sums give a float64 mean, and the counts may be floating-point too")
@@ -113,9 +99,12 @@ def _in_double(candidate: Candidate, draw: Draw) -> Reply:
     return _means(candidate, sums, (911, 77), torch.float64, torch.float64)
 
 
-@probe("four sums of 40,000 in float16 give the correct mean, although their total overflows")
-def _in_half(candidate: Candidate, draw: Draw) -> Reply:
-    return _means(candidate, (40_000.0,) * 4, (8_000, 16_000, 9_000, 7_000), torch.float16)
+case(
+    "four sums of 40,000 in float16 give the correct mean, although their total overflows",
+    (40_000.0,) * 4,
+    (8_000, 16_000, 9_000, 7_000),
+    torch.float16,
+)
 
 
 @probe("the token count may be a plain number")

@@ -29,24 +29,13 @@ def _penalties(candidate: Candidate, alpha: float, *lengths: int) -> Observed:
     return numbers(candidate, {f"the penalty of length {length}": (length, alpha) for length in lengths})
 
 
-@probe("with an alpha of 1, the penalty grows linearly and is 1 for a single token")
-def _penalty_of_one(candidate: Candidate, draw: Draw) -> Observed:
-    return _penalties(candidate, 1.0, 1, 7, 13)
+case = LENGTH_PENALTY.cases(_penalties)
 
 
-@probe("with an alpha of 0, the penalty is 1 for every length")
-def _penalty_of_zero(candidate: Candidate, draw: Draw) -> Observed:
-    return _penalties(candidate, 0.0, 1, 5, 40)
-
-
-@probe("the penalties are correct for the paper's alpha of 0.6")
-def _penalty_of_the_paper(candidate: Candidate, draw: Draw) -> Observed:
-    return _penalties(candidate, 0.6, 1, 2, 19, 100)
-
-
-@probe("with an alpha of 2, the penalty grows faster than the length")
-def _penalty_of_two(candidate: Candidate, draw: Draw) -> Observed:
-    return _penalties(candidate, 2.0, 1, 4, 7)
+case("with an alpha of 1, the penalty grows linearly and is 1 for a single token", 1.0, 1, 7, 13)
+case("with an alpha of 0, the penalty is 1 for every length", 0.0, 1, 5, 40)
+case("the penalties are correct for the paper's alpha of 0.6", 0.6, 1, 2, 19, 100)
+case("with an alpha of 2, the penalty grows faster than the length", 2.0, 1, 4, 7)
 
 
 @probe("the lengths may also be a tensor of integers, of any shape", tolerance=1e-5)

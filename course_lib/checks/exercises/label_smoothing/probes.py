@@ -23,54 +23,25 @@ def _targets(candidate: Candidate, labels: object, vocab: int, pad_id: int, smoo
     return candidate.make(in_float64(candidate)).call(torch.tensor(labels), vocab, pad_id, smoothing)
 
 
-@probe("the label gets most of the probability and every class an equal share")
-def _targets_of_a_row(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [3, 1, 5, 2], 6, 0, 0.4)
+case = SMOOTH_TARGETS.cases(_targets)
 
 
-@probe("the rows of padding are zeros in a batch of two sentences")
-def _targets_of_a_batch(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [[4, 2, 3], [1, 0, 0]], 5, 0, 0.1)
-
-
-@probe("padding may have any id: here it is 4, and 0 is an ordinary word")
-def _targets_with_other_padding(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [[0, 2, 4], [5, 0, 1]], 6, 4, 0.3)
-
-
-@probe("without smoothing, the label has all of the probability")
-def _targets_without_smoothing(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [2, 0, 1], 4, 0, 0.0)
-
-
-@probe("with a smoothing of 1, all classes have the same probability")
-def _targets_of_full_smoothing(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [2, 0, 3], 4, 0, 1.0)
-
-
-@probe("the result is correct for a vocabulary of two, one of which is padding")
-def _targets_of_two_classes(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [[1, 1, 0]], 2, 0, 0.2)
-
-
-@probe("equal numbers of sentences, positions and classes: no axis is mistaken for another")
-def _targets_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [[1, 3, 2], [2, 0, 0], [3, 3, 0]], 3 + 1, 0, 0.2)
-
-
-@probe("labels with three axes are accepted")
-def _targets_of_three_axes(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [[[1, 2], [3, 0]], [[4, 4], [2, 1]]], 5, 0, 0.1)
-
-
-@probe("a single label without axes is accepted")
-def _targets_of_one_label(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, 2, 5, 0, 0.1)
-
-
-@probe("labels that are all padding give rows of zeros")
-def _targets_of_padding(candidate: Candidate, draw: Draw) -> Reply:
-    return _targets(candidate, [[0, 0, 0]], 4, 0, 0.1)
+case("the label gets most of the probability and every class an equal share", [3, 1, 5, 2], 6, 0, 0.4)
+case("the rows of padding are zeros in a batch of two sentences", [[4, 2, 3], [1, 0, 0]], 5, 0, 0.1)
+case("padding may have any id: here it is 4, and 0 is an ordinary word", [[0, 2, 4], [5, 0, 1]], 6, 4, 0.3)
+case("without smoothing, the label has all of the probability", [2, 0, 1], 4, 0, 0.0)
+case("with a smoothing of 1, all classes have the same probability", [2, 0, 3], 4, 0, 1.0)
+case("the result is correct for a vocabulary of two, one of which is padding", [[1, 1, 0]], 2, 0, 0.2)
+case(
+    "equal numbers of sentences, positions and classes: no axis is mistaken for another",
+    [[1, 3, 2], [2, 0, 0], [3, 3, 0]],
+    4,
+    0,
+    0.2,
+)
+case("labels with three axes are accepted", [[[1, 2], [3, 0]], [[4, 4], [2, 1]]], 5, 0, 0.1)
+case("a single label without axes is accepted", 2, 5, 0, 0.1)
+case("labels that are all padding give rows of zeros", [[0, 0, 0]], 4, 0, 0.1)
 
 
 @probe("the targets are correct for random labels and a vocabulary of 50")

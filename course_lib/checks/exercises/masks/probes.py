@@ -81,32 +81,20 @@ def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
 # --- causal_mask --------------------------------------------------------------------------------------------
 
 CAUSAL_MASK = Exercise(causal_mask)
-probe = CAUSAL_MASK.probe
 
 
-def _of_length(length: int, candidate: Candidate) -> Reply:
+def _of_length(candidate: Candidate, length: int) -> Reply:
     """Call the student's function. Convert a mask of shape (L, L) to (1, L, L), because both are correct."""
     return candidate.make(with_batch_axis(candidate)).call(length)
 
 
-@probe("the mask for four positions")
-def _causal_of_four(candidate: Candidate, draw: Draw) -> Reply:
-    return _of_length(4, candidate)
+case = CAUSAL_MASK.cases(_of_length)
 
 
-@probe("the mask for one position, which may attend to itself")
-def _causal_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return _of_length(1, candidate)
-
-
-@probe("the mask for two positions")
-def _causal_of_two(candidate: Candidate, draw: Draw) -> Reply:
-    return _of_length(2, candidate)
-
-
-@probe("the mask for 130 positions: no length is too large")
-def _causal_of_many(candidate: Candidate, draw: Draw) -> Reply:
-    return _of_length(130, candidate)
+case("the mask for four positions", 4)
+case("the mask for one position, which may attend to itself", 1)
+case("the mask for two positions", 2)
+case("the mask for 130 positions: no length is too large", 130)
 
 
 # --- decoder_mask -------------------------------------------------------------------------------------------

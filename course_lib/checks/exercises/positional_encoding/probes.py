@@ -18,26 +18,12 @@ from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding,
 
 SINUSOIDS = Exercise(sinusoids)
 probe = SINUSOIDS.probe
+case = SINUSOIDS.cases(Candidate.call)
 
-
-@probe("row 0 is 0, 1, 0, 1 and so on: the sines and cosines of 0")
-def _waves_at_zero(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(1, 6)
-
-
-@probe("five positions with eight features match the two formulas")
-def _waves_of_the_paper(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(5, 8)
-
-
-@probe("as many positions as features: rows are positions, columns are features")
-def _waves_of_squares(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(6, 6)
-
-
-@probe("with an odd number of features, the last column is a sine")
-def _waves_of_odd_width(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(9, 7)
+case("row 0 is 0, 1, 0, 1 and so on: the sines and cosines of 0", 1, 6)
+case("five positions with eight features match the two formulas", 5, 8)
+case("as many positions as features: rows are positions, columns are features", 6, 6)
+case("with an odd number of features, the last column is a sine", 9, 7)
 
 
 @probe("d_model can be 1 or 2")

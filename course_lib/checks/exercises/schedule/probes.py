@@ -1,5 +1,6 @@
 """Probes of lesson 07: Adam, the learning-rate schedule, and the scheduler that applies it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -107,45 +108,36 @@ LEARNING_RATE = Exercise(learning_rate)
 probe = LEARNING_RATE.probe
 
 
-def _rates(candidate: Candidate, *steps: int, d_model: int, warmup: int) -> Observed:
+def _rates(candidate: Candidate, steps: Sequence[int], d_model: int, warmup: int) -> Observed:
     return numbers(candidate, {f"the rate of step {step}": (step, d_model, warmup) for step in steps})
 
 
-@probe("the rate rises linearly during a warm-up of 4, with 4 features")
-def _rate_rises(candidate: Candidate, draw: Draw) -> Observed:
-    return _rates(candidate, 1, 2, 3, d_model=4, warmup=4)
+case = LEARNING_RATE.cases(_rates)
 
 
-@probe("the rate is at its peak at the end of a warm-up of 4, with 4 features")
-def _rate_at_the_peak(candidate: Candidate, draw: Draw) -> Observed:
-    return _rates(candidate, 4, d_model=4, warmup=4)
-
-
-@probe("the rate falls with the square root of the step after a warm-up of 4, with 4 features")
-def _rate_falls(candidate: Candidate, draw: Draw) -> Observed:
-    return _rates(candidate, 5, 9, 16, 100, d_model=4, warmup=4)
-
-
-@probe("the rates are correct for a warm-up of 3 and 10 features")
-def _rate_of_other_sizes(candidate: Candidate, draw: Draw) -> Observed:
-    return _rates(candidate, 1, 2, 3, 4, 50, d_model=10, warmup=3)
-
-
-@probe("the rates are correct for the paper's base model, with 512 features and a warm-up of 4000")
-def _rate_of_the_base_model(candidate: Candidate, draw: Draw) -> Observed:
-    return _rates(candidate, 1, 3999, 4000, 4001, 100_000, d_model=512, warmup=4000)
-
-
-@probe("a warm-up of 1 is no warm-up: the first step has the largest rate")
-def _rate_without_warmup(candidate: Candidate, draw: Draw) -> Observed:
-    return _rates(candidate, 1, 2, 7, d_model=9, warmup=1)
+case("the rate rises linearly during a warm-up of 4, with 4 features", (1, 2, 3), d_model=4, warmup=4)
+case("the rate is at its peak at the end of a warm-up of 4, with 4 features", (4,), d_model=4, warmup=4)
+case(
+    "the rate falls with the square root of the step after a warm-up of 4, with 4 features",
+    (5, 9, 16, 100),
+    d_model=4,
+    warmup=4,
+)
+case("the rates are correct for a warm-up of 3 and 10 features", (1, 2, 3, 4, 50), d_model=10, warmup=3)
+case(
+    "the rates are correct for the paper's base model, with 512 features and a warm-up of 4000",
+    (1, 3999, 4000, 4001, 100_000),
+    d_model=512,
+    warmup=4000,
+)
+case("a warm-up of 1 is no warm-up: the first step has the largest rate", (1, 2, 7), d_model=9, warmup=1)
 
 
 @probe("the rates are correct for random sizes, warm-ups and steps")
 def _rate_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Observed:
     steps = sorted({int(step) for step in draw.integers(1, 400, 4)})
     d_model, warmup = (int(size) for size in draw.integers(20, 200, 2))
-    return _rates(candidate, *steps, d_model=d_model, warmup=warmup)
+    return _rates(candidate, steps, d_model, warmup)
 
 
 @probe("a factor of 0.5 halves the rate before and after the peak")
@@ -164,7 +156,6 @@ def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
 # --- make_scheduler -----------------------------------------------------------------------------------------
 
 MAKE_SCHEDULER = Exercise(make_scheduler)
-probe = MAKE_SCHEDULER.probe
 
 
 def _driven(candidate: Candidate, optimiser: Fixture, *arguments: float, **keywords: Any) -> Reply:
@@ -172,34 +163,21 @@ def _driven(candidate: Candidate, optimiser: Fixture, *arguments: float, **keywo
     return candidate.make(optimiser).call(candidate, *arguments, **keywords)
 
 
-@probe("updates 1 to 12 have the rates of steps 1 to 12, with a warm-up of 5")
-def _updates_in_order(candidate: Candidate, draw: Draw) -> Reply:
-    return _driven(candidate, updates(12), 16, 5)
+case = MAKE_SCHEDULER.cases(_driven)
 
 
-@probe("with a warm-up of 1, the second update already has a lower rate than the first")
-def _updates_without_warmup(candidate: Candidate, draw: Draw) -> Reply:
-    return _driven(candidate, updates(4), 9, 1)
-
-
-@probe("the first three updates have the rates of the paper's base model")
-def _updates_of_the_base_model(candidate: Candidate, draw: Draw) -> Reply:
-    return _driven(candidate, updates(3), 512, 4000)
-
-
-@probe("a factor of 0.5 halves all rates")
-def _updates_with_factor(candidate: Candidate, draw: Draw) -> Reply:
-    return _driven(candidate, updates(5), 10, 3, factor=0.5)
-
-
-@probe("the rates are correct with Adam, and with the factor as the fourth argument")
-def _updates_of_adam(candidate: Candidate, draw: Draw) -> Reply:
-    return _driven(candidate, updates(6, kind="adam"), 16, 4, 2.0)
-
-
-@probe("both groups of an optimiser with two parameter groups follow the schedule")
-def _updates_of_two_groups(candidate: Candidate, draw: Draw) -> Reply:
-    return _driven(candidate, updates(4, groups=2), 16, 3)
+case("updates 1 to 12 have the rates of steps 1 to 12, with a warm-up of 5", updates(12), 16, 5)
+case("with a warm-up of 1, the second update already has a lower rate than the first", updates(4), 9, 1)
+case("the first three updates have the rates of the paper's base model", updates(3), 512, 4000)
+case("a factor of 0.5 halves all rates", updates(5), 10, 3, factor=0.5)
+case(
+    "the rates are correct with Adam, and with the factor as the fourth argument",
+    updates(6, kind="adam"),
+    16,
+    4,
+    2.0,
+)
+case("both groups of an optimiser with two parameter groups follow the schedule", updates(4, groups=2), 16, 3)
 
 
 # --- predictions --------------------------------------------------------------------------------------------

@@ -603,29 +603,22 @@ def _phrases(*words: int) -> tuple[Tensor, Tensor]:
     return source, torch.ones(len(words), 1, 3, dtype=torch.bool)
 
 
-@probe("rows that end early are filled with the end symbol, and decoding stops when all have ended")
-def _greedy_ends(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_book(), *_phrases(3, 4, 6, 5), 10, _START, _END)
+def _recited(
+    candidate: Candidate, words: tuple[int, ...], max_length: int, start: int = _START, end: int = _END
+) -> Reply:
+    return candidate.call(_book(), *_phrases(*words), max_length, start, end)
 
 
-@probe("decoding stops at max_length tokens, including the start symbol")
-def _greedy_stops(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_book(), *_phrases(5, 3), 4, _START, _END)
-
-
-@probe("with a max_length of 1, the result is the start symbol alone")
-def _greedy_of_length_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_book(), *_phrases(5, 3), 1, _START, _END)
-
-
-@probe("a batch of a single sentence is decoded correctly")
-def _greedy_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_book(), *_phrases(4), 9, _START, _END)
-
-
-@probe("start_id and end_id are taken from the arguments")
-def _greedy_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_book(), *_phrases(3, 5), 8, 6, 7)
+case = GREEDY_DECODE.cases(_recited)
+case(
+    "rows that end early are filled with the end symbol, and decoding stops when all have ended",
+    (3, 4, 6, 5),
+    10,
+)
+case("decoding stops at max_length tokens, including the start symbol", (5, 3), 4)
+case("with a max_length of 1, the result is the start symbol alone", (5, 3), 1)
+case("a batch of a single sentence is decoded correctly", (4,), 9)
+case("start_id and end_id are taken from the arguments", (3, 5), 8, 6, 7)
 
 
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")

@@ -61,51 +61,45 @@ def _order_and_numbers(vocabulary: dict[str, int]) -> dict[str, Value]:
     return {"the words, in the order of their ids,": Text(" ".join(order)), "the ids": numbers}
 
 
-@probe("the special tokens come first, then the words, with frequent ones before rare ones")
-def _vocabulary_by_hand(candidate: Candidate, draw: Draw) -> Observed:
-    sentences = ("kind sieht hund", "hund sieht hund", "ein kind sieht ein kind", "hund")
-    return _vocabulary(candidate, sentences, 1)
-
-
-@probe("with a min_count of 2, only words that occur at least twice get ids")
-def _vocabulary_of_frequent_words(candidate: Candidate, draw: Draw) -> Observed:
-    return _vocabulary(candidate, ("ein hund", "ein hund sieht ein kind", "kind und katze"), 2)
-
-
-@probe("equally frequent words are sorted by spelling")
-def _vocabulary_with_ties(candidate: Candidate, draw: Draw) -> Observed:
-    return _vocabulary(candidate, ("zug rad bus rad", "auto zug bus", "esel auto kind"), 1)
-
-
-@probe("every occurrence of a word counts, including several in one sentence")
-def _vocabulary_counts_occurrences(candidate: Candidate, draw: Draw) -> Observed:
-    return _vocabulary(candidate, ("und und und und", "ein hund", "ein kind", "ein hund"), 3, ("<unknown>",))
-
-
-@probe("'Der' and 'der' are two different words")
-def _vocabulary_keeps_capitals(candidate: Candidate, draw: Draw) -> Observed:
-    return _vocabulary(candidate, ("Der hund der bellt der", "Der kleine hund hund hund"), 2)
-
-
-@probe("a special token that occurs in the text keeps its id")
-def _vocabulary_with_special_in_text(candidate: Candidate, draw: Draw) -> Observed:
-    return _vocabulary(candidate, ("ein <pad> ein <pad> ein <pad> <pad>", "hund und hund"), 1)
-
-
-@probe("other special tokens keep their order, which is not alphabetical")
-def _vocabulary_with_other_specials(candidate: Candidate, draw: Draw) -> Observed:
-    return _vocabulary(candidate, ("ein hund", "ein kind"), 1, ("[unk]", "[eos]", "[bos]"))
-
-
-@probe("without any sentences, only the special tokens have ids")
-def _vocabulary_of_nothing(candidate: Candidate, draw: Draw) -> Observed:
-    return _vocabulary(candidate, (), 1)
-
-
-@probe("words keep their capitals, umlauts, commas and digits, and a sentence may be empty")
-def _vocabulary_as_spelled(candidate: Candidate, draw: Draw) -> Observed:
-    specials = (*SPECIALS, "<de>", "<en>")
-    return _vocabulary(candidate, ("Zug apfel , über", "", "äpfel Apfel zug . 42 ½"), 1, specials)
+case = BUILD_VOCABULARY.cases(_vocabulary)
+case(
+    "the special tokens come first, then the words, with frequent ones before rare ones",
+    ("kind sieht hund", "hund sieht hund", "ein kind sieht ein kind", "hund"),
+    1,
+)
+case(
+    "with a min_count of 2, only words that occur at least twice get ids",
+    ("ein hund", "ein hund sieht ein kind", "kind und katze"),
+    2,
+)
+case(
+    "equally frequent words are sorted by spelling", ("zug rad bus rad", "auto zug bus", "esel auto kind"), 1
+)
+case(
+    "every occurrence of a word counts, including several in one sentence",
+    ("und und und und", "ein hund", "ein kind", "ein hund"),
+    3,
+    ("<unknown>",),
+)
+case("'Der' and 'der' are two different words", ("Der hund der bellt der", "Der kleine hund hund hund"), 2)
+case(
+    "a special token that occurs in the text keeps its id",
+    ("ein <pad> ein <pad> ein <pad> <pad>", "hund und hund"),
+    1,
+)
+case(
+    "other special tokens keep their order, which is not alphabetical",
+    ("ein hund", "ein kind"),
+    1,
+    ("[unk]", "[eos]", "[bos]"),
+)
+case("without any sentences, only the special tokens have ids", (), 1)
+case(
+    "words keep their capitals, umlauts, commas and digits, and a sentence may be empty",
+    ("Zug apfel , über", "", "äpfel Apfel zug . 42 ½"),
+    1,
+    (*SPECIALS, "<de>", "<en>"),
+)
 
 
 @probe("the ids are correct for random sentences and a min_count of 3")
@@ -153,49 +147,30 @@ def _number_and_merges(merges: tuple[tuple[str, str], ...]) -> dict[str, Value]:
     return {"the number of merges": len(merges), "the merges": named}
 
 
-@probe("the first three merges of four short words are correct")
-def _merges_by_hand(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 3)
-
-
-@probe("of equally frequent pairs, the smallest is merged")
-def _merges_with_ties(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"uns": 2, "rad": 2, "am": 2, "tee": 2}, 6)
-
-
-@probe("a pair that occurs twice in a word counts twice and is merged twice")
-def _merges_twice_in_a_word(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"ananas": 3, "tee": 7, "strandsand": 2}, 9)
-
-
-@probe("equal letters are merged from left to right without overlap: 'aaa' becomes 'aa' + 'a'")
-def _merges_from_the_left(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"aaa": 5, "aaaa": 2}, 3)
-
-
-@probe("'ei' + 's' and 'i' + 's' are different pairs")
-def _merges_keep_symbols_whole(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"ei": 8, "eis": 4, "is": 6}, 4)
-
-
-@probe("capital and small letters are different characters")
-def _merges_keep_capitals(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"Rad": 3, "rad": 2, "Rat": 4}, 3)
-
-
-@probe("umlauts, dots and brackets are ordinary characters")
-def _merges_any_characters(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"u.s": 6, "uxs": 1, "f(": 4, "für": 5}, 8)
-
-
-@probe("a pair that occurs only once is merged too, and merging ends when no pair is left")
-def _merges_until_none_is_left(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"rad": 1, "o": 7}, 10)
-
-
-@probe("a count of 0 gives no merges")
-def _merges_none(candidate: Candidate, draw: Draw) -> Observed:
-    return _merges(candidate, {"hund": 5}, 0)
+case = LEARN_MERGES.cases(_merges)
+case(
+    "the first three merges of four short words are correct", {"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 3
+)
+case("of equally frequent pairs, the smallest is merged", {"uns": 2, "rad": 2, "am": 2, "tee": 2}, 6)
+case(
+    "a pair that occurs twice in a word counts twice and is merged twice",
+    {"ananas": 3, "tee": 7, "strandsand": 2},
+    9,
+)
+case(
+    "equal letters are merged from left to right without overlap: 'aaa' becomes 'aa' + 'a'",
+    {"aaa": 5, "aaaa": 2},
+    3,
+)
+case("'ei' + 's' and 'i' + 's' are different pairs", {"ei": 8, "eis": 4, "is": 6}, 4)
+case("capital and small letters are different characters", {"Rad": 3, "rad": 2, "Rat": 4}, 3)
+case("umlauts, dots and brackets are ordinary characters", {"u.s": 6, "uxs": 1, "f(": 4, "für": 5}, 8)
+case(
+    "a pair that occurs only once is merged too, and merging ends when no pair is left",
+    {"rad": 1, "o": 7},
+    10,
+)
+case("a count of 0 gives no merges", {"hund": 5}, 0)
 
 
 @probe("the first twenty merges of compounds with random counts are correct")
@@ -232,40 +207,28 @@ def _size_of_plan(plan: Sequence[Sequence[int]], lengths: Sequence[int]) -> tupl
     return sum(max(lengths[index] for index in batch) * len(batch) for batch in plan), len(plan)
 
 
-@probe("each index is in one batch, and no batch is over the budget of 10")
-def _plan_by_hand(candidate: Candidate, draw: Draw) -> Observed:
-    return _plan(candidate, (5, 2, 9, 2, 4), 10)
-
-
-@probe("a sentence that needs the whole budget is in a batch of its own")
-def _plan_of_exact_fit(candidate: Candidate, draw: Draw) -> Observed:
-    return _plan(candidate, (7, 12, 3, 4, 3, 6, 2, 1), 12)
-
-
-@probe("a single sentence makes a single batch")
-def _plan_of_one(candidate: Candidate, draw: Draw) -> Observed:
-    return _plan(candidate, (3,), 12)
-
-
-@probe("sentences of equal length fill the budget exactly, and the last batch holds the rest")
-def _plan_of_equal_lengths(candidate: Candidate, draw: Draw) -> Observed:
-    return _plan(candidate, (4,) * 51, 16, packed=True)
-
-
-@probe("no sentences give no batches")
-def _plan_of_nothing(candidate: Candidate, draw: Draw) -> Observed:
-    return _plan(candidate, (), 10)
-
-
-@probe("a sentence over the budget raises a ValueError with its index and length, or is alone in a batch")
-def _plan_of_too_long(candidate: Candidate, draw: Draw) -> Observed:
-    # Every sentence but these two fills a batch, so only the handling of the two makes a difference.
-    return _plan(candidate, (*[40] * 12, 57, 40, 61), 40)
-
-
-@probe("a single long sentence does not make the batches of 100 short ones smaller")
-def _plan_with_one_long(candidate: Candidate, draw: Draw) -> Observed:
-    return _plan(candidate, (*[5] * 60, 70, *[5] * 40), 350, packed=True)
+case = TOKEN_BATCHES.cases(_plan)
+case("each index is in one batch, and no batch is over the budget of 10", (5, 2, 9, 2, 4), 10)
+case("a sentence that needs the whole budget is in a batch of its own", (7, 12, 3, 4, 3, 6, 2, 1), 12)
+case("a single sentence makes a single batch", (3,), 12)
+case(
+    "sentences of equal length fill the budget exactly, and the last batch holds the rest",
+    (4,) * 51,
+    16,
+    packed=True,
+)
+case("no sentences give no batches", (), 10)
+case(
+    "a sentence over the budget raises a ValueError with its index and length, or is alone in a batch",
+    (*[40] * 12, 57, 40, 61),
+    40,
+)
+case(
+    "a single long sentence does not make the batches of 100 short ones smaller",
+    (*[5] * 60, 70, *[5] * 40),
+    350,
+    packed=True,
+)
 
 
 @probe("1,000 captions of 3 to 40 tokens have little padding with a budget of 200")
@@ -312,29 +275,16 @@ def _pairs(sources: Sequence[int], targets: Sequence[int]) -> Pairs:
     return tuple(zip(both[: len(sources)], both[len(sources) :], strict=True))
 
 
-@probe("each sentence is between start and end, and each side has its own width")
-def _batch_of_two(candidate: Candidate, draw: Draw) -> Observed:
-    return _batch(candidate, _pairs((2, 4), (1, 2)), 10)
-
-
-@probe("the longest sentence sets the width of its side, wherever it is")
-def _batch_of_longer_targets(candidate: Candidate, draw: Draw) -> Observed:
-    return _batch(candidate, _pairs((1, 3, 2), (4, 2, 6)), 12)
-
-
-@probe("padding, start and end may have any ids")
-def _batch_with_other_ids(candidate: Candidate, draw: Draw) -> Observed:
-    return _batch(candidate, _pairs((3, 1), (2, 5)), 10, ids=(7, 3, 5))
-
-
-@probe("a max_length of 6 cuts sentences of 5, 6 and 9 words, but not those of 3 and 4")
-def _batch_that_is_cut(candidate: Candidate, draw: Draw) -> Observed:
-    return _batch(candidate, _pairs((3, 4, 5, 6, 9), (9, 2, 4, 5, 1)), 6)
-
-
-@probe("a single pair of one word each makes a batch")
-def _batch_of_one(candidate: Candidate, draw: Draw) -> Observed:
-    return _batch(candidate, _pairs((1,), (1,)), 8)
+case = COLLATE.cases(_batch)
+case("each sentence is between start and end, and each side has its own width", _pairs((2, 4), (1, 2)), 10)
+case("the longest sentence sets the width of its side, wherever it is", _pairs((1, 3, 2), (4, 2, 6)), 12)
+case("padding, start and end may have any ids", _pairs((3, 1), (2, 5)), 10, ids=(7, 3, 5))
+case(
+    "a max_length of 6 cuts sentences of 5, 6 and 9 words, but not those of 3 and 4",
+    _pairs((3, 4, 5, 6, 9), (9, 2, 4, 5, 1)),
+    6,
+)
+case("a single pair of one word each makes a batch", _pairs((1,), (1,)), 8)
 
 
 @probe("a max_length of 2 leaves only the start and the end")
@@ -362,9 +312,11 @@ def _refusal(candidate: Candidate, pairs: Pairs, max_length: int, *wanted: int) 
     return asked.call(pairs, PAD, START, END, max_length)
 
 
-@probe("empty sentences, and words with the id of the start symbol, are handled like any others")
-def _batch_of_anything(candidate: Candidate, draw: Draw) -> Observed:
-    return _batch(candidate, (((), (START, 30)), ((20, 21, END), ())), 10)
+case(
+    "empty sentences, and words with the id of the start symbol, are handled like any others",
+    (((), (START, 30)), ((20, 21, END), ())),
+    10,
+)
 
 
 @probe("the batch is correct for pairs of random lengths")
