@@ -12,13 +12,13 @@ from pathlib import Path
 
 from course_lib.checks.engine.findings import Kind
 from course_lib.checks.engine.misconceptions import Misconception
-from course_lib.checks.exercises.final_lab.edited_config import ConfigError, repeated_config
-from course_lib.checks.exercises.final_lab.run_metrics import MetricsError, final_bleu, read_metrics
-from course_lib.checks.exercises.final_lab.translation_score import (
-    TranslationsError,
-    score_lines,
-    share_of_provided,
+from course_lib.checks.exercises.final_lab.run_files import (
+    FileError,
+    final_bleu,
+    read_metrics,
+    repeated_config,
 )
+from course_lib.checks.exercises.final_lab.translation_score import score_lines, share_of_provided
 
 #: The maximum size of a file. The translations of WMT14's 3,003 test sentences take half a megabyte.
 MOST_BYTES = 4 * 2**20
@@ -72,9 +72,14 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def look(entry: HandIn, levels: Levels) -> Handed:
-    """Judge a file and return the result. If the file is missing or too large, the result says so."""
+    """Judge a file and return the result, which also reports a missing, too large or invalid file."""
     content = _content(entry.file)
-    return content if isinstance(content, Handed) else entry.judge(content, levels)
+    if isinstance(content, Handed):
+        return content
+    try:
+        return entry.judge(content, levels)
+    except FileError as error:
+        return Handed(f"In {entry.file}: {error}.", 0.0, error.kind, error.look_at)
 
 
 def _content(name: str) -> bytes | Handed:
@@ -103,11 +108,7 @@ def _too_large(name: str, size: int) -> Handed:
 
 
 def _judge_config(content: bytes, levels: Levels) -> Handed:
-    try:
-        repeated = repeated_config(content)
-    except ConfigError as error:
-        return Handed(f"In config.yaml: {error}.", 0.0)
-    if repeated is not None:
+    if (repeated := repeated_config(content)) is not None:
         return Handed(
             f"config.yaml is the provided configuration {repeated}, unchanged. A run earns points only if "
             "you changed something that affects what the model learns: its sizes, data or training. "
@@ -117,29 +118,16 @@ def _judge_config(content: bytes, levels: Levels) -> Handed:
     return Handed("The settings differ from all provided configurations", 1.0)
 
 
-def _unedited() -> Handed | None:
-    """Return a result without points if the configuration is missing, invalid or unedited, otherwise None."""
-    content = _content(CONFIG.file)
-    found = content if isinstance(content, Handed) else _judge_config(content, {})
-    return found if found.share == 0 else None
-
-
 def _judge_metrics(content: bytes, levels: Levels) -> Handed:
-    if (unedited := _unedited()) is not None:
-        return unedited
-    try:
-        return Handed(read_metrics(content).in_words, 1.0)
-    except MetricsError as error:
-        return Handed(f"In metrics.jsonl: {error}.", 0.0)
+    config = look(CONFIG, {})
+    return config if config.share == 0 else Handed(read_metrics(content).in_words, 1.0)
 
 
 def _judge_translations(content: bytes, levels: Levels) -> Handed:
-    if (unedited := _unedited()) is not None:
-        return unedited
-    try:
-        corpus, score = score_lines(content, list(levels))
-    except TranslationsError as error:
-        return Handed(f"In translations.txt: {error}.", 0.0, error.kind, error.look_at)
+    config = look(CONFIG, {})
+    if config.share == 0:
+        return config
+    corpus, score = score_lines(content, list(levels))
     reached = [points for least, points in levels[corpus] if score.bleu >= least]
     most = max(points for _, points in levels[corpus])
     points = max(reached, default=0.0)

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from course_lib.checks.engine.findings import Kind
+from course_lib.checks.exercises.final_lab.run_files import FileError
 from course_lib.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -13,18 +13,6 @@ if TYPE_CHECKING:
 
 #: The number of sentences in each corpus's test set, which identifies the corpus of a submitted file.
 SENTENCES = {"captions": 300, "multi30k": 1000}
-
-
-class TranslationsError(ValueError):
-    """An error for a file that can't be scored. The message gives the reason.
-
-    `kind` and `look_at` have the same meaning as in `Handed`.
-    """
-
-    def __init__(self, says: str, kind: Kind = "wrong", look_at: str = "") -> None:
-        super().__init__(says)
-        self.kind = kind
-        self.look_at = look_at
 
 
 @cache
@@ -43,7 +31,7 @@ def references(corpus: str) -> list[str] | str:
 def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
     """Score translations, one per line, in the order of the test set. Return the corpus and the score.
 
-    The number of lines identifies the corpus. Raises TranslationsError if it doesn't match the test set of
+    The number of lines identifies the corpus. Raises FileError if it doesn't match the test set of
     any of these corpora, or if the file or the references can't be read.
     """
     from course_lib.translation.train.scoring import (
@@ -54,12 +42,12 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
     corpus = next((name for name in corpora if SENTENCES.get(name) == len(lines)), None)
     if corpus is None:
         expected = " or ".join(f"{SENTENCES[name]:,} ({name})" for name in corpora if name in SENTENCES)
-        raise TranslationsError(
+        raise FileError(
             f"expected one line for each sentence of a test set: {expected}, found {len(lines):,}"
         )
     right = references(corpus)
     if isinstance(right, str):
-        raise TranslationsError(
+        raise FileError(
             f"the references of {corpus} are not on this machine, so the file can't be scored yet ({right})",
             kind="error",
             look_at=f"the references of {corpus} are missing; set COURSE_DATA and grade again: {right}",
@@ -70,7 +58,7 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
 def share_of_provided(content: bytes) -> float:
     """Return the share of lines that equal the provided model's translations of Multi30k's test set.
 
-    Returns 0 if the number of lines differs. Raises TranslationsError if the content isn't valid UTF-8.
+    Returns 0 if the number of lines differs. Raises FileError if the content isn't valid UTF-8.
     """
     folder = files("course_lib.translation.checkpoints") / "provided" / "multi30k"
     provided = (folder / "test_2016_flickr.en").read_text("utf-8").splitlines()
@@ -85,6 +73,6 @@ def _lines(content: bytes) -> list[str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise TranslationsError(f"expected UTF-8, but line {line} has invalid bytes") from None
+        raise FileError(f"expected UTF-8, but line {line} has invalid bytes") from None
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -74,17 +74,92 @@ def _weights_named(reply: Reply, names: Iterable[str]) -> Observed:
     return {"inputs": reply.value["inputs"], **{name: found.get(name) for name in names}}
 
 
+def _layer(
+    kind: type[EncoderLayer | DecoderLayer],
+    candidate: Candidate,
+    draw: Draw,
+    sizes: tuple[int, int, int] = (6, 2, 9),
+    training: bool = False,
+    **settings: object,
+) -> tuple[Candidate, Reply]:
+    """Build a layer in float64 with random weights. Return it with the reply to loading the weights."""
+    layer = in_double(candidate, *sizes, **settings)
+    loaded = layer.load(_drawn(draw, _layer_shapes(kind, *sizes)))
+    if not training:
+        layer.train(False)
+    return layer, loaded
+
+
+def _dropout_facts(module: Candidate, *arguments: object) -> Observed:
+    replies = [module.call(*arguments)]
+    module.train(False)
+    replies += [module.call(*arguments), module.call(*arguments)]
+    for reply in replies:
+        if not isinstance(value_of(reply), Tensor):
+            return reply
+    training, evaluation, again = map(value_of, replies)
+    dropped, same = not _equal(training, evaluation), _equal(evaluation, again)
+    return {
+        "the effect of dropout in training mode": "some numbers are dropped" if dropped else "none",
+        "the results of two calls in evaluation mode": "the same" if same else "different",
+    }
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one.double(), other.double())
+
+
+#: The parts of each layer that use dropout, with their names for students.
+_PARTS: dict[type[EncoderLayer | DecoderLayer], dict[str, str]] = {
+    EncoderLayer: {"self_attention": "the attention", "feed_forward": "the feed-forward network"},
+    DecoderLayer: {
+        "self_attention": "the self-attention",
+        "cross_attention": "the cross-attention",
+        "feed_forward": "the feed-forward network",
+    },
+}
+
+
+def _strength(
+    layer: Candidate, kind: type[EncoderLayer | DecoderLayer], part: str, rate: float = 0.5
+) -> Observed:
+    """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
+
+    The layer has two features and one head. Kept elements are divided by 1 - rate twice: inside the part, and
+    in the sublayer connection.
+    """
+    shapes = _layer_shapes(kind, 2, 1, 1)
+    weights = {name: torch.full(shape, float(name.endswith("scale"))) for name, shape in shapes.items()}
+    if part == "feed_forward":
+        weights |= {
+            f"{part}.inner.weight": torch.tensor([[1.0, 0.0]]),
+            f"{part}.outer.weight": torch.ones(2, 1),
+        }
+    else:
+        weights |= {f"{part}.{which}_projection.weight": torch.eye(2) for which in ("value", "output")}
+    loaded = layer.load(weights)
+    x = torch.tensor([1.0, -1.0], dtype=torch.float64).expand(64, 1, 2).clone()
+    mask = torch.ones(64, 1, 1, dtype=torch.bool)
+    inputs = (x, mask) if kind is EncoderLayer else (x, x, mask, mask)
+    reply = after(loaded, lambda: layer.call(*inputs))
+    if not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
+        return reply
+    steps = (reply.value.double() - x).abs() if reply.value.shape == x.shape else None
+    found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
+    return {f"what {_PARTS[kind][part]} adds to an input of 1, with a dropout of {rate:g},": found}
+
+
 # --- EncoderLayer -------------------------------------------------------------------------------------------
 
 ENCODER_LAYER = Exercise(EncoderLayer)
 probe = ENCODER_LAYER.probe
 
 
-def _encoder(
-    candidate: Candidate, draw: Draw, sizes: tuple[int, int, int] = (6, 2, 9), **settings: object
-) -> tuple[Candidate, Reply]:
-    layer = in_double(candidate, *sizes, **settings)
-    return layer, layer.load(_drawn(draw, _layer_shapes(EncoderLayer, *sizes)))
+_encoder = partial(_layer, EncoderLayer)
+
+
+def _encoder_inputs(draw: Draw) -> tuple[Tensor, Tensor]:
+    return draw.normal(2, 5, 6), _source_mask()
 
 
 @probe("the attention comes first, then the feed-forward network, each with a sum and a normalisation")
@@ -98,137 +173,61 @@ def _encoder_values(candidate: Candidate, draw: Draw) -> Observed:
 @probe("with norm_first=True, each sublayer reads the normalised input, and the sum is not normalised")
 def _encoder_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, norm_first=True)
-    layer.train(False)
-    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
+    return after(loaded, lambda: layer.call(*_encoder_inputs(draw)))
 
 
 @probe("a mask with one row per query is applied, and the layer has the requested number of heads")
 def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, (6, 3, 4))
-    layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(2, 4, 6), _target_mask(4)))
 
 
 @probe("the layer works for one sentence of one token with five features")
 def _encoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
-    layer.train(False)
     return after(loaded, lambda: layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)))
 
 
 @probe("dropout acts in training mode and not in evaluation mode")
 def _encoder_modes(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw, dropout=0.5)
-    x = draw.normal(2, 5, 6)
-    return after(loaded, lambda: _dropout_facts(layer, x, _source_mask()))
+    layer, loaded = _encoder(candidate, draw, training=True, dropout=0.5)
+    inputs = _encoder_inputs(draw)
+    return after(loaded, lambda: _dropout_facts(layer, *inputs))
 
 
 @probe("the attention function that is passed in is the one that is used")
 def _encoder_other_attention(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw, dropout=0.0, attention=mean_attention())
-    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6), _source_mask()))
-
-
-def _dropout_facts(module: Candidate, *arguments: object) -> Observed:
-    training = module.call(*arguments)
-    module.train(False)
-    evaluation, again = module.call(*arguments), module.call(*arguments)
-    for reply in (training, evaluation, again):
-        if not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
-            return reply
-    assert isinstance(training, Returned)
-    assert isinstance(evaluation, Returned)
-    assert isinstance(again, Returned)
-    return {
-        "the effect of dropout in training mode": "none"
-        if _equal(training.value, evaluation.value)
-        else "some numbers are dropped",
-        "the results of two calls in evaluation mode": "the same"
-        if _equal(evaluation.value, again.value)
-        else "different",
-    }
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.allclose(one.double(), other.double())
-
-
-def _strengths(
-    layer: Candidate,
-    shapes: Mapping[str, torch.Size],
-    *arguments: Tensor,
-    name: str,
-    part: str,
-    rate: float = 0.5,
-) -> Observed:
-    """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
-
-    Kept elements are divided by 1 - rate twice: inside the part, and in the sublayer connection. `part` is
-    the name of the attribute, and `name` describes it in the result.
-    """
-    weights = {name: torch.full(shape, float(name.endswith("scale"))) for name, shape in shapes.items()}
-    if part == "feed_forward":
-        weights |= {
-            f"{part}.inner.weight": torch.tensor([[1.0, 0.0]]),
-            f"{part}.outer.weight": torch.ones(2, 1),
-        }
-    else:
-        weights |= {f"{part}.{which}_projection.weight": torch.eye(2) for which in ("value", "output")}
-    loaded = layer.load(weights)
-    reply = after(loaded, lambda: layer.call(*arguments))
-    if not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
-        return reply
-    steps = (reply.value.double() - arguments[0]).abs() if reply.value.shape == arguments[0].shape else None
-    found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
-    return {f"what {name} adds to an input of 1, with a dropout of {rate:g},": found}
-
-
-def _unit_inputs(rows: int = 64) -> Tensor:
-    return torch.tensor([1.0, -1.0], dtype=torch.float64).expand(rows, 1, 2).clone()
+    layer, loaded = _encoder(candidate, draw, training=True, dropout=0.0, attention=mean_attention())
+    return after(loaded, lambda: layer.call(*_encoder_inputs(draw)))
 
 
 @probe("dropout acts on the attention weights, in the feed-forward network and on each sublayer's output")
 def _encoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
     layer = in_double(candidate, 2, 1, 1, dropout=0.5, norm_first=True)
-    given, shapes = (
-        (_unit_inputs(), torch.ones(64, 1, 1, dtype=torch.bool)),
-        _layer_shapes(EncoderLayer, 2, 1, 1),
-    )
-    return tuple(
-        _strengths(layer, shapes, *given, name=name, part=part)
-        for part, name in (("self_attention", "the attention"), ("feed_forward", "the feed-forward network"))
-    )
+    return tuple(_strength(layer, EncoderLayer, part) for part in _PARTS[EncoderLayer])
 
 
 @probe("the default dropout rate is 0.1")
 def _encoder_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
     layer = in_double(candidate, 2, 1, 1, norm_first=True)
-    given, shapes = (
-        (_unit_inputs(), torch.ones(64, 1, 1, dtype=torch.bool)),
-        _layer_shapes(EncoderLayer, 2, 1, 1),
-    )
-    return _strengths(layer, shapes, *given, name="the attention", part="self_attention", rate=0.1)
+    return _strength(layer, EncoderLayer, "self_attention", rate=0.1)
 
 
 @probe("gradients reach the input and every weight")
 def _encoder_gradient(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw)
-    layer.train(False)
-    x, toward = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
-    reply = after(loaded, lambda: layer.gradients(x, _source_mask(), toward=toward))
+    inputs, toward = _encoder_inputs(draw), draw.normal(2, 5, 6)
+    reply = after(loaded, lambda: layer.gradients(*inputs, toward=toward))
     return _weights_named(reply, _layer_shapes(EncoderLayer, 6, 2, 9))
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
 def _encoder_copy(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _encoder(candidate, draw)
-    layer.train(False)
     copy = layer.copy()
     copy.load(_drawn(draw, _layer_shapes(EncoderLayer, 6, 2, 9)))
-    x = draw.normal(2, 5, 6)
-    return after(
-        loaded, lambda: (value_of(layer.call(x, _source_mask())), value_of(copy.call(x, _source_mask())))
-    )
+    inputs = _encoder_inputs(draw)
+    return after(loaded, lambda: (value_of(layer.call(*inputs)), value_of(copy.call(*inputs))))
 
 
 # --- DecoderLayer -------------------------------------------------------------------------------------------
@@ -236,12 +235,11 @@ def _encoder_copy(candidate: Candidate, draw: Draw) -> Observed:
 DECODER_LAYER = Exercise(DecoderLayer)
 probe = DECODER_LAYER.probe
 
+_decoder = partial(_layer, DecoderLayer)
 
-def _decoder(
-    candidate: Candidate, draw: Draw, sizes: tuple[int, int, int] = (6, 2, 9), **settings: object
-) -> tuple[Candidate, Reply]:
-    layer = in_double(candidate, *sizes, **settings)
-    return layer, layer.load(_drawn(draw, _layer_shapes(DecoderLayer, *sizes)))
+
+def _decoder_inputs(draw: Draw) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return draw.normal(2, 4, 6), draw.normal(2, 5, 6), _source_mask(), _target_mask(4)
 
 
 @probe("self-attention, cross-attention and feed-forward follow each other, each with sum and normalisation")
@@ -255,7 +253,6 @@ def _decoder_values(candidate: Candidate, draw: Draw) -> Observed:
 @probe("each mask goes to its own attention, even if source and target have the same length")
 def _decoder_same_length(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, (6, 3, 4))
-    layer.train(False)
     x, memory = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
     # Use masks that differ between sentences, and that no layer could make by itself.
     source_mask, target_mask = _source_mask(), _target_mask(5)
@@ -268,82 +265,56 @@ def _decoder_same_length(candidate: Candidate, draw: Draw) -> Observed:
 @probe("with norm_first=True, each sublayer reads the normalised input, and the memory is used unchanged")
 def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, norm_first=True)
-    layer.train(False)
-    x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
-    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
+    return after(loaded, lambda: layer.call(*_decoder_inputs(draw)))
 
 
 @probe("the layer works for one sentence of one token with five features")
 def _decoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw, (5, 1, 7), dropout=0.3)
-    layer.train(False)
     x, memory, mask = draw.normal(1, 1, 5), draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
     return after(loaded, lambda: layer.call(x, memory, mask, mask))
 
 
 @probe("dropout acts in training mode and not in evaluation mode")
 def _decoder_modes(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw, dropout=0.5)
-    x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
-    return after(loaded, lambda: _dropout_facts(layer, x, memory, _source_mask(), _target_mask(4)))
+    layer, loaded = _decoder(candidate, draw, training=True, dropout=0.5)
+    inputs = _decoder_inputs(draw)
+    return after(loaded, lambda: _dropout_facts(layer, *inputs))
 
 
 @probe("both attentions use the attention function that is passed in")
 def _decoder_other_attention(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw, dropout=0.0, attention=mean_attention())
-    x, memory = draw.normal(2, 4, 6), draw.normal(2, 5, 6)
-    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
+    layer, loaded = _decoder(candidate, draw, training=True, dropout=0.0, attention=mean_attention())
+    return after(loaded, lambda: layer.call(*_decoder_inputs(draw)))
 
 
 @probe("dropout acts on all attention weights, in the feed-forward network and on each sublayer's output")
 def _decoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
     layer = in_double(candidate, 2, 1, 1, dropout=0.5, norm_first=True)
-    mask = torch.ones(64, 1, 1, dtype=torch.bool)
-    return tuple(
-        _strengths(
-            layer,
-            _layer_shapes(DecoderLayer, 2, 1, 1),
-            _unit_inputs(),
-            _unit_inputs(),
-            mask,
-            mask,
-            name=name,
-            part=part,
-        )
-        for part, name in (
-            ("self_attention", "the self-attention"),
-            ("cross_attention", "the cross-attention"),
-            ("feed_forward", "the feed-forward network"),
-        )
-    )
+    return tuple(_strength(layer, DecoderLayer, part) for part in _PARTS[DecoderLayer])
 
 
 @probe("the default dropout rate is 0.1")
 def _decoder_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
     layer = in_double(candidate, 2, 1, 1, norm_first=True)
-    mask, shapes = torch.ones(64, 1, 1, dtype=torch.bool), _layer_shapes(DecoderLayer, 2, 1, 1)
-    given = (_unit_inputs(), _unit_inputs(), mask, mask)
-    return _strengths(layer, shapes, *given, name="the self-attention", part="self_attention", rate=0.1)
+    return _strength(layer, DecoderLayer, "self_attention", rate=0.1)
 
 
 @probe("gradients reach the input, the memory and every weight")
 def _decoder_gradient(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw)
-    layer.train(False)
-    x, memory, toward = draw.normal(2, 4, 6), draw.normal(2, 5, 6), draw.normal(2, 4, 6)
-    masks = _source_mask(), _target_mask(4)
-    reply = after(loaded, lambda: layer.gradients(x, memory, *masks, toward=toward))
+    inputs, toward = _decoder_inputs(draw), draw.normal(2, 4, 6)
+    reply = after(loaded, lambda: layer.gradients(*inputs, toward=toward))
     return _weights_named(reply, _layer_shapes(DecoderLayer, 6, 2, 9))
 
 
 @probe("a deep copy has its own weights, and a state dict can be loaded into it")
 def _decoder_copy(candidate: Candidate, draw: Draw) -> Observed:
     layer, loaded = _decoder(candidate, draw)
-    layer.train(False)
     copy = layer.copy()
     copy.load(_drawn(draw, _layer_shapes(DecoderLayer, 6, 2, 9)))
-    given = (draw.normal(2, 4, 6), draw.normal(2, 5, 6), _source_mask(), _target_mask(4))
-    return after(loaded, lambda: (value_of(layer.call(*given)), value_of(copy.call(*given))))
+    inputs = _decoder_inputs(draw)
+    return after(loaded, lambda: (value_of(layer.call(*inputs)), value_of(copy.call(*inputs))))
 
 
 # --- Transformer --------------------------------------------------------------------------------------------
@@ -363,9 +334,14 @@ def _model_shapes(settings: TransformerConfig) -> dict[str, torch.Size]:
     return {name: shape for name, shape in shapes.items() if name != "generator.bias"}
 
 
-def _model(candidate: Candidate, draw: Draw, **settings: object) -> tuple[Candidate, Reply]:
+def _model(
+    candidate: Candidate, draw: Draw, training: bool = False, **settings: object
+) -> tuple[Candidate, Reply]:
     model = in_double(candidate, _SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
-    return model, _model_loaded(model, draw, settings)
+    loaded = _model_loaded(model, draw, settings)
+    if not training:
+        model.train(False)
+    return model, loaded
 
 
 def _model_loaded(model: Candidate, draw: Draw, settings: Mapping[str, Any]) -> Reply:
@@ -392,7 +368,6 @@ def _model_logits(candidate: Candidate, draw: Draw) -> Observed:
 @probe("encode returns the memory and decode the hidden vectors, each after all layers in turn")
 def _model_halves(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_DEEP)
-    model.train(False)
     source, source_mask, target, target_mask = _sentences(draw, 5)
     memory = draw.normal(2, 5, _DEEP["d_model"])
     return after(
@@ -409,7 +384,6 @@ def _model_halves(candidate: Candidate, draw: Draw) -> Observed:
 @probe("the logits are also correct with two layers, and source and target of the same length")
 def _model_same_length(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_DEEP)
-    model.train(False)
     source, source_mask, target, target_mask = _sentences(draw, 5)
     target_mask[0, 0, 3] = True
     target_mask[1, 2:, 1] = False
@@ -419,7 +393,6 @@ def _model_same_length(candidate: Candidate, draw: Draw) -> Observed:
 @probe("with norm_first, the layers normalise first and each stack ends with a normalisation")
 def _model_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_DEEP, norm_first=True)
-    model.train(False)
     source, source_mask, target, target_mask = _sentences(draw)
     memory = draw.normal(*source.shape, _DEEP["d_model"])
     return after(
@@ -449,14 +422,14 @@ def _model_norms(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("dropout acts in training mode and not in evaluation mode")
 def _model_modes(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
+    model, loaded = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
     sentences = _sentences(draw)
     return after(loaded, lambda: _dropout_facts(model, *sentences))
 
 
 @probe("dropout also acts on the sum of embedding and positional encoding")
 def _model_position_dropout(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, **_SMALL, dropout=0.5)
+    model, loaded = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
     shapes = _model_shapes(TransformerConfig(**_SMALL))
     silent = ("output_projection.weight", "output_projection.bias", "outer.weight", "outer.bias")
     model.load({name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith(silent)})
@@ -476,7 +449,6 @@ def _model_start(candidate: Candidate, draw: Draw) -> Observed:
 def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
     settings = _SMALL | {"norm_first": True}
     model, loaded = _model(candidate, draw, **settings)
-    model.train(False)
     sentences, toward = _sentences(draw), draw.normal(2, 4, _TARGET_VOCAB)
     reply = after(loaded, lambda: model.gradients(*sentences, toward=toward))
     return _weights_named(reply, _model_shapes(TransformerConfig(**settings)))
@@ -485,7 +457,6 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
 @probe("calls do not affect each other, and a deep copy, filled from a state dict, has its own weights")
 def _model_copy(candidate: Candidate, draw: Draw) -> Observed:
     model, loaded = _model(candidate, draw, **_SMALL)
-    model.train(False)
     copy = model.copy()
     _model_loaded(copy, draw, _SMALL)
     sentences, others = _sentences(draw), _sentences(draw)

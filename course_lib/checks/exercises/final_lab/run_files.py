@@ -1,0 +1,169 @@
+"""Judge the files that a run writes: whether its configuration is edited, and its metrics are plausible."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.checks.engine.findings import Kind
+from course_lib.errors import BadInputError
+
+#: Settings that don't count as an edit: another seed, or another way to compute the same model.
+_NO_EDIT = {"seed", "training.precision", "training.compile"}
+#: Settings that count as an edit, although they may also change when a run is resumed.
+_EDIT = {"training.epochs", "training.updates"}
+
+#: The minimum number of rows with a training loss.
+LEAST_ROWS = 8
+
+#: The maximum of each validated number in a row; the minimum is 0. Version 0.1.0 wrote "rate" for "lr".
+_MOST = {"loss": 1e6, "validation_loss": 1e6, "lr": 1e6, "rate": 1e6, "tokens_per_second": 1e12}
+_MOST |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
+
+
+class FileError(ValueError):
+    """An error for a submitted file that can't be judged. The message gives the reason.
+
+    `kind` and `look_at` have the same meaning as in `Handed`.
+    """
+
+    def __init__(self, says: str, kind: Kind = "wrong", look_at: str = "") -> None:
+        super().__init__(says)
+        self.kind = kind
+        self.look_at = look_at
+
+
+def repeated_config(content: bytes) -> str | None:
+    """Return the name of the provided configuration that a run has used unchanged, or None.
+
+    Only settings that affect what the model learns are compared: those of the data, the model and the
+    training. Raises FileError if the file isn't a valid configuration.
+    """
+    # These imports are slow, and the checks of all lessons import this module.
+    import yaml
+    from pydantic import ValidationError
+
+    from course_lib.translation.configs.loader import provided_configs
+    from course_lib.translation.configs.schema import RunConfig
+
+    try:
+        config = RunConfig.model_validate(yaml.safe_load(content))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise FileError(f"expected YAML, but it can't be read: {str(error).splitlines()[0]}") from None
+    except (ValidationError, BadInputError) as error:
+        raise FileError(f"not the configuration of a run: {str(error).splitlines()[0]}") from None
+    own = _settings(config)
+    for name, text in provided_configs().items():
+        if _settings(RunConfig.model_validate(yaml.safe_load(text))) == own:
+            return name
+    return None
+
+
+def _settings(config: object) -> dict[str, object]:
+    """Return the settings whose change counts as an edit, by name."""
+    from course_lib.translation.configs.schema import MayChangeMarker, Section
+
+    found: dict[str, object] = {}
+    for section in ("data", "model", "training"):
+        values = getattr(config, section)
+        assert isinstance(values, Section)
+        for key, field in type(values).model_fields.items():
+            name = f"{section}.{key}"
+            marked = MayChangeMarker in field.metadata
+            if name in _EDIT or not (marked or name in _NO_EDIT):
+                found[name] = getattr(values, key)
+    return found
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The training losses, the last step and the test score of a finished run."""
+
+    losses: Sequence[float]
+    last_step: int
+    test_bleu: float
+
+    @property
+    def in_words(self) -> str:
+        """A summary of the metrics for the student."""
+        return (
+            f"After {self.last_step:,} updates, the loss has fallen from {self.losses[0]:.2f} to "
+            f"{self.losses[-1]:.2f}, and the test score is {self.test_bleu:.1f}"
+        )
+
+
+def read_metrics(content: bytes) -> Metrics:
+    """Read and validate a run's metrics.
+
+    Raises FileError if the content isn't UTF-8, if a row is invalid, if there are too few losses, if the
+    loss doesn't fall, or if the run hasn't finished.
+    """
+    rows = _rows(content)
+    step = 0
+    for number, row in enumerate(rows, start=1):
+        here = row.get("step")
+        if not isinstance(here, int) or isinstance(here, bool) or not 0 <= here <= 1e12:
+            raise FileError(f'line {number}: expected an integer "step", found {_shown(here)}')
+        if here < step:
+            raise FileError(f"line {number}: expected rising steps, but {here} follows {step}")
+        step = here
+        _check_numbers(number, row)
+    losses = [float(row["loss"]) for row in rows if "loss" in row]
+    if len(losses) < LEAST_ROWS:
+        raise FileError(
+            f"expected at least {LEAST_ROWS} rows with a loss, found {len(losses)}. Train longer, or "
+            "write rows more often: training.log_every"
+        )
+    fifth = max(1, len(losses) // 5)
+    first, last = sum(losses[:fifth]) / fifth, sum(losses[-fifth:]) / fifth
+    if last >= first:
+        raise FileError(f"expected a falling loss, but it goes from {first:.2f} to {last:.2f}")
+    scores = [row["test_bleu"] for row in rows if "test_bleu" in row]
+    if not scores:
+        raise FileError(
+            "expected a last row with the test score, but there is none: the run has not finished. "
+            "Start it again with the same command to resume it"
+        )
+    return Metrics(losses, step, float(scores[-1]))
+
+
+def final_bleu(content: bytes) -> float | None:
+    """Return the test score that a run reports in its metrics, or None if they are invalid."""
+    try:
+        return read_metrics(content).test_bleu
+    except FileError:
+        return None
+
+
+def _rows(content: bytes) -> list[dict[str, Any]]:
+    try:
+        lines = content.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise FileError(f"expected UTF-8, but byte {error.start} is invalid") from None
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise FileError(f"line {number}: expected one JSON object, found {_shown(line)}") from None
+        if not isinstance(row, dict):
+            raise FileError(f"line {number}: expected one JSON object, found {_shown(row)}")
+        rows.append(row)
+    return rows
+
+
+def _check_numbers(number: int, row: dict[str, Any]) -> None:
+    """Raise FileError for an impossible number, such as NaN, a negative loss, or a BLEU above 100."""
+    for name, most in _MOST.items():
+        value = row.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise FileError(
+                f'line {number}: expected "{name}" to be from 0 to {most:g}, found {_shown(value)}'
+            )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
