@@ -26,6 +26,7 @@ from course_lib.checks.engine.reply import (
     Reply,
     Returned,
     plain,
+    same_numbers,
 )
 from course_lib.checks.exercises.fixtures import build_fixture
 from course_lib.student.stubs import UNWRITTEN
@@ -114,7 +115,7 @@ class LocalBackend:
         changed = tuple(
             position
             for position, (before, after) in enumerate(zip(request.arguments, given, strict=True))
-            if isinstance(before, Tensor) and not _same(before, after)
+            if isinstance(before, Tensor) and not same_numbers(before, after)
         )
         warned = tuple(str(warning.message)[:LONGEST_MESSAGE] for warning in caught[:MOST_WARNINGS])
         counts = (
@@ -273,12 +274,6 @@ def _method(found: Any, name: str) -> Callable[..., Any]:
         raise TypeError(f"expected a function or a class, got an object of type {type(found).__name__}")
     method: Callable[..., Any] = found if name == "__call__" else getattr(found, name)
     return method
-
-
-def _same(before: Tensor, after: Tensor) -> bool:
-    if before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    return bool(((before == after) | ((before != before) & (after != after))).all())  # NaN stays NaN
 
 
 def _raised(error: BaseException) -> Raised:

@@ -137,6 +137,13 @@ def _plain(value: object, known: Sequence[object], number: Iterator[int], depth:
     return Opaque(type(value).__name__)
 
 
+def same_numbers(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors have the same shape, dtype and elements. Two NaNs count as the same."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
 def value_of(reply: Reply) -> Value | Raised:
     """Return the value of a reply, or the reply itself if it is `Raised`."""
     return reply.value if isinstance(reply, Returned) else reply

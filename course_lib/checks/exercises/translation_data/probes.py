@@ -104,22 +104,8 @@ case(
 
 @probe("the ids are correct for random sentences and a min_count of 3")
 def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Observed:
-    words = [
-        "am",
-        "auf",
-        "bus",
-        "das",
-        "ein",
-        "hund",
-        "kind",
-        "mit",
-        "oder",
-        "rad",
-        "sieht",
-        "und",
-        "wald",
-        "zug",
-    ]
+    text = "am auf bus das ein hund kind mit oder rad sieht und wald zug"
+    words = text.split()
     chosen = (draw.normal(12, 6).abs() * len(words) / 2).long().clamp(max=len(words) - 1).tolist()
     return _vocabulary(candidate, [" ".join(words[index] for index in row) for row in chosen], 3)
 
@@ -175,18 +161,8 @@ case("a count of 0 gives no merges", {"hund": 5}, 0)
 
 @probe("the first twenty merges of compounds with random counts are correct")
 def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Observed:
-    words = [
-        "rad",
-        "fahrrad",
-        "fahrer",
-        "radfahrer",
-        "helm",
-        "fahrradhelm",
-        "regen",
-        "regenhut",
-        "hut",
-        "strohhut",
-    ]
+    text = "rad fahrrad fahrer radfahrer helm fahrradhelm regen regenhut hut strohhut"
+    words = text.split()
     counts = draw.integers(1, 30, len(words)).tolist()
     return _merges(candidate, dict(zip(words, counts, strict=True)), 20)
 
