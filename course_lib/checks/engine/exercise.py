@@ -18,7 +18,7 @@ from course_lib.checks.engine.misconceptions import (
     misconceptions_of,
     wrong_numbers_of,
 )
-from course_lib.checks.engine.probe import Ask, Observed, Probe
+from course_lib.checks.engine.probe import Ask, Draw, Observed, Probe
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -90,7 +90,7 @@ class Exercise:
         """
 
         def add(ask: Ask) -> Probe:
-            self.probes.append(Probe(says, ask, tolerance))
+            self.probes.append(Probe(says, ask, tolerance, f"{ask.__module__}.{ask.__qualname__}"))
             return self.probes[-1]
 
         return add
@@ -106,6 +106,24 @@ class Exercise:
 
         def add(says: str, *arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> None:
             self.probes.append(Probe(says, lambda candidate, _: ask(candidate, *arguments, **keywords)))
+
+        return add
+
+    def random_cases(
+        self, ask: Callable[Concatenate[Candidate, Draw, _Arguments], Observed], module: str
+    ) -> Callable[Concatenate[str, str, _Arguments], None]:
+        """Return a function that adds a probe with random numbers.
+
+        Its first argument is a name that is unique in `module`, on which the random numbers depend. The
+        second is what the probe `says`. The probe passes the others to `ask`, after the candidate and the
+        generator of random numbers.
+        """
+
+        def add(name: str, says: str, *arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> None:
+            def call(candidate: Candidate, draw: Draw) -> Observed:
+                return ask(candidate, draw, *arguments, **keywords)
+
+            self.probes.append(Probe(says, call, name=f"{module}.{name}"))
 
         return add
 

@@ -47,7 +47,9 @@ class Probe:
     ask: Ask
     tolerance: float | None = None
     """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
+    name: str = ""
+    """A unique name. The random numbers depend on it instead of on `says`, which may be reworded."""
 
     def run(self, candidate: Candidate, seed: str) -> Observed:
-        """Run the probe. Its random numbers depend on the seed and the name of `ask`, but not on `says`."""
-        return self.ask(candidate, Draw(f"{seed}/{self.ask.__module__}.{self.ask.__qualname__}"))
+        """Run the probe. Its random numbers depend on the seed and its name."""
+        return self.ask(candidate, Draw(f"{seed}/{self.name}"))

@@ -6,11 +6,20 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.probe import Observed
+from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, after, first_failure
 from course_lib.checks.exercises.fixtures.results import as_number
 
 Weights = Mapping[str, Tensor]
+
+
+def call_with_normals(
+    candidate: Candidate, draw: Draw, *arguments: int | tuple[int, ...], dtype: torch.dtype = torch.float64
+) -> Reply:
+    """Call a function. Each tuple of sizes becomes a tensor of normally distributed numbers."""
+    return candidate.call(
+        *(draw.normal(*one, dtype=dtype) if isinstance(one, tuple) else one for one in arguments)
+    )
 
 
 def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:

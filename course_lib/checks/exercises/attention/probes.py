@@ -7,6 +7,7 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
+from course_lib.checks.exercises.shared_requests import call_with_normals
 from course_lib.transformer.attention import (
     attention_scores,
     attention_weights,
@@ -17,52 +18,21 @@ from course_lib.transformer.attention import (
 
 ATTENTION_SCORES = Exercise(attention_scores)
 probe = ATTENTION_SCORES.probe
+case = ATTENTION_SCORES.random_cases(call_with_normals, __name__)
 
-
-@probe("three queries and five keys give a 3 by 5 table of scores")
-def _scores_of_matrices(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(3, 6), draw.normal(5, 6))
-
-
-@probe("batch and head axes are kept")
-def _scores_of_batches(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 4, 7), draw.normal(2, 3, 5, 7))
-
-
-@probe("equal numbers of queries, keys and features: no axis is mistaken for another")
-def _scores_of_squares(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(4, 4, 4), draw.normal(4, 4, 4))
-
-
-@probe("one query, one key and one feature give one score")
-def _scores_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(1, 1), draw.normal(1, 1))
-
-
-@probe("any number of batch axes is accepted")
-def _scores_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 2, 3, 4, 3), draw.normal(2, 2, 3, 5, 3))
-
-
-@probe("float32 in, float32 out")
-def _scores_in_float32(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(
-        draw.normal(2, 3, 9, dtype=torch.float32), draw.normal(2, 4, 9, dtype=torch.float32)
-    )
-
-
-@probe("float16 in, float16 out")
-def _scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(
-        draw.normal(2, 3, 8, dtype=torch.float16), draw.normal(2, 4, 8, dtype=torch.float16)
-    )
-
-
-@probe("bfloat16 in, bfloat16 out")
-def _scores_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(
-        draw.normal(2, 3, 8, dtype=torch.bfloat16), draw.normal(2, 4, 8, dtype=torch.bfloat16)
-    )
+case("_scores_of_matrices", "three queries and five keys give a 3 by 5 table of scores", (3, 6), (5, 6))
+case("_scores_of_batches", "batch and head axes are kept", (2, 3, 4, 7), (2, 3, 5, 7))
+case(
+    "_scores_of_squares",
+    "equal numbers of queries, keys and features: no axis is mistaken for another",
+    (4, 4, 4),
+    (4, 4, 4),
+)
+case("_scores_of_one", "one query, one key and one feature give one score", (1, 1), (1, 1))
+case("_scores_of_many_axes", "any number of batch axes is accepted", (2, 2, 3, 4, 3), (2, 2, 3, 5, 3))
+case("_scores_in_float32", "float32 in, float32 out", (2, 3, 9), (2, 4, 9), dtype=torch.float32)
+case("_scores_in_float16", "float16 in, float16 out", (2, 3, 8), (2, 4, 8), dtype=torch.float16)
+case("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8), dtype=torch.bfloat16)
 
 
 @probe("gradients reach the queries and the keys")

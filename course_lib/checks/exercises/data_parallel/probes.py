@@ -122,7 +122,6 @@ def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
 # --- broadcast_parameters -----------------------------------------------------------------------------------
 
 BROADCAST_PARAMETERS = Exercise(broadcast_parameters, uncounted=130)
-probe = BROADCAST_PARAMETERS.probe
 
 
 def _broadcast(candidate: Candidate, draw: Draw, world_size: int, model: str, source: int | None) -> Reply:
@@ -130,40 +129,32 @@ def _broadcast(candidate: Candidate, draw: Draw, world_size: int, model: str, so
     return candidate.make(broadcasting(world_size, model, seed, source)).call(candidate)
 
 
-@probe("two ranks get the parameters of rank 0")
-def _from_the_first(candidate: Candidate, draw: Draw) -> Reply:
-    return _broadcast(candidate, draw, 2, "linear", None)
+case = BROADCAST_PARAMETERS.random_cases(_broadcast, __name__)
 
 
-@probe("three ranks get the parameters of rank 1 if it is the source")
-def _from_another(candidate: Candidate, draw: Draw) -> Reply:
-    return _broadcast(candidate, draw, 3, "linear", 1)
-
-
-@probe("the parameters of inner modules are sent too, including frozen ones and those of another dtype")
-def _inner_modules(candidate: Candidate, draw: Draw) -> Reply:
-    return _broadcast(candidate, draw, 2, "nested", 0)
-
-
-@probe("buffers are sent too, including integer ones and those outside the state dict")
-def _buffers(candidate: Candidate, draw: Draw) -> Reply:
-    return _broadcast(candidate, draw, 2, "with_buffers", 0)
-
-
-@probe("a parameter that two modules share is sent once and stays shared")
-def _shared_parameter(candidate: Candidate, draw: Draw) -> Reply:
-    return _broadcast(candidate, draw, 2, "tied", 0)
-
-
-@probe("without a process group, the model stays as it is")
-def _broadcast_alone(candidate: Candidate, draw: Draw) -> Reply:
-    return _broadcast(candidate, draw, ALONE, "linear", None)
+case("_from_the_first", "two ranks get the parameters of rank 0", 2, "linear", None)
+case("_from_another", "three ranks get the parameters of rank 1 if it is the source", 3, "linear", 1)
+case(
+    "_inner_modules",
+    "the parameters of inner modules are sent too, including frozen ones and those of another dtype",
+    2,
+    "nested",
+    0,
+)
+case(
+    "_buffers",
+    "buffers are sent too, including integer ones and those outside the state dict",
+    2,
+    "with_buffers",
+    0,
+)
+case("_shared_parameter", "a parameter that two modules share is sent once and stays shared", 2, "tied", 0)
+case("_broadcast_alone", "without a process group, the model stays as it is", ALONE, "linear", None)
 
 
 # --- all_reduce_gradients -----------------------------------------------------------------------------------
 
 ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, uncounted=170)
-probe = ALL_REDUCE_GRADIENTS.probe
 
 
 def _reduce(
@@ -173,34 +164,21 @@ def _reduce(
     return candidate.make(reducing(world_size, model, seed, missing)).call(candidate)
 
 
-@probe("two ranks get the sum of their gradients")
-def _two_gradients(candidate: Candidate, draw: Draw) -> Reply:
-    return _reduce(candidate, draw, 2, "linear")
+case = ALL_REDUCE_GRADIENTS.random_cases(_reduce, __name__)
 
 
-@probe("three ranks get the sums, also for inner modules and several dtypes")
-def _three_gradients(candidate: Candidate, draw: Draw) -> Reply:
-    return _reduce(candidate, draw, 3, "nested")
-
-
-@probe("a parameter without a gradient on rank 1 takes part with zeros")
-def _one_has_none(candidate: Candidate, draw: Draw) -> Reply:
-    return _reduce(candidate, draw, 2, "linear", weight=(1,))
-
-
-@probe("each rank may lack a different gradient")
-def _others_missing(candidate: Candidate, draw: Draw) -> Reply:
-    return _reduce(candidate, draw, 2, "linear", weight=(0,), bias=(1,))
-
-
-@probe("the gradient of a shared parameter is added once")
-def _shared_gradient(candidate: Candidate, draw: Draw) -> Reply:
-    return _reduce(candidate, draw, 2, "tied")
-
-
-@probe("without a process group, the gradients stay as they are")
-def _reduce_alone(candidate: Candidate, draw: Draw) -> Reply:
-    return _reduce(candidate, draw, ALONE, "linear")
+case("_two_gradients", "two ranks get the sum of their gradients", 2, "linear")
+case("_three_gradients", "three ranks get the sums, also for inner modules and several dtypes", 3, "nested")
+case(
+    "_one_has_none",
+    "a parameter without a gradient on rank 1 takes part with zeros",
+    2,
+    "linear",
+    weight=(1,),
+)
+case("_others_missing", "each rank may lack a different gradient", 2, "linear", weight=(0,), bias=(1,))
+case("_shared_gradient", "the gradient of a shared parameter is added once", 2, "tied")
+case("_reduce_alone", "without a process group, the gradients stay as they are", ALONE, "linear")
 
 
 # --- GradientBuckets ----------------------------------------------------------------------------------------

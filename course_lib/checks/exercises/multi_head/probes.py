@@ -12,42 +12,26 @@ from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, to_itself
 from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
 from course_lib.checks.exercises.fixtures.refusals import refusal
+from course_lib.checks.exercises.shared_requests import call_with_normals
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 
 # --- split_heads --------------------------------------------------------------------------------------------
 
 SPLIT_HEADS = Exercise(split_heads)
 probe = SPLIT_HEADS.probe
+case = SPLIT_HEADS.random_cases(call_with_normals, __name__)
 
-
-@probe("a batch of sentences is split into heads")
-def _split_a_batch(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 20), 4)
-
-
-@probe("equal batch size, length, heads and head width: no axis is mistaken for another")
-def _split_a_square(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(4, 4, 16), 4)
-
-
-@probe("odd sizes work: three heads of seven features")
-def _split_odd_sizes(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(3, 5, 21), 3)
-
-
-@probe("a single head has all the features")
-def _split_into_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 5), 1)
-
-
-@probe("with as many heads as features, each head has one feature")
-def _split_into_single_features(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 5), 5)
-
-
-@probe("one sentence of one token works")
-def _split_one_word(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(1, 1, 6), 2)
+case("_split_a_batch", "a batch of sentences is split into heads", (2, 3, 20), 4)
+case(
+    "_split_a_square",
+    "equal batch size, length, heads and head width: no axis is mistaken for another",
+    (4, 4, 16),
+    4,
+)
+case("_split_odd_sizes", "odd sizes work: three heads of seven features", (3, 5, 21), 3)
+case("_split_into_one", "a single head has all the features", (2, 3, 5), 1)
+case("_split_into_single_features", "with as many heads as features, each head has one feature", (2, 3, 5), 5)
+case("_split_one_word", "one sentence of one token works", (1, 1, 6), 2)
 
 
 @probe("d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
@@ -62,14 +46,8 @@ def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Observed:
     return {"the response": response}
 
 
-@probe("float32 in, float32 out")
-def _split_in_float32(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 8, dtype=torch.float32), 2)
-
-
-@probe("bfloat16 in, bfloat16 out")
-def _split_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 8, dtype=torch.bfloat16), 2)
+case("_split_in_float32", "float32 in, float32 out", (2, 3, 8), 2, dtype=torch.float32)
+case("_split_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), 2, dtype=torch.bfloat16)
 
 
 @probe("gradients reach the input")
@@ -82,16 +60,14 @@ def _split_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 MERGE_HEADS = Exercise(merge_heads)
 probe = MERGE_HEADS.probe
+case = MERGE_HEADS.random_cases(call_with_normals, __name__)
 
-
-@probe("the heads of a batch are concatenated again")
-def _merge_a_batch(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 4, 3, 5))
-
-
-@probe("equal batch size, heads, length and width: no axis is mistaken for another")
-def _merge_a_square(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(3, 3, 3, 3))
+case("_merge_a_batch", "the heads of a batch are concatenated again", (2, 4, 3, 5))
+case(
+    "_merge_a_square",
+    "equal batch size, heads, length and width: no axis is mistaken for another",
+    (3, 3, 3, 3),
+)
 
 
 @probe("merge_heads reverses split_heads")
@@ -99,29 +75,11 @@ def _merge_what_was_split(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5).transpose(1, 2))
 
 
-@probe("a single head works")
-def _merge_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 1, 3, 5))
-
-
-@probe("heads of a single feature work")
-def _merge_single_features(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 5, 3, 1))
-
-
-@probe("one sentence of one token works")
-def _merge_one_word(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(1, 2, 1, 3))
-
-
-@probe("float32 in, float32 out")
-def _merge_in_float32(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 4, 5, dtype=torch.float32))
-
-
-@probe("bfloat16 in, bfloat16 out")
-def _merge_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 4, 5, dtype=torch.bfloat16))
+case("_merge_one", "a single head works", (2, 1, 3, 5))
+case("_merge_single_features", "heads of a single feature work", (2, 5, 3, 1))
+case("_merge_one_word", "one sentence of one token works", (1, 2, 1, 3))
+case("_merge_in_float32", "float32 in, float32 out", (2, 3, 4, 5), dtype=torch.float32)
+case("_merge_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 4, 5), dtype=torch.bfloat16)
 
 
 @probe("gradients reach the heads")
@@ -260,26 +218,15 @@ def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = Tr
     return module.call(x, x, x) if failed is None else failed
 
 
-@probe(
-    "in training mode the attention function gets dropout with the given rate, and nothing else is dropped"
+case = MULTI_HEAD_ATTENTION.random_cases(_dropped, __name__)
+case(
+    "_dropout_in_training",
+    "in training mode the attention function gets dropout with the given rate, and nothing else is dropped",
+    0.25,
 )
-def _dropout_in_training(candidate: Candidate, draw: Draw) -> Reply:
-    return _dropped(candidate, draw, 0.25)
-
-
-@probe("dropout=0 drops nothing in training mode")
-def _no_dropout(candidate: Candidate, draw: Draw) -> Reply:
-    return _dropped(candidate, draw, 0.0)
-
-
-@probe("the default dropout rate is 0.1")
-def _usual_dropout(candidate: Candidate, draw: Draw) -> Reply:
-    return _dropped(candidate, draw)
-
-
-@probe("in evaluation mode nothing is dropped")
-def _dropout_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
-    return _dropped(candidate, draw, 0.25, training=False)
+case("_no_dropout", "dropout=0 drops nothing in training mode", 0.0)
+case("_usual_dropout", "the default dropout rate is 0.1")
+case("_dropout_in_evaluation", "in evaluation mode nothing is dropped", 0.25, training=False)
 
 
 @probe("keys and values whose batch size differs from the queries' raise an error")

@@ -6,37 +6,20 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
+from course_lib.checks.exercises.shared_requests import call_with_normals
 from course_lib.transformer.broadcasting import pairwise_differences
 
 # --- pairwise_differences -----------------------------------------------------------------------------------
 
 PAIRWISE_DIFFERENCES = Exercise(pairwise_differences)
 probe = PAIRWISE_DIFFERENCES.probe
+case = PAIRWISE_DIFFERENCES.random_cases(call_with_normals, __name__)
 
-
-@probe("a row of four numbers gives a table of 4 by 4")
-def _of_a_row(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(4))
-
-
-@probe("three rows of three numbers give one table per row")
-def _of_a_square(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(3, 3))
-
-
-@probe("two rows of five numbers give two tables of 5 by 5")
-def _of_two_rows(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 5))
-
-
-@probe("two batch axes in front of the rows are kept")
-def _of_two_batch_axes(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 4))
-
-
-@probe("a single number gives a table with one zero")
-def _of_one_number(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(1))
+case("_of_a_row", "a row of four numbers gives a table of 4 by 4", (4,))
+case("_of_a_square", "three rows of three numbers give one table per row", (3, 3))
+case("_of_two_rows", "two rows of five numbers give two tables of 5 by 5", (2, 5))
+case("_of_two_batch_axes", "two batch axes in front of the rows are kept", (2, 3, 4))
+case("_of_one_number", "a single number gives a table with one zero", (1,))
 
 
 @probe("integers in, integers out")
@@ -44,9 +27,7 @@ def _of_whole_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(-9, 10, 2, 4))
 
 
-@probe("float32 in, float32 out")
-def _in_float32(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, dtype=torch.float32))
+case("_in_float32", "float32 in, float32 out", (2, 3), dtype=torch.float32)
 
 
 @probe("gradients reach the input")
