@@ -2,8 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from torch import Tensor
 
@@ -35,22 +34,15 @@ class CheckError(AssertionError):
         return str(self).split("\n")
 
 
-class GradingOptions(TypedDict, total=False):
+class GradingOptions(TypedDict):
     """The grading options of a check, which only an instructor's copy of a check cell contains."""
 
     points: float
     """The points for a correct answer."""
     seed: int
     """The seed of the inputs, which differ from those that students see."""
-    costs: Mapping[str, float]
+    costs: NotRequired[Mapping[str, float]]
     """The points that each misconception costs, by name. Any other failure costs all points."""
-
-
-@dataclass(frozen=True)
-class _Grading:
-    points: float
-    seed: int
-    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 def check(
@@ -78,7 +70,7 @@ def check(
     Without `grading`, the result is also written to the student's own log if they have turned it on.
     """
     if grading is not None:
-        return _find_and_check(name, names, may_not_call, levels or {}, _Grading(**grading))
+        return _find_and_check(name, names, may_not_call, levels or {}, grading)
     with record() as findings:
         try:
             return _find_and_check(name, names, may_not_call, levels or {}, None)
@@ -94,7 +86,7 @@ def _find_and_check(
     names: Mapping[str, object],
     may_not_call: Sequence[str],
     levels: Levels,
-    graded: _Grading | None,
+    graded: GradingOptions | None,
 ) -> float | None:
     entry = find(name)
     try:
@@ -117,7 +109,7 @@ def _check(
     names: Mapping[str, object],
     may_not_call: Sequence[str],
     levels: Levels,
-    graded: _Grading | None,
+    graded: GradingOptions | None,
 ) -> float | None:
     if isinstance(entry, HandIn):
         return _check_hand_in(entry, levels, graded)
@@ -132,8 +124,8 @@ def _check(
     return _check_exercise(entry, backend, graded)
 
 
-def _check_exercise(exercise: Exercise, backend: Backend, graded: _Grading | None) -> float | None:
-    verdict = examine(exercise, backend, f"graded {graded.seed}" if graded else _PRACTICE_SEED)
+def _check_exercise(exercise: Exercise, backend: Backend, graded: GradingOptions | None) -> float | None:
+    verdict = examine(exercise, backend, f"graded {graded['seed']}" if graded else _PRACTICE_SEED)
     points = 0.0 if verdict.forbidden else _points(verdict.named, graded)
     _emit(exercise.name, _kind(verdict), verdict.named, points, graded, verdict.forbidden)
     if verdict.passed:
@@ -144,7 +136,9 @@ def _check_exercise(exercise: Exercise, backend: Backend, graded: _Grading | Non
     return _finish(messages.failure(verdict), points)
 
 
-def _check_prediction(prediction: Prediction, backend: Backend, graded: _Grading | None) -> float | None:
+def _check_prediction(
+    prediction: Prediction, backend: Backend, graded: GradingOptions | None
+) -> float | None:
     wrong = examine_prediction(prediction, backend)
     named = (wrong,) if isinstance(wrong, WrongNumber) else ()
     points = _points(named, graded)
@@ -155,9 +149,9 @@ def _check_prediction(prediction: Prediction, backend: Backend, graded: _Grading
     return _finish(messages.wrong_prediction(prediction.name, wrong), points)
 
 
-def _check_hand_in(entry: HandIn, levels: Levels, graded: _Grading | None) -> float | None:
+def _check_hand_in(entry: HandIn, levels: Levels, graded: GradingOptions | None) -> float | None:
     found = look(entry, levels)
-    most = graded.points if graded else None
+    most = graded["points"] if graded else None
     points = found.share * most if most is not None else None
     kind: Kind = "right" if found.share == 1 else found.kind
     says = () if kind == "right" else (found.says.rstrip("."),)
@@ -184,27 +178,28 @@ def _emit(
     kind: Kind,
     named: Sequence[Misconception | WrongNumber],
     points: float,
-    graded: _Grading | None,
+    graded: GradingOptions | None,
     forbidden: tuple[str, ...] = (),
 ) -> None:
     says = tuple(
         one.statement if isinstance(one, Misconception) else f"{one.value:g} is a common wrong answer"
         for one in named
     )
-    most = graded.points if graded else None
+    most = graded["points"] if graded else None
     earned = most if kind == "right" or graded is None else points
     emit(Finding(name, kind, tuple(one.name for one in named), says, forbidden, earned, most))
 
 
-def _points(named: Sequence[Misconception | WrongNumber], graded: _Grading | None) -> float:
+def _points(named: Sequence[Misconception | WrongNumber], graded: GradingOptions | None) -> float:
     """Return the points that a failure still earns after the costs of these misconceptions.
 
     This is 0 if the check isn't graded, if no misconception explains the failure, or if one of them has no
     cost.
     """
-    if graded is None or not named or any(mistake.name not in graded.costs for mistake in named):
+    costs = graded.get("costs", {}) if graded else {}
+    if graded is None or not named or any(mistake.name not in costs for mistake in named):
         return 0.0
-    return float(graded.points - sum(graded.costs[mistake.name] for mistake in named))
+    return float(graded["points"] - sum(costs[mistake.name] for mistake in named))
 
 
 def _finish(message: str, points: float) -> float:

@@ -33,20 +33,18 @@ def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> 
     inputs. There is no example for a class, for a call longer than `_LONGEST` characters, or for values that
     can't be written as Python source.
     """
+    if isinstance(exercise.reference, type):
+        return None
     requests = [
-        request
+        _rounded(request)
         for outcome in failed
         for request in outcome.requests
-        if request.of == STUDENT_OBJECT
-        and request.action == "call"
-        and not isinstance(exercise.reference, type)
+        if request.of == STUDENT_OBJECT and request.action == "call"
     ]
-    written = [
-        (call, rounded)
-        for request in requests
-        if (call := _call(exercise.name, rounded := _rounded(request))) and len(call) <= _LONGEST
-    ]
+    written = [(call, request) for request in requests if (call := _call(exercise.name, request))]
     for call, request in sorted(written, key=lambda one: len(one[0])):
+        if len(call) > _LONGEST:
+            break
         expected, found = LocalBackend(exercise.reference).ask(request), backend.ask(request)
         if not isinstance(expected, Returned) or not isinstance(found, Returned):
             continue
@@ -91,14 +89,12 @@ def _written(value: Value, digits: int = 2) -> str | None:
         items = _items(value, digits)
         plain = value.dtype in (torch.bool, torch.int64, torch.float32) and value.numel()
         return f"torch.tensor({items})" if plain else f"torch.tensor({items}, dtype={value.dtype})"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         parts = [_written(item, digits) for item in value]
         if None in parts:
             return None
-        return f"({', '.join(map(str, parts))}{',' if len(parts) == 1 else ''})"
-    if isinstance(value, list):
-        parts = [_written(item, digits) for item in value]
-        return None if None in parts else f"[{', '.join(map(str, parts))}]"
+        inside = ", ".join(map(str, parts))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(parts) == 1 else ''})"
     if isinstance(value, Mapping):
         pairs = {repr(key): _written(item, digits) for key, item in value.items()}
         return None if None in pairs.values() else f"{{{', '.join(f'{k}: {v}' for k, v in pairs.items())}}}"

@@ -20,30 +20,23 @@ def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
     return tokens
 
 
+def _masked(candidate: Candidate, draw: Draw, *lengths: int, width: int) -> Reply:
+    """Call a function that makes the mask of sentences, which are padded with 0."""
+    return candidate.call(_sentences(draw, *lengths, width=width, pad_id=0), 0)
+
+
 # --- padding_mask -------------------------------------------------------------------------------------------
 
 PADDING_MASK = Exercise(padding_mask)
 probe = PADDING_MASK.probe
+case = PADDING_MASK.random_cases(_masked, __name__)
 
-
-@probe("two sentences, the second with padding at its end")
-def _padding_of_two(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 5, 3, width=5, pad_id=0), 0)
-
-
-@probe("equal batch size and length: no axis is mistaken for the other")
-def _padding_of_a_square(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 3, 1, 2, width=3, pad_id=0), 0)
-
-
-@probe("a single sentence that needs no padding")
-def _padding_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 4, width=4, pad_id=0), 0)
-
-
-@probe("two sentences that need no padding")
-def _padding_of_two_full(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 4, 4, width=4, pad_id=0), 0)
+case("_padding_of_two", "two sentences, the second with padding at its end", 5, 3, width=5)
+case(
+    "_padding_of_a_square", "equal batch size and length: no axis is mistaken for the other", 3, 1, 2, width=3
+)
+case("_padding_of_one", "a single sentence that needs no padding", 4, width=4)
+case("_padding_of_two_full", "two sentences that need no padding", 4, 4, width=4)
 
 
 @probe("pad_id can differ from 0, and 0 can be a real token")
@@ -65,9 +58,7 @@ def _padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
 
 
-@probe("in a sentence that is all padding, every key is masked")
-def _padding_alone(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 0, 2, width=2, pad_id=0), 0)
+case("_padding_alone", "in a sentence that is all padding, every key is masked", 0, 2, width=2)
 
 
 @probe("the mask is on the device of the tokens")
@@ -101,26 +92,14 @@ case("the mask for 130 positions: no length is too large", 130)
 
 DECODER_MASK = Exercise(decoder_mask)
 probe = DECODER_MASK.probe
+case = DECODER_MASK.random_cases(_masked, __name__)
 
-
-@probe("two sentences, the second with padding at its end")
-def _decoder_of_two(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 5, 3, width=5, pad_id=0), 0)
-
-
-@probe("equal batch size and length: no axis is mistaken for the other")
-def _decoder_of_a_square(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 3, 1, 2, width=3, pad_id=0), 0)
-
-
-@probe("a single sentence that needs no padding")
-def _decoder_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 4, width=4, pad_id=0), 0)
-
-
-@probe("two sentences that need no padding")
-def _decoder_of_two_full(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 4, 4, width=4, pad_id=0), 0)
+case("_decoder_of_two", "two sentences, the second with padding at its end", 5, 3, width=5)
+case(
+    "_decoder_of_a_square", "equal batch size and length: no axis is mistaken for the other", 3, 1, 2, width=3
+)
+case("_decoder_of_one", "a single sentence that needs no padding", 4, width=4)
+case("_decoder_of_two_full", "two sentences that need no padding", 4, 4, width=4)
 
 
 @probe("more sentences than tokens, and a pad_id other than 0")
@@ -130,9 +109,7 @@ def _decoder_of_another_number(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(tokens, 7)
 
 
-@probe("one sentence of one token works")
-def _decoder_of_one_word(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 1, width=1, pad_id=0), 0)
+case("_decoder_of_one_word", "one sentence of one token works", 1, width=1)
 
 
 @probe("padding at the beginning is masked too")

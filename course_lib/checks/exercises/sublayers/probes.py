@@ -139,7 +139,8 @@ def _network_weights(draw: Draw, d_model: int, d_ff: int) -> Weights:
     }
 
 
-def _through_network(candidate: Candidate, draw: Draw, x: Tensor, d_ff: int) -> Reply:
+def _through_network(candidate: Candidate, draw: Draw, *shape: int, d_ff: int) -> Reply:
+    x = draw.normal(*shape)
     layer = in_double(candidate, x.shape[-1], d_ff, dropout=0.0)
     return after(layer.load(_network_weights(draw, x.shape[-1], d_ff)), lambda: layer.call(x))
 
@@ -168,24 +169,20 @@ def _dropped_features(layer: Candidate, probability: float) -> Observed:
     }
 
 
-@probe("the layers widen x, apply ReLU and narrow it again, as in equation 2")
-def _network_values(candidate: Candidate, draw: Draw) -> Reply:
-    return _through_network(candidate, draw, draw.normal(2, 4, 3), d_ff=5)
-
-
-@probe("a single vector without batch axes works")
-def _network_of_one_vector(candidate: Candidate, draw: Draw) -> Reply:
-    return _through_network(candidate, draw, draw.normal(3), d_ff=7)
-
-
-@probe("three axes in front of the features work")
-def _network_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
-    return _through_network(candidate, draw, draw.normal(2, 3, 2, 3), d_ff=5)
-
-
-@probe("equal inner width, outer width and length: no axis is mistaken for another")
-def _network_of_squares(candidate: Candidate, draw: Draw) -> Reply:
-    return _through_network(candidate, draw, draw.normal(4, 4, 4), d_ff=4)
+case = FEED_FORWARD.random_cases(_through_network, __name__)
+case(
+    "_network_values", "the layers widen x, apply ReLU and narrow it again, as in equation 2", 2, 4, 3, d_ff=5
+)
+case("_network_of_one_vector", "a single vector without batch axes works", 3, d_ff=7)
+case("_network_of_many_axes", "three axes in front of the features work", 2, 3, 2, 3, d_ff=5)
+case(
+    "_network_of_squares",
+    "equal inner width, outer width and length: no axis is mistaken for another",
+    4,
+    4,
+    4,
+    d_ff=4,
+)
 
 
 @probe("in training mode, dropout is applied between the layers")
@@ -305,19 +302,10 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     }
 
 
-@probe("by default the result is norm(x + sublayer(x)), as in the paper")
-def _connection_post_norm(candidate: Candidate, draw: Draw) -> Observed:
-    return _connected(candidate, draw)
-
-
-@probe("with norm_first=True the result is x + sublayer(norm(x))")
-def _connection_pre_norm(candidate: Candidate, draw: Draw) -> Observed:
-    return _connected(candidate, draw, True)
-
-
-@probe("with norm_first=False the result is norm(x + sublayer(x))")
-def _connection_told_post_norm(candidate: Candidate, draw: Draw) -> Observed:
-    return _connected(candidate, draw, False)
+case = SUBLAYER_CONNECTION.random_cases(_connected, __name__)
+case("_connection_post_norm", "by default the result is norm(x + sublayer(x)), as in the paper")
+case("_connection_pre_norm", "with norm_first=True the result is x + sublayer(norm(x))", True)
+case("_connection_told_post_norm", "with norm_first=False the result is norm(x + sublayer(x))", False)
 
 
 @probe("a sublayer can return its own input, which must not be modified")
