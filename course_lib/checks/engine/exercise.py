@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.misconceptions import (
@@ -19,8 +19,6 @@ from course_lib.checks.engine.misconceptions import (
     wrong_numbers_of,
 )
 from course_lib.checks.engine.probe import Ask, Draw, Observed, Probe
-
-_Arguments = ParamSpec("_Arguments")
 
 
 @dataclass(frozen=True)
@@ -95,23 +93,19 @@ class Exercise:
 
         return add
 
-    def cases(
-        self, ask: Callable[Concatenate[Candidate, _Arguments], Observed]
-    ) -> Callable[Concatenate[str, _Arguments], None]:
+    def cases(self, ask: Callable[..., Observed]) -> Callable[..., None]:
         """Return a function that adds a probe without random numbers.
 
         Its first argument is what the probe `says`. The probe passes the other arguments to `ask`, after the
         candidate.
         """
 
-        def add(says: str, *arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> None:
+        def add(says: str, *arguments: object, **keywords: object) -> None:
             self.probes.append(Probe(says, lambda candidate, _: ask(candidate, *arguments, **keywords)))
 
         return add
 
-    def random_cases(
-        self, ask: Callable[Concatenate[Candidate, Draw, _Arguments], Observed], module: str
-    ) -> Callable[Concatenate[str, str, _Arguments], None]:
+    def random_cases(self, ask: Callable[..., Observed], module: str) -> Callable[..., None]:
         """Return a function that adds a probe with random numbers.
 
         Its first argument is a name that is unique in `module`, on which the random numbers depend. The
@@ -119,7 +113,7 @@ class Exercise:
         generator of random numbers.
         """
 
-        def add(name: str, says: str, *arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> None:
+        def add(name: str, says: str, *arguments: object, **keywords: object) -> None:
             def call(candidate: Candidate, draw: Draw) -> Observed:
                 return ask(candidate, draw, *arguments, **keywords)
 

@@ -52,7 +52,7 @@ def _shapes_of(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
 
 @cache
 def _layer_shapes(
-    kind: type[EncoderLayer | DecoderLayer], d_model: int, heads: int, d_ff: int
+    kind: Callable[..., nn.Module], d_model: int, heads: int, d_ff: int
 ) -> dict[str, torch.Size]:
     return _shapes_of(lambda: kind(d_model, heads, d_ff))
 
@@ -75,7 +75,7 @@ def _weights_named(reply: Reply, names: Iterable[str]) -> Observed:
 
 
 def _layer(
-    kind: type[EncoderLayer | DecoderLayer],
+    kind: Callable[..., nn.Module],
     candidate: Candidate,
     draw: Draw,
     sizes: tuple[int, int, int] = (6, 2, 9),
@@ -97,7 +97,7 @@ def _dropout_facts(module: Candidate, *arguments: object) -> Observed:
     for reply in replies:
         if not isinstance(value_of(reply), Tensor):
             return reply
-    training, evaluation, again = map(value_of, replies)
+    training, evaluation, again = (reply.value for reply in replies if isinstance(reply, Returned))
     dropped, same = not _equal(training, evaluation), _equal(evaluation, again)
     return {
         "the effect of dropout in training mode": "some numbers are dropped" if dropped else "none",
@@ -110,7 +110,7 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 
 #: The parts of each layer that use dropout, with their names for students.
-_PARTS: dict[type[EncoderLayer | DecoderLayer], dict[str, str]] = {
+_PARTS: dict[Callable[..., nn.Module], dict[str, str]] = {
     EncoderLayer: {"self_attention": "the attention", "feed_forward": "the feed-forward network"},
     DecoderLayer: {
         "self_attention": "the self-attention",
@@ -120,9 +120,7 @@ _PARTS: dict[type[EncoderLayer | DecoderLayer], dict[str, str]] = {
 }
 
 
-def _strength(
-    layer: Candidate, kind: type[EncoderLayer | DecoderLayer], part: str, rate: float = 0.5
-) -> Observed:
+def _strength(layer: Candidate, kind: Callable[..., nn.Module], part: str, rate: float = 0.5) -> Observed:
     """Measure how dropout scales the contribution of one part of a pre-norm layer in training mode.
 
     The layer has two features and one head. Kept elements are divided by 1 - rate twice: inside the part, and
