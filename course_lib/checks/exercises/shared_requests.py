@@ -65,15 +65,16 @@ def mode_afterwards(model: Candidate) -> dict[str, str]:
     return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
 
 
-def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]]) -> Observed:
+def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]], **keywords: float) -> Observed:
     """Call a function with each tuple of arguments in `calls`. Return the results under the same names.
 
-    Results that are numbers are converted to floats. If a call raises an exception, only that is returned.
+    `keywords` are passed to every call. Results that are numbers are converted to floats. If a call raises an
+    exception, only that is returned.
     """
     function = candidate.make(as_number(candidate))
     found: dict[str, Observed] = {}
     for name, arguments in calls.items():
-        reply = function.call(*arguments)
+        reply = function.call(*arguments, **keywords)
         if isinstance(reply, Raised):
             return reply
         found[name] = reply.value
