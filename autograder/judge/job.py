@@ -38,8 +38,6 @@ class Job:
     files: tuple[tuple[str, bytes], ...]
     """The files next to the notebook, by path."""
     limits: Limits
-    everything: bool = False
-    """Whether to run all optional cells as well."""
     version: str = ""
     """The version of the checks: see `autograder.results.version.checks_version`."""
 
@@ -47,12 +45,12 @@ class Job:
     def depends_on(self) -> dict[str, str]:
         """Hashes of the parts that determine the result, keyed "submission", "checks" and "limits"."""
         return {
-            "submission": _digest(
+            "submission": digest_of(
                 [asdict(replace(cell, source="") if cell.judged else cell) for cell in self.cells],
                 [(path, hashlib.sha256(data).hexdigest()) for path, data in self.files],
             ),
-            "checks": _digest([cell.source for cell in self.cells if cell.judged], self.version),
-            "limits": _digest(asdict(self.limits), self.everything),
+            "checks": digest_of([cell.source for cell in self.cells if cell.judged], self.version),
+            "limits": digest_of(asdict(self.limits)),
         }
 
     @cached_property
@@ -61,12 +59,8 @@ class Job:
         return digest_of(self.lesson, self.depends_on)
 
 
-def digest_of(lesson: str, depends_on: dict[str, str]) -> str:
-    """Return the digest of a job, given its lesson and its `Job.depends_on`."""
-    return _digest(lesson, depends_on)
-
-
-def _digest(*content: object) -> str:
+def digest_of(*content: object) -> str:
+    """Return a hash of values that can be written as JSON, such as a job's lesson and `Job.depends_on`."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

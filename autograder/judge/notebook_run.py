@@ -143,7 +143,7 @@ class _Run:
         """
         cells = [new_code_cell(cell.source, id=cell.id) for cell in self.job.cells]
         judged = {cell.id for cell in self.job.cells if cell.judged}
-        optional = {cell.id for cell in self.job.cells if cell.optional and not self.job.everything}
+        optional = {cell.id for cell in self.job.cells if cell.optional}
         runs = cells_to_run(cells, optional, judged, self.lesson.may_not_call)
         deadline = self.clock.seconds() + self.job.limits.notebook_seconds
         reason, failed = f"the kernel ended {self.job.limits.restarts + 1} times", None
@@ -202,10 +202,9 @@ class _Run:
 
     @asynccontextmanager
     async def _kernel(self, files: Iterable[tuple[str, bytes]]) -> AsyncIterator["_Kernel"]:
-        """Start a kernel with these files in its working folder, and yield it.
+        """Start a kernel with these files in its working folder, and yield it. It isn't killed at the end.
 
-        The connections to the kernel are closed at the end, but it isn't killed. Raises
-        _KernelNotStartedError if the kernel doesn't start.
+        Raises _KernelNotStartedError if the kernel doesn't start.
         """
         ours, theirs = socket.socketpair()
         manager = AsyncKernelManager(kernel_name="python3")
@@ -217,16 +216,10 @@ class _Run:
         client = None
         try:
             work = pack_files({f"work/{path}": content for path, content in files})
+            archives = (self.lesson.archive, work)
+            launch = Launch(self.fork_server, theirs, archives, self.job.limits, self.lesson.imports)
             try:
-                await manager.start_kernel(
-                    launch=Launch(
-                        self.fork_server,
-                        theirs,
-                        (self.lesson.archive, work),
-                        self.job.limits,
-                        self.lesson.imports,
-                    )
-                )
+                await manager.start_kernel(launch=launch)
             finally:
                 os.close(work)
             theirs.close()
@@ -271,21 +264,14 @@ class _Run:
             self._cell_failed(index, cell, "KernelDied", message)
         if again:
             return
-        self.result.outputs[index] = [_normalize(output) for output in cell.outputs]
+        self.result.outputs[index] = [*map(_normalize, cell.outputs)]
         if runner.truncated:
-            limit = self.job.limits.output_bytes
-            self.result.outputs[index].append(
-                new_output(
-                    "stream",
-                    name="stdout",
-                    text=f"\n[Only the first {limit:,} bytes of the output are kept.]\n",
-                )
-            )
+            text = f"\n[Only the first {self.job.limits.output_bytes:,} bytes of the output are kept.]\n"
+            self.result.outputs[index].append(new_output("stream", name="stdout", text=text))
 
     def _cell_failed(self, index: int, cell: NotebookNode, kind: str, message: str) -> NoReturn:
         self.failed.add(index)
-        error = new_output("error", ename=kind, evalue=message, traceback=[f"{kind}: {message}"])
-        self.result.outputs[index] = [*(_normalize(output) for output in cell.outputs), error]
+        self.result.outputs[index] = [*map(_normalize, cell.outputs), _error(kind, message)]
         raise _KernelFailedError(f"cell {self.job.cells[index].id}: {message}")
 
     async def _judge_cell(self, kernel: "_Kernel", index: int) -> None:
@@ -320,8 +306,7 @@ class _Run:
 
     def _not_judged(self, index: int, kind: str, message: str) -> None:
         name = self.job.cells[index].id
-        error = new_output("error", ename=kind, evalue=message, traceback=[f"{kind}: {message}"])
-        self.result.outputs[index] = [error]
+        self.result.outputs[index] = [_error(kind, message)]
         finding = Finding(name.removeprefix("check_"), "kernel-died", points=0.0)
         self.result.findings[name] = asdict(finding)
 
@@ -338,10 +323,7 @@ class _Kernel:
 
 
 class _CellRunner(NotebookClient):
-    """A NotebookClient that runs one cell of untrusted code, and limits its output and its time.
-
-    `left` is the number of seconds that are left for the whole notebook.
-    """
+    """A NotebookClient that runs one cell of untrusted code, and limits its output and its time."""
 
     def __init__(self, notebook: NotebookNode, limits: Limits, left: float, clock: _Clock) -> None:
         super().__init__(
@@ -390,10 +372,7 @@ class _CellRunner(NotebookClient):
 
 
 async def _wait_until_ready(client: AsyncKernelClient, fork_server: ForkServer) -> None:
-    """Wait until the kernel answers requests and its output arrives.
-
-    Raises _KernelNotStartedError if the kernel ends, or is not ready in time.
-    """
+    """Wait until the kernel answers requests and its output arrives, or raise _KernelNotStartedError."""
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline and fork_server.state().ended is None:
         client.kernel_info()
@@ -409,11 +388,12 @@ async def _wait_for_reply(client: AsyncKernelClient, request: str) -> None:
         pass
 
 
-def _normalize(output: NotebookNode) -> NotebookNode:
-    """Replace memory addresses in an output with "0x…", and clear its metadata.
+def _error(kind: str, message: str) -> NotebookNode:
+    return new_output("error", ename=kind, evalue=message, traceback=[f"{kind}: {message}"])
 
-    The output is modified and returned.
-    """
+
+def _normalize(output: NotebookNode) -> NotebookNode:
+    """Replace memory addresses in an output with "0x…", clear its metadata, and return it."""
     if "metadata" in output:
         output.metadata = NotebookNode()
     if output.output_type == "stream":

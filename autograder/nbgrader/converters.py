@@ -28,7 +28,7 @@ from nbgrader.apps import (
 )
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
-from nbgrader.utils import find_all_files, is_grade, is_locked, is_solution, is_task, setenv
+from nbgrader.utils import is_grade, is_locked, is_solution, is_task, setenv
 from sqlalchemy import create_engine
 from traitlets import Type
 
@@ -42,7 +42,7 @@ from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.release.lessons import copy_course_files
 from autograder.release.solutions import refresh
 from autograder.results.local_executor import SharedExecutor
-from autograder.submissions.folder import submissions
+from autograder.submissions.folder import lesson_files, submissions
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
 #: How long Formgrader's workers wait for the next submission, in seconds.
@@ -137,10 +137,7 @@ class CourseAutograde(Autograde):
 
     @contextmanager
     def _executing(self) -> Iterator[SandboxedExecute | None]:
-        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none.
-
-        Raises NbGraderException if the command has the option --no-execute.
-        """
+        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none."""
         if self.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
                 "--no-execute is not supported, because a student could have changed the outputs in the "
@@ -157,10 +154,7 @@ class CourseAutograde(Autograde):
             yield execute
 
     def _convert(self, prepared: Prepared, book: Gradebook) -> None:
-        """Process one submission with nbgrader, using the open gradebook `book`.
-
-        Raises the error that stopped it, if any.
-        """
+        """Process one submission with nbgrader. Raises the error that stopped it, if any."""
         submission, self._gradebook = prepared.submission, book
         self.exporter.repaired = {
             submission.path(name): notebook for name, notebook in prepared.notebooks.items()
@@ -202,11 +196,9 @@ class CourseAutograde(Autograde):
 
     def _copy_lesson_files(self, assignment_id: str, student_id: str) -> None:
         """Copy the instructor's files into a graded folder, except notebooks and files that students edit."""
-        source = self.coursedir.format_path(self.coursedir.source_directory, ".", assignment_id)
         graded = self._format_dest(assignment_id, student_id)
         of_students = self.exclude_overwriting.get(assignment_id, [])
-        for path in find_all_files(source, [*self.coursedir.ignore, "*.ipynb"]):
-            name = os.path.relpath(path, source)
+        for name, path in lesson_files(self.coursedir, assignment_id).items():
             if name not in of_students:
                 copy = Path(graded, name)
                 copy.parent.mkdir(parents=True, exist_ok=True)

@@ -37,6 +37,7 @@ class CourseFolder:
                 "--course."
             )
         self.folder = found.resolve()
+        self._current: dict[str, dict[str, set[str]]] = {}
 
     @cached_property
     def config(self) -> Config:
@@ -72,19 +73,9 @@ class CourseFolder:
         Each set has one hash for each different notebook of the lesson. The result is cached.
         """
         if lesson not in self._current:
-            current: dict[str, set[str]] = {"checks": set(), "limits": set()}
-            for name in released_notebooks(self.directory(lesson), lesson):
-                job = self.execute.job(lesson, self.releases.with_hidden_tests(lesson, name), {})
-                for part, known in current.items():
-                    known.add(job.depends_on[part])
-            self._current[lesson] = current
+            releases, names = Releases(self.directory()), released_notebooks(self.directory(lesson), lesson)
+            jobs = [self.execute.job(lesson, releases.with_hidden_tests(lesson, name), {}) for name in names]
+            self._current[lesson] = {
+                part: {job.depends_on[part] for job in jobs} for part in ("checks", "limits")
+            }
         return self._current[lesson]
-
-    @cached_property
-    def releases(self) -> Releases:
-        """The releases of the course's lessons."""
-        return Releases(self.directory())
-
-    @cached_property
-    def _current(self) -> dict[str, dict[str, set[str]]]:
-        return {}

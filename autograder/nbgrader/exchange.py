@@ -126,13 +126,9 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             self.fail(f"{len(failed)} of {len(records)} submissions were not collected: {', '.join(failed)}")
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
-        """Return what nbgrader reads from a submission's name, or a record marked as misnamed.
-
-        Any student can create a folder with such a name, and it must not keep others from being collected.
-        """
         try:
             record: dict[str, Any] = super()._path_to_record(path)
-        except ValueError:
+        except ValueError:  # Any student can create a folder with a bad name, which must not stop the others.
             name = Path(path).name
             record = {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "misnamed": True}
         return record

@@ -5,7 +5,7 @@ look the same is not written again.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -14,7 +14,7 @@ from nbgrader.converters import GenerateFeedback
 
 from autograder.nbgrader.replacing_converter import ReplacingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.reports.feedback import FeedbackExporter, PreparedPage, digest_in, render, start_rendering
+from autograder.reports.feedback import FeedbackExporter, digest_in, render, start_rendering
 from autograder.results.local_executor import LocalExecutor
 
 #: The minimum number of submissions per worker, because starting a worker takes two seconds.
@@ -69,8 +69,7 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     def _prepare(self, notebooks: list[str]) -> None:
         """Prepare the pages of one submission, and schedule their rendering if they are due.
 
-        Submissions of excluded students are skipped. An error is raised later, when the submission is
-        converted, so that it is reported for this submission.
+        An error is raised later, when the submission is converted, so that it is reported for it.
         """
         exporter, excluded = self.exporter, self.coursedir.student_id_exclude.split(",")
         if not isinstance(exporter, FeedbackExporter) or self.names(notebooks[0])["student"] in excluded:
@@ -93,14 +92,8 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
         if stale or super().is_due(notebooks):
             self._due.add(notebooks[0])
             for path, page in pages.items():
-                exporter.rendered[path] = self._rendering(exporter, page)
-
-    def _rendering(self, exporter: FeedbackExporter, page: PreparedPage) -> Callable[[], str]:
-        """Return a function that returns the rendered page.
-
-        If there are workers, one of them renders it in the background. Otherwise the function itself renders
-        it.
-        """
-        if self._executor is None:
-            return partial(exporter.render, page)
-        return self._executor.submit(render, exporter.own_config, page).result
+                exporter.rendered[path] = (
+                    partial(exporter.render, page)
+                    if self._executor is None
+                    else self._executor.submit(render, exporter.own_config, page).result
+                )

@@ -33,6 +33,10 @@ from autograder.submissions.repair import GRADING
 _ATTEMPTS = 3
 
 
+class _FilesChangedError(Exception):
+    """An error for a submission whose files have changed since they were read."""
+
+
 class GradingRun:
     """A run that grades all submissions selected by the options of a converter.
 
@@ -79,7 +83,7 @@ class GradingRun:
             with self._open_gradebook() as gradebook:
                 for prepared in self._prepare_ahead(due):
                     with self._reporting(prepared.submission):
-                        self._grade_unchanged(prepared, gradebook)
+                        self._grade(prepared, gradebook)
             self._report_stale()
         if self._failed:
             raise NbGraderException(
@@ -109,10 +113,7 @@ class GradingRun:
         return os.path.lexists(self._course.format_path(self._course.submitted_directory, student, lesson))
 
     def _is_due(self, submission: Submission) -> bool:
-        """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it.
-
-        If that fails, report the error and return False.
-        """
+        """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it."""
         with self._reporting(submission):
             self._preparation.inspect(submission)
             replacement = FolderReplacement(self._graded_folder(submission))
@@ -121,13 +122,7 @@ class GradingRun:
             records = [_record(replacement.folder / f"{name}.ipynb") for name in submission.notebooks]
             if self._converter.force or not all(record.get("complete") is True for record in records):
                 return True
-            known = {record.get("handed_in") for record in records}
-            if None in known:  # graded by version 0.1
-                folders = (submission.folder, str(replacement.folder))
-                new, old = map(self._course.get_existing_timestamp, folders)
-                if new is not None and old is not None and new > old:
-                    return True
-            elif known != {submission.digest()}:
+            if {record.get("handed_in") for record in records} != {submission.digest()}:
                 return True
             if any(
                 self._is_stale(submission.lesson, *pair)
@@ -139,10 +134,7 @@ class GradingRun:
         return False
 
     def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
-        """Return whether the checks or limits have changed since a notebook was graded.
-
-        The result is False if the grading record doesn't contain their hashes.
-        """
+        """Return whether the checks or limits have changed since a notebook was graded."""
         if self._execute is None or "depends_on" not in record:
             return False
         if (lesson, name) not in self._current:
@@ -163,10 +155,7 @@ class GradingRun:
 
     # --- Reading --------------------------------------------------------------------------------------------
     def _prepare_ahead(self, due: list[Submission]) -> Iterator[Prepared]:
-        """Yield prepared submissions. Some are prepared ahead, so that their notebooks run during grading.
-
-        A submission that cannot be prepared is reported and left out.
-        """
+        """Yield prepared submissions. Some are prepared ahead, so that their notebooks run during grading."""
         ahead = 0 if self._execute is None else self._execute.ahead
         waiting: deque[Prepared] = deque()
         for submission in due:
@@ -177,49 +166,43 @@ class GradingRun:
         yield from waiting
 
     # --- Grading --------------------------------------------------------------------------------------------
-    def _grade_unchanged(self, prepared: Prepared, gradebook: Gradebook) -> None:
-        """Grade a submission, and grade it again if its files change while it is being graded.
-
-        Raises UnreadableError if they change during every attempt.
-        """
+    def _grade(self, prepared: Prepared, gradebook: Gradebook) -> None:
+        """Grade a submission, and grade it again if its files change while it is being graded."""
+        submission = prepared.submission
         for _ in range(_ATTEMPTS):
-            if self._grade(prepared, gradebook):
+            try:
+                self._replace(prepared, gradebook)
+            except _FilesChangedError:
+                self._preparation.inspect(submission)
+                prepared = self._preparation.prepare(submission)
+            else:
+                self._not_graded.remove(submission.lesson, submission.student)
                 return
-            prepared = self._preparation.prepare_again(prepared)
         raise UnreadableError(
             f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
         )
 
-    def _grade(self, prepared: Prepared, gradebook: Gradebook) -> bool:
-        """Grade a submission, and return True. If its files have changed since they were read, return False.
+    def _replace(self, prepared: Prepared, gradebook: Gradebook) -> None:
+        """Replace a submission's grade and graded files. If that fails, restore the earlier ones.
 
-        In that case, or if an error is raised, the earlier grade and graded files are restored.
+        Raises _FilesChangedError if the submission has changed since it was read.
         """
         submission, course = prepared.submission, self._course
-        replacement = FolderReplacement(self._graded_folder(submission))
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}
-        replacement.begin(
+        ignored = course.ignore
+        with FolderReplacement(self._graded_folder(submission)).replacing(
             save_scores(gradebook, submission.lesson, submission.student),
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
-        )
-        ignored = course.ignore
-        course.ignore = [*ignored, *map(glob.escape, submission.refused)]
-        try:
-            self._write_grades(prepared, gradebook)
-            unchanged = submission.digest() == prepared.digest
-        except BaseException:
-            gradebook.db.remove()
-            replacement.roll_back(self._restore(submission))
-            raise
-        finally:
-            course.ignore = ignored
-            gradebook.db.remove()  # The next submission starts with a new session.
-        if not unchanged:
-            replacement.roll_back(self._restore(submission))
-            return False
-        replacement.commit()
-        self._not_graded.remove(submission.lesson, submission.student)
-        return True
+            self._restore(submission),
+        ):
+            course.ignore = [*ignored, *map(glob.escape, submission.refused)]
+            try:
+                self._write_grades(prepared, gradebook)
+                if submission.digest() != prepared.digest:
+                    raise _FilesChangedError
+            finally:
+                course.ignore = ignored
+                gradebook.db.remove()  # The next submission starts with a new session.
 
     def _restore(self, submission: Submission) -> Callable[[dict[str, Any]], None]:
         def restore(scores: dict[str, Any]) -> None:

@@ -91,10 +91,7 @@ class ShowMarkScheme(NbGraderPreprocessor):
         return nb, resources
 
     def _schemes(self, path: Path) -> dict[str, str]:
-        """Return the sources of a solution notebook's cells, without mark scheme markers, keyed by cell id.
-
-        The result is cached.
-        """
+        """Return the sources of a solution notebook's cells, without markers, keyed by cell id."""
         if path not in self._known:
             cells = nbformat.read(path, as_version=4).cells
             self._known[path] = {cell.id: _MARKER.sub("", cell.source) for cell in cells}

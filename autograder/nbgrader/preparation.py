@@ -6,12 +6,11 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.utils import find_all_files
 
 from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES, neighbor_files
-from autograder.submissions.folder import Submission, read_file
+from autograder.submissions.folder import Submission, lesson_files, read_file
 from autograder.submissions.reading import shown
 from autograder.submissions.repair import GRADING, Repaired, repair
 
@@ -49,7 +48,8 @@ class Preparation:
 
         Raises UnreadableError if the submission can't be graded at all.
         """
-        submission.inspect(self._lesson_files(submission.lesson), self._course.max_file_size * 1000)
+        files = lesson_files(self._course, submission.lesson)
+        submission.inspect(files, self._course.max_file_size * 1000)
 
     def prepare(self, submission: Submission) -> Prepared:
         """Read and repair a submission that was inspected, and schedule its notebooks.
@@ -67,18 +67,7 @@ class Preparation:
                 self._execute.request(submission.student, submission.lesson, name, notebook, files)
         return Prepared(submission, notebooks, digest)
 
-    def prepare_again(self, prepared: Prepared) -> Prepared:
-        """Inspect and prepare a submission again, because its files have changed.
-
-        Raises UnreadableError as `inspect` and `prepare` do.
-        """
-        old = prepared.submission
-        submission = Submission(old.student, old.lesson, old.folder, old.notebooks)
-        self.inspect(submission)
-        return self.prepare(submission)
-
     def _read(self, submission: Submission, name: str) -> NotebookNode:
-        """Return one notebook of a submission, repaired, with the repairs recorded in its metadata."""
         path = submission.find(name)
         repaired = self._repair(read_file(path), submission.lesson, name)
         renamed = []
@@ -116,30 +105,16 @@ class Preparation:
         return repaired
 
     def _files(self, submission: Submission) -> dict[str, bytes]:
-        """Return the contents of the files next to the notebooks, keyed by path.
-
-        These are the lesson's files and the student's other files, without those that were refused or are too
-        large.
-        """
+        """Return the lesson's files and the student's other files, without refused and too large ones."""
         files = {
             path: content
             for path, content in neighbor_files(Path(submission.folder)).items()
             if path not in _OF_NBGRADER and os.path.join(submission.folder, path) not in submission.refused
         }
-        source = self._course.format_path(self._course.source_directory, ".", submission.lesson)
-        for path in self._lesson_files(submission.lesson):
-            if os.path.getsize(os.path.join(source, path)) <= MAX_NEIGHBOR_BYTES:
-                files[path] = Path(source, path).read_bytes()
+        for name, path in lesson_files(self._course, submission.lesson).items():
+            if path.stat().st_size <= MAX_NEIGHBOR_BYTES:
+                files[name] = path.read_bytes()
         return files
-
-    def _lesson_files(self, lesson: str) -> list[str]:
-        """Return the paths of the instructor's files of a lesson, relative to the lesson's source folder.
-
-        Notebooks and ignored files are left out.
-        """
-        folder = self._course.format_path(self._course.source_directory, ".", lesson)
-        files = find_all_files(folder, [*self._course.ignore, "*.ipynb"])
-        return sorted(os.path.relpath(path, folder) for path in files)
 
 
 def graded_cells(notebook: NotebookNode) -> set[str]:

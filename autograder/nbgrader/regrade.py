@@ -26,7 +26,7 @@ from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
-from autograder.submissions.folder import submissions
+from autograder.submissions.folder import released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import SOURCES, CourseError
@@ -75,10 +75,10 @@ class Regrading:
         execute = self._course.execute
         preparation = Preparation(self._directory, execute)
         changes: list[Change] = []
+        self._require_current_release(preparation)
         with execute.running(self._workers):
             prepared = []
             for submission in submissions(self._directory):
-                self._require_current_release(preparation, submission.notebooks)
                 graded = self._directory.format_path(
                     self._directory.autograded_directory, submission.student, self._lesson
                 )
@@ -136,7 +136,7 @@ class Regrading:
                         if grade.auto_score == before:
                             grade.needs_manual_grade = False
                 gradebook.db.commit()
-                self._record([change for change in changes if self._is_written(gradebook, change)])
+                self._record(gradebook, changes)
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:
         """Write a note for each student whose points change, and return the paths of the notes.
@@ -170,9 +170,9 @@ class Regrading:
                 if after != grade.auto_score:
                     yield Change(student, name, cell_name, grade.auto_score, after, grade.manual_score, most)
 
-    def _require_current_release(self, preparation: Preparation, notebooks: Sequence[str]) -> None:
+    def _require_current_release(self, preparation: Preparation) -> None:
         """Raise CourseError if locked cells or points in the solution notebooks differ from the gradebook."""
-        for name in notebooks:
+        for name in released_notebooks(self._directory, self._lesson):
             path = Path(self._directory.root, SOURCES, self._lesson, f"{name}.ipynb")
             if not path.is_file():
                 continue
@@ -190,19 +190,18 @@ class Regrading:
                     f"`nbgrader generate_assignment {self._lesson}` first: it keeps all grades."
                 )
 
-    def _is_written(self, gradebook: Gradebook, change: Change) -> bool:
-        grade = gradebook.find_grade(change.cell, change.notebook, self._lesson, change.student)
-        return bool(grade.auto_score == change.after)
-
-    def _record(self, changes: Sequence[Change]) -> None:
-        """Append changes to the audit trail."""
+    def _record(self, gradebook: Gradebook, changes: Sequence[Change]) -> None:
+        """Append the changes that are in the gradebook to the audit trail."""
         about = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "by": getpass.getuser(),
             "lesson": self._lesson,
         }
         with (self._course.folder / AUDIT).open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(about | asdict(change)) + "\n" for change in changes)
+            for change in changes:
+                grade = gradebook.find_grade(change.cell, change.notebook, self._lesson, change.student)
+                if grade.auto_score == change.after:
+                    file.write(json.dumps(about | asdict(change)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 

@@ -13,7 +13,7 @@ from course_lib.atomic_files import atomic_write_text
 
 
 class FolderReplacement:
-    """The replacement of one folder: `begin`, write the new folder, then `commit` or `roll_back`.
+    """The replacement of one folder, in the context `replacing`.
 
     `begin` moves the old folder into a journal next to it. A journal that is found later belongs to a process
     that was killed; `recover` then restores the old folder. Each step is a single rename, so an incomplete
@@ -29,23 +29,22 @@ class FolderReplacement:
     def recover(self, restore: Callable[[Any], object] | None = None) -> bool:
         """Clean up after a killed process, and return whether its replacement had to be rolled back.
 
-        `restore` is as in `roll_back`. If the process was killed while it deleted its journal, only the
+        `restore` is as in `replacing`. If the process was killed while it deleted its journal, only the
         remains of that journal are deleted.
         """
         interrupted = self._journal.is_dir()
         if interrupted:
-            self.roll_back(restore)
+            self._roll_back(restore)
         _remove(self._discarded)
         return interrupted
 
     def begin(
         self, note: object = None, copy_back: Callable[[str, list[str]], set[str]] | None = None
     ) -> None:
-        """Move the old folder, if there is one, into the journal, together with a note for `roll_back`.
+        """Move the old folder, if there is one, into the journal, together with a note.
 
-        The note is stored as JSON. With `copy_back`, the new folder starts as a copy of the old one, without
-        the names that `copy_back` returns (it is the argument `ignore` of `shutil.copytree`). Raises OSError,
-        and leaves the old folder as it is, if the folder can't be replaced.
+        The arguments are those of `replacing`. Raises OSError, and leaves the old folder as it is, if the
+        folder can't be replaced.
         """
         self._require_replaceable()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -60,20 +59,35 @@ class FolderReplacement:
                 if copy_back is not None:
                     shutil.copytree(self._old, self.folder, ignore=copy_back)
         except BaseException:
-            self.roll_back()
+            self._roll_back()
             raise
 
-    def commit(self) -> None:
-        """Keep the new folder, and delete the old one."""
-        _remove(self._discarded)
-        self._journal.rename(self._discarded)
-        _remove(self._discarded)
+    @contextmanager
+    def replacing(
+        self,
+        note: object = None,
+        copy_back: Callable[[str, list[str]], set[str]] | None = None,
+        restore: Callable[[Any], object] | None = None,
+    ) -> Iterator[None]:
+        """Replace the folder by the one that the block writes. Restore it if the block raises or writes none.
 
-    def roll_back(self, restore: Callable[[Any], object] | None = None) -> None:
-        """Delete the new folder, if there is one, and restore the old one.
-
-        `restore` is called with the note from `begin`. If it raises, the journal stays for a later attempt.
+        To restore more than the folder, pass `note`, which is stored as JSON, and `restore`, which is called
+        with it; if that raises, the journal stays for a later attempt. With `copy_back`, the new folder
+        starts as a copy of the old one, without the names that `copy_back` returns (it is the argument
+        `ignore` of `shutil.copytree`).
         """
+        self.begin(note, copy_back)
+        try:
+            yield
+        except BaseException:
+            self._roll_back(restore)
+            raise
+        if self.folder.is_dir():
+            self._delete_journal()
+        else:
+            self._roll_back(restore)
+
+    def _roll_back(self, restore: Callable[[Any], object] | None = None) -> None:
         saved = json.loads((self._journal / "note.json").read_text(encoding="utf-8"))
         if self._old.exists() or not saved["existed"]:
             _remove(self.folder)
@@ -81,20 +95,12 @@ class FolderReplacement:
             self._old.rename(self.folder)
         if restore is not None:
             restore(saved["note"])
+        self._delete_journal()
+
+    def _delete_journal(self) -> None:
         _remove(self._discarded)
         self._journal.rename(self._discarded)
         _remove(self._discarded)
-
-    @contextmanager
-    def replacing(self) -> Iterator[None]:
-        """Replace the folder by the one that the block writes. Restore it if the block raises an error."""
-        self.begin()
-        try:
-            yield
-        except BaseException:
-            self.roll_back()
-            raise
-        self.commit()
 
     def _require_replaceable(self) -> None:
         for path in (self.folder, self.folder.parent):

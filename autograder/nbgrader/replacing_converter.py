@@ -133,13 +133,5 @@ class ReplacingConverter(BaseConverter):
         self.check(self.names(notebooks[0])["assignment"], notebooks)
         written = self.written(notebooks)
         only_some = self.coursedir.notebook_id != "*"
-        old.begin(copy_back=(lambda _, files: written.intersection(files)) if only_some else None)
-        try:
-            convert()
-        except BaseException:
-            old.roll_back()
-            raise
-        if old.folder.is_dir():
-            old.commit()
-        else:  # an excluded student
-            old.roll_back()
+        with old.replacing(copy_back=(lambda _, files: written.intersection(files)) if only_some else None):
+            convert()  # writes no folder for an excluded student

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,6 @@ class SandboxedExecute(NbGraderPreprocessor):
         False,
         help="Whether to run code that this machine cannot confine. Only for code that you trust.",
     ).tag(config=True)
-    everything = Bool(
-        False, help="Whether to run all cells, even those that only show something and affect no grade"
-    ).tag(config=True)
     cell_seconds = Float(_USUAL.cell_seconds, help="The time limit of a cell, in seconds").tag(config=True)
     notebook_seconds = Float(_USUAL.notebook_seconds, help="The time limit of a notebook, in seconds").tag(
         config=True
@@ -75,16 +72,14 @@ class SandboxedExecute(NbGraderPreprocessor):
     group_shared = Bool(False, help="Whether other accounts of the group share the result store").tag(
         config=True
     )
-    prefetch = Integer(
-        0, help="The number of submissions to read ahead of the one being graded; 0 for four per worker"
-    ).tag(config=True)
 
     #: The source of results, which is set for the duration of a run.
     results: Results | None = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._ahead = 4
+        self.ahead = 4
+        """The number of submissions to read ahead of the one being graded."""
         self.requested: dict[tuple[str, str, str], Job] = {}
         """The jobs whose results are needed soon, by student, lesson and notebook."""
 
@@ -119,7 +114,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         """
         address = self.cluster or os.environ.get(CLUSTER, "")
         with shared.borrow((address, self.worker_count), partial(self._create_executor, address)) as executor:
-            self._ahead = 4 * executor.workers
+            self.ahead = 4 * executor.workers
             self.results = Results(self.store, executor, self.log)
             try:
                 yield
@@ -157,11 +152,6 @@ class SandboxedExecute(NbGraderPreprocessor):
         """The result store, which contains the results of earlier runs."""
         folder = self.result_store or os.environ.get(STORE) or Path(self.course, STORE_FOLDER)
         return ResultStore(Path(folder), self.group_shared)
-
-    @property
-    def ahead(self) -> int:
-        """The number of submissions to read ahead of the one being graded."""
-        return self.prefetch or self._ahead
 
     def _create_executor(self, address: str) -> WorkerExecutor:
         if address:
@@ -201,14 +191,14 @@ class SandboxedExecute(NbGraderPreprocessor):
             for index, cell in enumerate(nb.cells)
             if cell.cell_type == "code"
         )
-        version = checks_version(source)
-        return Job(lesson, cells, tuple(sorted(files.items())), self._limits(), self.everything, version)
-
-    def _limits(self) -> Limits:
-        chosen = {
-            field.name: getattr(self, field.name) for field in fields(Limits) if self.has_trait(field.name)
-        }
-        return Limits(**(asdict(_USUAL) | chosen))
+        limits = Limits(
+            **{
+                limit.name: getattr(self, limit.name)
+                for limit in fields(Limits)
+                if self.has_trait(limit.name)
+            }
+        )
+        return Job(lesson, cells, tuple(sorted(files.items())), limits, checks_version(source))
 
 
 class RecordGrading(NbGraderPreprocessor):

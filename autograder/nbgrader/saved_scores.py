@@ -37,7 +37,7 @@ class SaveScores(SaveAutoGrades):
             submitted = gradebook.find_submission_notebook(
                 names["notebook"], names["assignment"], names["student"]
             )
-            grades, comments = _grades(gradebook, submitted), _comments(gradebook, submitted)
+            grades, comments = _by_cell(gradebook, submitted, Grade), _by_cell(gradebook, submitted, Comment)
             for cell in nb.cells:
                 if is_grade(cell):
                     grade = grades[cell.metadata.nbgrader.grade_id]
@@ -67,10 +67,11 @@ def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
                 "penalty": notebook.late_submission_penalty,
                 "grades": {
                     name: [grade.auto_score, grade.needs_manual_grade]
-                    for name, grade in _grades(gradebook, notebook).items()
+                    for name, grade in _by_cell(gradebook, notebook, Grade).items()
                 },
                 "comments": {
-                    name: comment.auto_comment for name, comment in _comments(gradebook, notebook).items()
+                    name: comment.auto_comment
+                    for name, comment in _by_cell(gradebook, notebook, Comment).items()
                 },
             }
             for notebook in submission.notebooks
@@ -96,24 +97,20 @@ def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Sn
     for notebook in submission.notebooks:
         saved = snapshot["notebooks"].get(notebook.name, {"penalty": None, "grades": {}, "comments": {}})
         notebook.late_submission_penalty = saved["penalty"]
-        for name, grade in _grades(gradebook, notebook).items():
+        for name, grade in _by_cell(gradebook, notebook, Grade).items():
             unscored = [None, grade.manual_score is not None]
             grade.auto_score, grade.needs_manual_grade = saved["grades"].get(name, unscored)
-        for name, comment in _comments(gradebook, notebook).items():
+        for name, comment in _by_cell(gradebook, notebook, Comment).items():
             comment.auto_comment = saved["comments"].get(name)
     gradebook.db.commit()
 
 
-def _grades(gradebook: Gradebook, notebook: SubmittedNotebook) -> dict[str, Grade]:
-    """Return a notebook's grades, keyed by cell name, using a single query."""
-    query = select(BaseCell.name, Grade).join(Grade.cell).where(Grade.notebook_id == notebook.id)
-    return {row.name: row.Grade for row in gradebook.db.execute(query)}
-
-
-def _comments(gradebook: Gradebook, notebook: SubmittedNotebook) -> dict[str, Comment]:
-    """Return a notebook's comments, keyed by cell name, using a single query."""
-    query = select(BaseCell.name, Comment).join(Comment.cell).where(Comment.notebook_id == notebook.id)
-    return {row.name: row.Comment for row in gradebook.db.execute(query)}
+def _by_cell(
+    gradebook: Gradebook, notebook: SubmittedNotebook, kind: type[Grade] | type[Comment]
+) -> dict[str, Any]:
+    """Return a notebook's grades or comments, keyed by cell name, using a single query."""
+    query = select(BaseCell.name, kind).join(kind.cell).where(kind.notebook_id == notebook.id)
+    return dict(gradebook.db.execute(query).all())
 
 
 def _is_graded_by_hand(submission: SubmittedAssignment) -> bool:

@@ -12,12 +12,11 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import MissingEntry
 from nbgrader.exchange.default import Exchange
 from nbgrader.utils import determine_grade, notebook_hash
 from rich.console import Console
@@ -42,6 +41,9 @@ SECRET = "submission_secret.txt"
 
 _HOUR = 3600.0
 
+#: The time between two looks for submissions.
+_POLL_SECONDS = 0.5
+
 _PAGE = Environment(autoescape=True).from_string("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -53,25 +55,6 @@ _PAGE = Environment(autoescape=True).from_string("""<!doctype html>
 {% endfor %}
 </body></html>
 """)
-
-
-@dataclass
-class _RateLimit:
-    """A limit on the number of times that each student's code is run in an hour."""
-
-    maximum: int
-    _times: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
-
-    def allows(self, student: str) -> bool:
-        """Return whether a student may be graded now."""
-        times = self._times[student]
-        while times and time.monotonic() - times[0] > _HOUR:
-            times.popleft()
-        return len(times) < self.maximum
-
-    def count(self, student: str) -> None:
-        """Record that a submission of a student is being graded now."""
-        self._times[student].append(time.monotonic())
 
 
 class GradingService:
@@ -86,20 +69,14 @@ class GradingService:
         self._course, self._feedback, self._log = course, feedback, log
         self._directory = course.directory()
         self._exchange = Exchange(config=course.config)
-        self._limit = _RateLimit(most_per_hour)
+        self._most_per_hour = most_per_hour
+        self._started: defaultdict[str, deque[float]] = defaultdict(deque)
+        """The times at which a submission of each student was started in the last hour."""
         self._seen: dict[str, tuple[float, ...]] = {}
         """The times of the last changes of the submissions that were found, keyed by folder."""
         self._waiting: dict[tuple[str, str], Submission] = {}
         """The newest submission that hasn't been started, by student and lesson."""
         self._running: list[Prepared] = []
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is running and nothing can be started.
-
-        Submissions of students who have reached the rate limit may still be waiting.
-        """
-        return not self._running and not any(self._limit.allows(student) for student, _ in self._waiting)
 
     def step(self) -> None:
         """Look for submissions, start those that the rate limit allows, and report finished ones."""
@@ -130,22 +107,27 @@ class GradingService:
 
     def _start(self) -> None:
         busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}
-        allowed = [key for key in self._waiting if key not in busy and self._limit.allows(key[0])]
-        preparation = Preparation(self._directory, self._course.execute) if allowed else None
+        allowed = [key for key in self._waiting if key not in busy and self._may_run(key[0])]
+        preparation = Preparation(self._directory, self._course.execute)
         for key in allowed:
             if len(self._running) >= self._course.execute.ahead:
                 break
             submission = self._waiting.pop(key)
-            assert preparation is not None
             try:
                 preparation.inspect(submission)
                 prepared = preparation.prepare(submission)
                 self._running.append(prepared)
                 if not self._is_ready(prepared):
-                    self._limit.count(submission.student)
+                    self._started[submission.student].append(time.monotonic())
             except Exception as error:
                 # `autograde` will report it too. The service must continue, whatever students submit.
                 self._log.warning("%s, %s: not graded: %s", *key, error)
+
+    def _may_run(self, student: str) -> bool:
+        times = self._started[student]
+        while times and time.monotonic() - times[0] > _HOUR:
+            times.popleft()
+        return len(times) < self._most_per_hour
 
     def _finish(self) -> None:
         execute = self._course.execute
@@ -172,14 +154,13 @@ class GradingService:
             cell.metadata.nbgrader.grade_id: determine_grade(cell, self._log)
             for cell in filter(is_check, notebook.cells)
         }
-        seconds = time.time() - max(_changed_at(submission.folder))
         self._log.info(
             "%s, %s: %g of %g automatic points, %.1f s after it was handed in",
             submission.student,
             name,
             sum(score or 0 for score, _ in points.values()),
             sum(most for _, most in points.values()),
-            seconds,
+            time.time() - max(_changed_at(submission.folder)),
         )
         secret = Path(submission.folder, SECRET)
         if self._feedback and secret.is_file():
@@ -196,11 +177,8 @@ class GradingService:
                     page.chmod(0o644)
 
     def _is_released(self, submission: Submission) -> bool:
-        """Return whether a person has graded any cell of the submission.
-
-        In that case, the submission's feedback must not be replaced.
-        """
-        with Gradebook(self._directory.db_url, self._directory.course_id) as gradebook:
+        """Return whether a person has graded any cell, so that the feedback must not be replaced."""
+        with self._course.gradebook() as gradebook:
             try:
                 graded = gradebook.find_submission(submission.lesson, submission.student)
             except MissingEntry:
@@ -231,10 +209,7 @@ def automatic_feedback(
 
 
 def _changed_at(folder: str) -> tuple[float, ...]:
-    """Return the modification times of a folder and of its direct contents.
-
-    Files that disappear in the meantime are skipped.
-    """
+    """Return the modification times of a folder and of its direct contents."""
     times = []
     for path in (Path(folder), *sorted(Path(folder).glob("*"))):
         with suppress(OSError):
@@ -243,7 +218,7 @@ def _changed_at(folder: str) -> tuple[float, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `course serve-grading` until it is interrupted or, with --once, nothing is left to run.
+    """Run `course serve-grading` until it is interrupted.
 
     Return its exit code: 0, or 1 if the course's folder, the sandbox or the cluster can't be used.
     """
@@ -258,14 +233,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help="grade at most N submissions of each student per hour (default: 12)",
     )
-    parser.add_argument(
-        "--poll",
-        type=float,
-        default=0.5,
-        metavar="SECONDS",
-        help="time between two looks for submissions (default: 0.5)",
-    )
-    parser.add_argument("--once", action="store_true", help="exit instead of waiting for more submissions")
     parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
     options = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout, force=True)
@@ -277,9 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             log.info("Waiting for submissions.")
             while True:
                 service.step()
-                if options.once and service.is_idle:
-                    return 0
-                time.sleep(options.poll)
+                time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         return 0
     except CourseError as error:

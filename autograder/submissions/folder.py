@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.utils import parse_utc
+from nbgrader.utils import find_all_files, parse_utc
 
 from autograder.submissions.reading import MAX_BYTES, UnreadableError, shown, too_large
 
@@ -96,12 +96,13 @@ class Submission:
         return digest.hexdigest()
 
     def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
-        """Fill `refused` with the files that must not be copied, and `notes` and `tampering` with problems.
+        """Set `refused` to the files that must not be copied, and `notes` and `tampering` to the problems.
 
         `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Files with
         more than `most_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid
         UTF-8, if folders are nested too deeply, or if the timestamp is invalid.
         """
+        self.refused, self.notes, self.tampering = [], [], []
         try:
             self.student.encode()
         except UnicodeEncodeError:  # Linux accepts any bytes in a file's name
@@ -148,6 +149,13 @@ class Submission:
                     f"{shown(os.path.relpath(conflict, self.folder))} has the name of a file of the lesson; "
                     "it was not copied"
                 )
+
+
+def lesson_files(course: CourseDirectory, lesson: str) -> dict[str, Path]:
+    """Return the instructor's files of a lesson, without notebooks, by their paths in the lesson's folder."""
+    folder = course.format_path(course.source_directory, ".", lesson)
+    paths = find_all_files(folder, [*course.ignore, "*.ipynb"])
+    return {os.path.relpath(path, folder): Path(path) for path in sorted(paths)}
 
 
 def submissions(course: CourseDirectory) -> list[Submission]:
@@ -233,10 +241,7 @@ def _refuse_special(path: Path) -> None:
 
 
 def _problem_with(path: str, most_bytes: int) -> str | None:
-    """Describe the problem with a file to be copied, such as a size above `most_bytes`.
-
-    Return None if there is no problem.
-    """
+    """Return what is wrong with a file to be copied, such as a size above `most_bytes`, or None."""
     if not os.path.basename(path).isprintable():  # a terminal would interpret them
         return "a file with control characters in its name"
     about = os.lstat(path)
