@@ -6,11 +6,9 @@ nbgrader's own extractor stops at the first archive or name that it can't handle
 import errno
 import gzip
 import hashlib
-import lzma
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,18 +29,6 @@ _MAX_FILES, _MAX_FOLDERS = 1_000, 30
 
 #: The maximum length of a file's name on Linux, in bytes.
 _MAX_NAME = 255
-
-#: The exceptions for a damaged or encrypted archive. RuntimeError means that a password is required.
-_DAMAGED: tuple[type[Exception], ...] = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    OSError,
-)
 
 
 class _Reader(Protocol):
@@ -65,11 +51,8 @@ class _Budget:
         self.bytes -= size
         self.files -= files
         if self.bytes < 0 or self.files < 0:
-            raise _TooLargeError(
-                "its unpacked content is too large"
-                if self.bytes < 0
-                else f"it contains more than {_MAX_FILES} files"
-            )
+            too_many = f"it contains more than {_MAX_FILES} files"
+            raise _TooLargeError("its unpacked content is too large" if self.bytes < 0 else too_many)
 
 
 @dataclass
@@ -77,14 +60,12 @@ class _Limited:
     """A decompressed stream with a limit on its length, because tarfile reads headers of any length."""
 
     stream: _Reader
-    left: int
+    budget: _Budget
 
     def read(self, size: int = -1, /) -> bytes:
         """Read from the stream. Raises _TooLargeError if more than the limit has been read in total."""
         content = self.stream.read(size)
-        self.left -= len(content)
-        if self.left < 0:
-            raise _TooLargeError("its unpacked content is too large")
+        self.budget.use(len(content))
         return content
 
 
@@ -134,21 +115,20 @@ class DownloadExtractor(ExtractorPlugin):
         return tuple(self._names.get(each, each.name) for each in paths)
 
     def _unpack(self, archive: Path, path: Path, nesting: int = 1, budget: _Budget | None = None) -> int:
-        """Unpack an archive, and return the number of files that were written.
+        """Unpack an archive and the archives inside it, and return the number of files that were written.
 
-        The files are written to a folder whose path is `path` without its suffix. Archives inside the archive
-        are unpacked as well, unless they are nested too deeply: `nesting` is the depth of this archive, which
-        is 1 for the download itself. `budget` is None for the download, which may be of any size. Raises
-        OSError if the disk is full.
+        The files are written to a folder whose path is `path` without its suffix. `nesting` is the depth of
+        this archive, which is 1 for the download itself. `budget` is None for the download, which may be of
+        any size. Raises OSError if the disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:
             self._names[folder] = Path(self._names[path]).stem.removesuffix(".tar")
         most = self.parent.coursedir.max_file_size * 1000
         written: list[Path] = []
-        with self._reporting(path, _TooLargeError):
+        with self._reporting(path):
             for name, open_member in _members(archive, None if budget is None else budget.bytes):
-                with self._reporting(folder, member=name):
+                with self._reporting(folder, name):
                     target = self._target(folder, name)
                     if budget is not None:
                         budget.use(files=1)
@@ -166,10 +146,7 @@ class DownloadExtractor(ExtractorPlugin):
         return count
 
     def _target(self, folder: Path, name: str) -> Path:
-        """Return the path for a member of an archive.
-
-        Raises ValueError if the path is not inside `folder` or is nested too deeply.
-        """
+        """Return the path for a member of an archive. Raises ValueError if it is unsafe or too deep."""
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
         if name.startswith(("/", "\\")) or ".." in parts or not parts:
             raise ValueError("its path leads out of the archive")
@@ -182,16 +159,18 @@ class DownloadExtractor(ExtractorPlugin):
         return folder
 
     @contextmanager
-    def _reporting(self, path: Path, *more: type[Exception], member: str = "") -> Iterator[None]:
+    def _reporting(self, path: Path, member: str = "") -> Iterator[None]:
         """Log a warning if the block fails to unpack the archive or folder at `path`, or its `member`.
 
-        Suppresses the exceptions that damaged archives cause, and those in `more`. Raises OSError if the disk
-        or the quota is full.
+        Errors are suppressed, except for a full disk or quota, and an archive that is too large while one of
+        its members is unpacked.
         """
         try:
             yield
-        except (*_DAMAGED, *more) as error:
+        except Exception as error:  # A damaged archive can raise many kinds.
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            if isinstance(error, _TooLargeError) and member:
                 raise
             self._report(path, str(error) or type(error).__name__, member)
 
@@ -220,7 +199,7 @@ def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable
         return
     # A stream can't go back, but reading all of an archive before extracting it would allow bombs.
     with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
-        limited = stream if most_bytes is None else _Limited(stream, most_bytes)
+        limited = stream if most_bytes is None else _Limited(stream, _Budget(most_bytes))
         with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]
             for member in tar:
                 if not member.isdir():
@@ -241,11 +220,7 @@ def _open_tarred(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]
 
 
 def _write(content: _Reader, target: Path, most_bytes: int, budget: _Budget | None) -> None:
-    """Write the content of a member to a new file, or leave nothing if that fails.
-
-    Raises ValueError if the file exists or the content is longer than `most_bytes`, and _TooLargeError if it
-    exceeds the budget.
-    """
+    """Write the content of a member to a new file, or leave nothing if that fails or exceeds a limit."""
     if target.exists():
         raise ValueError("another file has the same path")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -143,10 +143,7 @@ class DownloadCollector(FileNameCollectorPlugin):
 
     @cached_property
     def _collected(self) -> dict[Path, dict[str, str]]:
-        """The results of `collect` for the files to collect, keyed by path.
-
-        They are computed together, because a student may have uploaded several files.
-        """
+        # All results are computed together, because a student may have uploaded several files.
         lesson = self.parent.coursedir.assignment_id
         notebook = f"{lesson}.ipynb"
         collected: dict[Path, dict[str, str]] = {}
@@ -181,10 +178,7 @@ class DownloadCollector(FileNameCollectorPlugin):
         return collected
 
     def _files_by_student(self) -> dict[str, list[DownloadedFile]]:
-        """Group the files by student, and report those that can't be attributed to one.
-
-        Hidden files and HTML files are skipped. The command fails if the roster can't be read.
-        """
+        """Group the files by student, and report those that can't be attributed to one."""
         folder = Path(self.parent._format_collect_path(self.parent.extracted_directory))
         directory = self.parent.coursedir
         try:

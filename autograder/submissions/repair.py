@@ -31,13 +31,6 @@ FLAGS = ("grade", "locked", "solution", "task", "points")
 #: The maximum number of notes for one notebook.
 MAX_NOTES = 40
 
-#: The fields of each kind of cell, besides those of all cells. nbformat's constructors validate each cell.
-_FIELDS: dict[str, dict[str, Any]] = {
-    "code": {"execution_count": None, "outputs": []},
-    "markdown": {},
-    "raw": {},
-}
-
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -124,10 +117,7 @@ class _Repair:
 
     # --- Identifying cells --------------------------------------------------------------------------------
     def _claims(self) -> dict[str, list[int]]:
-        """Return the positions of the candidates for each released cell that nbgrader tracks, keyed by name.
-
-        Candidates are found by grade_id, otherwise by cell id, otherwise by content.
-        """
+        """Return the positions of the candidates for each released cell that nbgrader tracks, by name."""
         claims: dict[str, list[int]] = {name: [] for name in self.named}
         for position, cell in enumerate(self.cells):
             name = (cell.nbgrader or {}).get("grade_id")
@@ -165,10 +155,7 @@ class _Repair:
         return self._below_its_question(name)
 
     def _below_its_question(self, name: str) -> list[int]:
-        """Return the position of the first Markdown cell below a written answer's question.
-
-        The result is a list of at most one position: it is empty if there is no such cell.
-        """
+        """Return the position of the first Markdown cell below a written answer's question, if any."""
         index = next(
             index
             for index, cell in enumerate(self.released.cells)
@@ -204,8 +191,7 @@ class _Repair:
         """Return the position of the copy of a cell that should be graded.
 
         For a locked cell, this is the copy that fits best into the order of the cells. For an answer, it is
-        the last copy that differs from the stub or, if none does, the last copy. If there are several
-        copies, the choice is recorded in `notes`.
+        the last copy that differs from the stub or, if none does, the last copy.
         """
         if len(positions) == 1:
             return positions[0]
@@ -236,9 +222,9 @@ class _Repair:
 
     # --- Restoring cells -----------------------------------------------------------------------------
     def _known(self, name: str, cell: SubmittedCell, position: int) -> list[_Placed]:
-        """Restore the metadata and type of a released cell and, if it is locked, its source.
+        """Return a cell with its released metadata and type and, if it is locked, its released source.
 
-        Return the restored cell and, if an ungraded locked cell was edited, also the student's version of it.
+        If an ungraded locked cell was edited, also return the student's version of it.
         """
         released = self.named[name]
         self._compare_metadata(name, cell, released)
@@ -258,8 +244,7 @@ class _Repair:
     def _edited(self, name: str, cell: SubmittedCell, released: NotebookNode, position: int) -> list[_Placed]:
         """Record that a locked cell was edited or is from another release.
 
-        If it was edited and earns no points, return the student's version as a cell of the student's own, to
-        be kept below the restored one. Otherwise, return an empty list.
+        If it was edited and earns no points, return the student's version as a cell of the student's own.
         """
         if _as_its_checksum_says(cell):
             self.notes.append(f"{name} is from another release; it was replaced by the current one")
@@ -309,9 +294,9 @@ class _Repair:
             copy_of and is_locked(self.named[copy_of]) and _same(cell.source, self.named[copy_of].source)
         )
         kind = "raw" if run_already else cell.kind
-        new = from_dict(
-            {"id": "own", "cell_type": kind, "metadata": {}, "source": cell.source, **_FIELDS[kind]}
-        )
+        # nbformat's constructors would validate each cell.
+        code = {"execution_count": None, "outputs": []} if kind == "code" else {}
+        new = from_dict({"id": "own", "cell_type": kind, "metadata": {}, "source": cell.source, **code})
         if cell.attachments:
             new.attachments = cell.attachments
         released = self.others.get(cell.id)
@@ -323,7 +308,7 @@ class _Repair:
     def _restore_missing(self, placed: list[_Placed]) -> None:
         order = list(self.named)
         for number, name in enumerate(order):
-            where = {entry.name: position for position, entry in enumerate(placed) if entry.name}
+            where = _positions(placed)
             if name in where:
                 continue
             released = self.named[name]
@@ -340,7 +325,7 @@ class _Repair:
     def _position_of_missing(self, released: NotebookNode, placed: Sequence[_Placed]) -> int:
         """Return the position below the nearest preceding released cell that is still in the notebook."""
         where = {entry.id: position for position, entry in enumerate(placed) if entry.id in self.others}
-        where |= {entry.name: position for position, entry in enumerate(placed) if entry.name}
+        where |= _positions(placed)
         above = 0
         for cell in self.released.cells:
             if cell is released:
@@ -349,17 +334,14 @@ class _Repair:
         return above
 
     def _note_early_checks(self, placed: Sequence[_Placed]) -> None:
-        where = {entry.name: position for position, entry in enumerate(placed) if entry.name}
+        where = _positions(placed)
         for name, position in where.items():
             solution = name.removeprefix("check_")
             if solution != name and where.get(solution, -1) > position:
                 self.notes.append(f"{name} is above {solution}, so it runs before the solution")
 
     def _name_cells(self, placed: Sequence[_Placed]) -> None:
-        """Make cell ids unique.
-
-        Cells that nbgrader tracks get their names as ids. Other cells keep valid ids that are still free.
-        """
+        """Use the names of tracked cells as their ids. Other cells keep valid ids that are still free."""
         given = [cell.id for cell in self.cells if cell.id is not None]
         if spoilt := len(given) - len({name for name in given if _ID.fullmatch(name)}):
             self.notes.append(f"{spoilt} cells had invalid or duplicate ids; they got new ones")
@@ -397,6 +379,10 @@ class _Repair:
         (self.tampering if self.same_release else self.notes).append(text)
 
 
+def _positions(placed: Sequence[_Placed]) -> dict[str | None, int]:
+    return {entry.name: position for position, entry in enumerate(placed) if entry.name}
+
+
 def _same(text: str, released: str) -> bool:
     """Return whether two texts are equal, ignoring whitespace around them and at the ends of their lines."""
     return _stripped(text) == _stripped(released)
@@ -409,13 +395,11 @@ def _stripped(text: str) -> list[str]:
 def _as_its_checksum_says(cell: SubmittedCell) -> bool:
     """Return whether a locked cell matches its checksum, and so is unchanged since some release."""
     metadata: dict[str, Any] = cell.nbgrader or {}
-    if not isinstance(metadata.get("grade_id"), str) or not isinstance(
-        metadata.get("points", 0), int | float
-    ):
+    grade_id, points = metadata.get("grade_id"), metadata.get("points", 0)
+    if not isinstance(grade_id, str) or not isinstance(points, int | float):
         return False
-    node = NotebookNode(
-        source=cell.source, cell_type=cell.kind, metadata=NotebookNode(nbgrader=NotebookNode(metadata))
-    )
+    nbgrader = NotebookNode(nbgrader=NotebookNode(metadata))
+    node = NotebookNode(source=cell.source, cell_type=cell.kind, metadata=nbgrader)
     try:
         return metadata.get("checksum") == compute_checksum(node)
     except (KeyError, UnicodeEncodeError):  # a grade without points, or a lone surrogate in the name
