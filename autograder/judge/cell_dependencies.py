@@ -46,33 +46,24 @@ def cells_to_run(
     is too long to analyse, all code cells except the judged ones run.
     """
     students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
-    if any(student and _is_too_long(cell.source) for cell, student in zip(cells, students, strict=True)):
+    code = {index: cells[index] for index, student in enumerate(students) if student}
+    if any(_is_too_long(cell.source) for cell in code.values()):
         return students
-    names = [_names(cell.source) if student else None for cell, student in zip(cells, students, strict=True)]
-    runs = [
-        found is not None and cell.get("id") not in optional for cell, found in zip(cells, names, strict=True)
-    ]
+    names = {index: _names(cell.source) for index, cell in code.items()}
+    running = {index for index, cell in code.items() if cell.get("id") not in optional}
     while True:
-        used = frozenset(graded).union(
-            *(found.used for found, run in zip(names, runs, strict=True) if found and run)
-        )
+        used = frozenset(graded).union(*(names[index].used for index in running))
         if used & _DYNAMIC:
             return students
         used -= vars(builtins).keys()
-        extended = [
-            run or (found is not None and bool(found.bound & used))
-            for found, run in zip(names, runs, strict=True)
-        ]
-        if extended == runs:
-            return runs
-        runs = extended
+        more = {index for index, found in names.items() if found.bound & used} - running
+        if not more:
+            return [index in running for index in range(len(cells))]
+        running |= more
 
 
 def _is_too_long(source: str) -> bool:
-    """Return whether a cell could take too long to analyse.
-
-    The number of possible magics counts too, because IPython processes the whole source for each of them.
-    """
+    # IPython processes the whole source for each possible magic.
     return len(source) > _MAX_LENGTH or sum(source.count(mark) for mark in "%!?") > _MAX_MAGICS
 
 

@@ -45,20 +45,14 @@ INCLUDED = (
     "student/tutor.py",
     "time_limit.py",
     "transformer",
-)
-
-#: The parts of the translation lab that a view contains: lessons read sentences and batches with them.
-#: The rest of the lab repeats code that students write, such as weight updates, attention and decoding.
-#: Review a file for such code before adding it here.
-INCLUDED_FROM_LAB = tuple(
-    f"translation/{name}"
-    for name in (
-        "__init__.py",
-        "configs",
-        "data/__init__.py",
-        "data/corpora",
-        "data/epoch_plan.py",
-    )
+    # Lessons read sentences and batches with these parts of the translation lab. The rest of the lab repeats
+    # code that students write, such as weight updates, attention and decoding. Review a file for such code
+    # before adding it here.
+    "translation/__init__.py",
+    "translation/configs",
+    "translation/data/__init__.py",
+    "translation/data/corpora",
+    "translation/data/epoch_plan.py",
 )
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -73,36 +67,26 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
     the part that serves the judge's requests is included. The result is deterministic.
     """
     withheld = _withheld(curriculum, lesson)
-    files = {path: path.read_bytes() for path in _included_files(_fixtures(lesson))}
-    view = {
-        f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}": without_bodies(
-            content, withheld.get(_module(path), {})
-        )
-        for path, content in files.items()
-    }
-    view[f"{PACKAGE.name}/checks/__init__.py"] = (
-        Path(__file__).with_name("checks_in_the_view.py").read_bytes()
-    )
+    replacement = Path(__file__).with_name("checks_in_the_view.py")
+    view = {f"{PACKAGE.name}/checks/__init__.py": replacement.read_bytes()}
+    for path in _included_files(_fixtures(lesson)):
+        file = path.relative_to(PACKAGE.parent)
+        module = ".".join(file.with_suffix("").parts)
+        view[file.as_posix()] = without_bodies(path.read_bytes(), withheld.get(module, {}))
     return dict(sorted(view.items()))
 
 
 def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
     """Return the error messages of withheld definitions, keyed by module and then by name."""
-    lesson_of = withheld_exercises(curriculum, lesson)
-    definitions = {
-        f"{found.__module__}:{found.__name__}": exercise
-        for exercise in lesson_of
-        if isinstance(entry := catalogue().get(exercise), Exercise)
-        for found in [inspect.unwrap(entry.reference)]
-    }
     withheld: dict[str, dict[str, str]] = {}
-    for definition, exercise in definitions.items():
-        module, _, name = definition.partition(":")
-        number = lesson_of[exercise].partition("-")[0]
-        when = "is being graded" if lesson_of[exercise] == lesson.name else "comes later"
-        withheld.setdefault(module, {})[name] = (
-            f"{exercise} belongs to lesson {number}, which {when}, so the reference is not available here"
-        )
+    for exercise, its_lesson in withheld_exercises(curriculum, lesson).items():
+        if isinstance(entry := catalogue().get(exercise), Exercise):
+            definition = inspect.unwrap(entry.reference)
+            number = its_lesson.partition("-")[0]
+            when = "is being graded" if its_lesson == lesson.name else "comes later"
+            withheld.setdefault(definition.__module__, {})[definition.__name__] = (
+                f"{exercise} belongs to lesson {number}, which {when}, so the reference is not available here"
+            )
     return withheld
 
 
@@ -124,20 +108,11 @@ def _fixtures(lesson: Lesson) -> set[str]:
 
 
 def _included_files(names: set[str]) -> Iterator[Path]:
-    roots = [
-        *INCLUDED,
-        *INCLUDED_FROM_LAB,
-        *(f"checks/exercises/fixtures/{name}.py" for name in sorted(names)),
-    ]
-    for root in roots:
+    for root in (*INCLUDED, *(f"checks/exercises/fixtures/{name}.py" for name in sorted(names))):
         path = PACKAGE / root
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and "__pycache__" not in file.parts:
                 yield file
-
-
-def _module(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
 def without_bodies(content: bytes, withheld: dict[str, str]) -> bytes:
@@ -194,10 +169,7 @@ def _used(tree: ast.Module) -> set[str]:
 
 
 def _private_names(node: ast.stmt) -> set[str]:
-    """Return the names that a definition or an assignment binds, if all of them are private.
-
-    Return an empty set otherwise, and for all other kinds of statements.
-    """
+    """Return the names that a definition or an assignment binds if all of them are private, or no names."""
     if isinstance(node, _Definition):
         names = {node.name}
     elif isinstance(node, ast.Assign | ast.AnnAssign):
