@@ -4,23 +4,12 @@ import ast
 import importlib.util
 import tokenize
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.curriculum.course_file import CourseError
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True)
-class Region:
-    """A range of lines that students write, counted from 1, both ends included."""
-
-    first: int
-    last: int
-    name: str
-    """The reference in the region's marker: `package.module:function` or `package.module:Class.method`."""
 
 
 def marked_source(reference: str, write: Sequence[str] = ()) -> str:
@@ -40,53 +29,41 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
     if isinstance(definition, ast.ClassDef):
         methods = {node.name: node for node in definition.body if isinstance(node, Function)}
         _refuse_unknown(reference, write, methods)
-        regions = [
-            _region(methods[method], f"{reference}.{method}", lines) for method in methods if method in write
-        ]
+        to_write = {f"{reference}.{name}": node for name, node in methods.items() if name in write}
     elif write:
         raise CourseError(
             f"{reference} is a function, whose whole body students write. Remove `write` from {name} in "
             "course.toml."
         )
     else:
-        regions = [_region(definition, reference, lines)]
+        to_write = {reference: definition}
+    marked = lines[: definition.end_lineno]
+    # From the bottom up, because a marker changes the numbers of the lines below it.
+    for marker, function in reversed(to_write.items()):
+        given = _end_of_given_part(function, lines)
+        body = lines[given : function.end_lineno]
+        if not body:
+            raise CourseError(
+                f"{marker} has no body for students to write. Put it on lines of its own, below the header "
+                "and the docstring."
+            )
+        indent = min((line[: len(line) - len(line.lstrip())] for line in body if line.strip()), key=len)
+        marked[given : function.end_lineno] = [
+            f"{indent}### BEGIN SOLUTION {marker}",
+            *body,
+            f"{indent}### END SOLUTION",
+        ]
     first = min([definition.lineno, *(decorator.lineno for decorator in definition.decorator_list)])
-    assert definition.end_lineno is not None
-    return _marked(lines, first, definition.end_lineno, regions)
+    return "\n".join(marked[first - 1 :])
 
 
-def _marked(lines: list[str], first: int, last: int, regions: list[Region]) -> str:
-    opened = {region.first: region for region in regions}
-    closed = {region.last: region for region in regions}
-    marked: list[str] = []
-    indent = ""
-    for number in range(first, last + 1):
-        line = lines[number - 1]
-        if number in opened:
-            body = lines[number - 1 : opened[number].last]
-            indent = min((text[: len(text) - len(text.lstrip())] for text in body if text.strip()), key=len)
-            marked.append(f"{indent}### BEGIN SOLUTION {opened[number].name}")
-        marked.append(line)
-        if number in closed:
-            marked.append(f"{indent}### END SOLUTION")
-    return "\n".join(marked)
+def _end_of_given_part(function: Function, lines: list[str]) -> int:
+    """Return the number of the line that ends a function's docstring or, if it has none, its header.
 
-
-def _region(function: Function, name: str, lines: list[str]) -> Region:
-    has_docstring = ast.get_docstring(function, clean=False) is not None
-    given_until = function.body[0].end_lineno if has_docstring else _end_of_header(function, lines)
-    assert given_until is not None
-    assert function.end_lineno is not None
-    if given_until >= function.end_lineno:
-        raise CourseError(
-            f"{name} has no body for students to write. Put it on lines of its own, below the header and the "
-            "docstring."
-        )
-    return Region(given_until + 1, function.end_lineno, name)
-
-
-def _end_of_header(function: Function, lines: list[str]) -> int:
-    """Return the number of the line that ends a function's header. Comments below it belong to the body."""
+    Comments below the header belong to the body.
+    """
+    if ast.get_docstring(function, clean=False) is not None:
+        return function.body[0].end_lineno or 0
     rest = iter(line + "\n" for line in lines[function.lineno - 1 :])
     for token in tokenize.generate_tokens(lambda: next(rest, "")):
         if token.type == tokenize.NEWLINE:

@@ -47,13 +47,12 @@ def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> Noteboo
 
 def _cell(cell: SourceCell, lesson: Lesson, ordinal: int) -> NotebookNode:
     name = cell.name
+    exercises = {exercise.name: exercise for exercise in lesson.exercises}
     match cell.role:
         case "given":
             return _code(name, cell.text, locked=True)
         case "build":
-            exercise = lesson.checked[name]
-            assert isinstance(exercise, Exercise)
-            return _code(name, _build(cell, exercise), solution=True)
+            return _code(name, _build(cell, exercises[name]), solution=True)
         case "predict":
             return _code(name, _predict(cell), solution=True)
         case "check":
@@ -64,9 +63,7 @@ def _cell(cell: SourceCell, lesson: Lesson, ordinal: int) -> NotebookNode:
             )
         case "hints":
             _refuse_body(cell)
-            exercise = lesson.checked[name]
-            assert isinstance(exercise, Exercise)
-            return new_markdown_cell(_hints(exercise), id=f"hints_{name}")
+            return new_markdown_cell(_hints(exercises[name]), id=f"hints_{name}")
         case "explain":
             _refuse_unmarked(cell)
             metadata = _nbgrader(name, solution=True, grade=True, points=lesson.points[name])
@@ -103,10 +100,10 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
     grading: dict[str, object] = {"points": entry.points, "seed": seed}
     options: dict[str, object] = {}
     if isinstance(entry, HandIn):
-        options |= {"levels": entry.levels} if entry.levels else {}
+        options["levels"] = entry.levels
     elif entry.deductions:
         grading["costs"] = entry.deductions
-    if isinstance(entry, Exercise) and entry.may_not_call:
+    if isinstance(entry, Exercise):
         options["may_not_call"] = entry.may_not_call
     # nbgrader removes the hidden lines from the students' version, which leaves a call without grading.
     return "\n".join(
@@ -114,7 +111,7 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
             "check(",
             f'    "{entry.name}",',
             "    globals(),",
-            *(f"    {key}={_literal(value)}," for key, value in options.items()),
+            *(f"    {key}={_literal(value)}," for key, value in options.items() if value),
             "    ### BEGIN HIDDEN TESTS",
             f"    grading={_literal(grading)},",
             "    ### END HIDDEN TESTS",

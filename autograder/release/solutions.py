@@ -23,10 +23,10 @@ def refresh(course: Path) -> list[str]:
     curriculum = load_curriculum(course)
     write_curriculum(course, curriculum)
     digests = _digests(course, curriculum)
-    stale = [lesson for lesson in curriculum.lessons if _built_from(course, lesson) != digests[lesson.name]]
     problems: list[str] = []
-    for lesson in stale:
-        problems += _write_solution(course, lesson, digests[lesson.name])
+    for lesson in curriculum.lessons:
+        if _built_from(course, lesson) != digests[lesson.name]:
+            problems += _write_solution(course, lesson, digests[lesson.name])
     return problems
 
 
@@ -47,23 +47,23 @@ def write_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
     Return a list with the file's path, relative to the course, if the file was changed. Otherwise, or if the
     course doesn't contain `course_lib`, return an empty list.
     """
-    path = curriculum_path(course)
-    if path is None or is_current(path, curriculum):
+    stale = stale_curriculum(course, curriculum)
+    for name in stale:
+        atomic_write_text(course / name, public_json(curriculum))
+        public_curriculum.cache_clear()
+    return stale
+
+
+def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
+    """Return a list with the relative path of `curriculum.json` if it is missing or doesn't match.
+
+    Otherwise, or if the course doesn't contain `course_lib`, return an empty list.
+    """
+    path = course / "course_lib" / "curriculum" / CURRICULUM.name
+    if not path.parent.is_dir():
         return []
-    atomic_write_text(path, public_json(curriculum))
-    public_curriculum.cache_clear()
-    return [path.relative_to(course).as_posix()]
-
-
-def curriculum_path(course: Path) -> Path | None:
-    """Return the path of `curriculum.json`, or None if the course doesn't contain `course_lib`."""
-    folder = course / "course_lib" / "curriculum"
-    return folder / CURRICULUM.name if folder.is_dir() else None
-
-
-def is_current(path: Path, curriculum: Curriculum) -> bool:
-    """Return whether the `curriculum.json` at `path` exists and matches this curriculum."""
-    return path.is_file() and path.read_text(encoding="utf-8") == public_json(curriculum)
+    is_current = path.is_file() and path.read_text(encoding="utf-8") == public_json(curriculum)
+    return [] if is_current else [path.relative_to(course).as_posix()]
 
 
 def _write_solution(course: Path, lesson: Lesson, digest: str) -> list[str]:
@@ -85,8 +85,7 @@ def _write_solution(course: Path, lesson: Lesson, digest: str) -> list[str]:
 def _digests(course: Path, curriculum: Curriculum) -> dict[str, str]:
     """Return a hash of all files that can change a lesson's solution notebook, keyed by lesson name.
 
-    These are the lesson's source, `course.toml`, and the code of `course_lib` and `autograder`. File times
-    are not used, because git and copying change them.
+    File times are not used, because git and copying change them.
     """
     packages = (Path(course_lib.__file__).parent, Path(__file__).parents[1])
     code = [file for package in packages for file in sorted(package.rglob("*.py"))]
@@ -105,12 +104,10 @@ def _digests(course: Path, curriculum: Curriculum) -> dict[str, str]:
 
 def _built_from(course: Path, lesson: Lesson) -> str | None:
     try:
-        digest: str = json.loads(_path(course, lesson).read_text(encoding="utf-8"))["metadata"]["course"][
-            "inputs"
-        ]
+        notebook = json.loads(_path(course, lesson).read_text(encoding="utf-8"))
+        return str(notebook["metadata"]["course"]["inputs"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return digest
 
 
 def _path(course: Path, lesson: Lesson) -> Path:

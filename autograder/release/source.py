@@ -80,7 +80,10 @@ def _role(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
             f"a cell has one role, but this one has {' and '.join(header)}. Split it into two cells."
         )
     if not roles:
-        return _role_by_tags(cell_type, header)
+        tags = header.get("tags", [])
+        if not isinstance(tags, list) or not set(tags) <= TAGS or (tags and cell_type != "code"):
+            raise ValueError(f"tags={tags!r} is not supported. A code cell may have tags={sorted(TAGS)}.")
+        return "see" if tags else {"markdown": "text", "code": "code"}[cell_type], ""
     role, name = roles[0], header[roles[0]]
     if not isinstance(name, str) or not name:
         raise ValueError(f'the role {role} needs a name in quotes: {role}="name"')
@@ -90,20 +93,8 @@ def _role(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
     return role, name
 
 
-def _role_by_tags(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
-    tags = header.get("tags", [])
-    if not isinstance(tags, list) or not set(tags) <= TAGS or (tags and cell_type != "code"):
-        raise ValueError(f"tags={tags!r} is not supported. A code cell may have tags={sorted(TAGS)}.")
-    if cell_type == "markdown":
-        return "text", ""
-    return ("see" if tags else "code"), ""
-
-
 def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
-    """Return the problems found by comparing the source's cells with course.toml.
-
-    `shown` is the path of the source, for messages.
-    """
+    """Return the problems found by comparing the source's cells with course.toml."""
     exercises = {entry.name for entry in lesson.exercises}
     predictions = {entry.name for entry in lesson.predictions}
     files = {entry.name for entry in lesson.hand_ins}

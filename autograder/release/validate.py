@@ -19,7 +19,7 @@ from nbgrader.utils import determine_grade, has_failed, is_grade, is_solution
 from autograder.example_class import example_files
 from autograder.judge.cell_dependencies import cells_to_run
 from autograder.release.lessons import files_in, released
-from autograder.release.solutions import curriculum_path, is_current
+from autograder.release.solutions import stale_curriculum
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Curriculum, Exercise, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
@@ -45,7 +45,10 @@ def validate(course: Path) -> list[str]:
     except CourseError as error:
         return error.problems
     problems = [
-        *stale_curriculum(course, curriculum),
+        *(
+            f"{name}: does not match {SOURCES}/course.toml. Run `make lessons`."
+            for name in stale_curriculum(course, curriculum)
+        ),
         *unknown_names(curriculum),
         *stray_sources(course, curriculum),
     ]
@@ -60,19 +63,6 @@ def validate(course: Path) -> list[str]:
     except CourseError as error:
         problems += error.problems
     return problems
-
-
-def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
-    """Return a list of one problem if `curriculum.json` doesn't match `course.toml`.
-
-    Otherwise, or if the course doesn't contain `course_lib`, return an empty list.
-    """
-    path = curriculum_path(course)
-    if path is None or is_current(path, curriculum):
-        return []
-    return [
-        f"{path.relative_to(course).as_posix()}: does not match {SOURCES}/course.toml. Run `make lessons`."
-    ]
 
 
 def unknown_names(curriculum: Curriculum) -> list[str]:
@@ -149,10 +139,7 @@ def differences(course: Path, folder: Path) -> list[str]:
 
 
 def _first_difference(expected: Path, found: Path) -> str:
-    """Return the location of the first cell in which two notebooks differ, as a suffix for their path.
-
-    It is an empty string if the files are not notebooks, or no pair of cells differs.
-    """
+    """Return the location of the first cell in which two notebooks differ, as a suffix for their path."""
     try:
         pairs = zip(nbformat.read(expected, 4).cells, nbformat.read(found, 4).cells, strict=False)
         return next((f", cell {one.id}" for one, other in pairs if one != other), "")
@@ -209,15 +196,10 @@ def _leaked(location: str, text: str, secrets: set[str]) -> Iterator[str]:
 
 
 def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
-    """Yield the lines of a cell that students must not see, without blank lines.
-
-    These are the lines between the markers of solutions and hidden tests, or all lines of a written answer.
-    """
+    """Yield the lines between the markers of solutions and hidden tests, or all lines of a written answer."""
     hidden = is_solution(cell) and cell.cell_type == "markdown"
     for line in cell.source.splitlines():
-        if any(
-            f"{edge} {what}" in line for edge in ("BEGIN", "END") for what in ("SOLUTION", "HIDDEN TESTS")
-        ):
+        if re.search("(BEGIN|END) (SOLUTION|HIDDEN TESTS)", line):
             hidden = "BEGIN" in line
         elif hidden and line.strip():
             yield line
@@ -306,10 +288,7 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
 
 
 def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
-    """Return the code cells of a lesson, except those that only draw pictures, which take most of the time.
-
-    The pictures are drawn when the solutions run. Check cells are always kept.
-    """
+    """Return the code cells of a lesson, except those that only draw pictures, which take most time."""
     pictures = {
         cell.id
         for cell in cells
