@@ -234,31 +234,22 @@ def attempt(mechanisms: Sequence[str]) -> set[str]:
 
 @contextmanager
 def _listeners(path: Path) -> Iterator[dict[str, socket.socket]]:
-    with ExitStack() as stack:
-        tcp, udp, unix = (
-            stack.enter_context(socket.socket(family, kind))
-            for family, kind in (
-                (socket.AF_INET, socket.SOCK_STREAM),
-                (socket.AF_INET, socket.SOCK_DGRAM),
-                (socket.AF_UNIX, socket.SOCK_STREAM),
-            )
-        )
-        tcp.bind(("127.0.0.1", 0))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(type=socket.SOCK_DGRAM) as udp,
+        socket.create_server(str(path), family=socket.AF_UNIX) as unix,
+    ):
         udp.bind(("127.0.0.1", 0))
-        unix.bind(str(path))
-        tcp.listen()
-        unix.listen()
         yield {"tcp": tcp, "udp": udp, "unix": unix}
 
 
 @contextmanager
 def _victim() -> Iterator[subprocess.Popen[bytes]]:
-    victim = subprocess.Popen(["sleep", str(2 * _TIMEOUT)], stdin=subprocess.DEVNULL)
-    try:
-        yield victim
-    finally:
-        victim.kill()
-        victim.wait()
+    with subprocess.Popen(["sleep", str(2 * _TIMEOUT)], stdin=subprocess.DEVNULL) as victim:
+        try:
+            yield victim
+        finally:
+            victim.kill()
 
 
 def _is_root() -> bool:
