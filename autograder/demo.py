@@ -137,10 +137,7 @@ def _print_where_to_look(console: Console, folder: Path) -> None:
 
 
 def _step(console: Console, folder: Path, *command: str, shows_output: bool = False) -> None:
-    """Run a command in a folder. Its output is shown only if it fails or if `shows_output` is true.
-
-    Raises StepFailedError if the command fails.
-    """
+    """Run a command in a folder. Its output is shown only if it fails or if `shows_output` is true."""
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
     program = Path(sys.executable).with_name(command[0])

@@ -11,7 +11,6 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import joblib
@@ -112,29 +111,23 @@ def _mechanisms(confinement: Confinement) -> Table:
 
 def _machine() -> Table:
     table = Table(show_header=False, title="\nMachine", title_justify="left")
-    for name, version in _versions():
-        table.add_row(name, version)
-    table.add_row("cores", f"{joblib.cpu_count()}")
-    table.add_row("memory", f"{_gibibytes(_memory())}; one submission may use {_gibibytes(_TOTAL)}")
-    return table
-
-
-_TOTAL = Limits().total_memory_bytes
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    yield "Python", f"{platform.python_version()} ({sys.executable})"
+    table.add_row("Python", f"{platform.python_version()} ({sys.executable})")
     for package in _PACKAGES:
         try:
-            yield package, importlib.metadata.version(package)
+            version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            yield package, "not installed"
+            version = "not installed"
+        table.add_row(package, version)
+    version = "not installed"
     if shutil.which("bwrap"):
         said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
-        yield "bubblewrap", said.strip().removeprefix("bubblewrap ")
-    else:
-        yield "bubblewrap", "not installed"
-    yield "system", f"{platform.system()} {platform.release()} on {platform.machine()}"
+        version = said.strip().removeprefix("bubblewrap ")
+    table.add_row("bubblewrap", version)
+    table.add_row("system", f"{platform.system()} {platform.release()} on {platform.machine()}")
+    table.add_row("cores", f"{joblib.cpu_count()}")
+    most = Limits().total_memory_bytes
+    table.add_row("memory", f"{_gibibytes(_memory())}; one submission may use {_gibibytes(most)}")
+    return table
 
 
 def _memory() -> int:

@@ -1,6 +1,7 @@
 """The submissions of five made-up students, for the demo and the tests."""
 
 import copy
+import itertools
 import json
 import re
 from collections.abc import Container, Iterator, Mapping
@@ -21,8 +22,11 @@ from course_lib.curriculum.course_file import LESSONS, SOURCES
 from course_lib.translation.configs.loader import documented_yaml, load_config
 from course_lib.translation.data.corpora import load_captions
 
-_MARK_SCHEME = re.compile(r"\n*^### BEGIN MARK SCHEME.*?^### END MARK SCHEME\n?", re.MULTILINE | re.DOTALL)
-_MARKER = re.compile(r"^ *### (BEGIN|END) SOLUTION.*\n?", re.MULTILINE)
+#: A mark scheme, or a line that marks a solution.
+_INSTRUCTORS_PART = re.compile(
+    r"\n*^### BEGIN MARK SCHEME[\s\S]*?^### END MARK SCHEME\n?|^ *### (BEGIN|END) SOLUTION.*\n?",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,9 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
     """
     released = _read(course / LESSONS, lesson)
     solution = _read(course / SOURCES, lesson)
-    answers = {cell.id: _without_markers(cell) for cell in solution.cells if is_solution(cell)}
+    answers = {
+        cell.id: _INSTRUCTORS_PART.sub("", cell.source) for cell in solution.cells if is_solution(cell)
+    }
     files = example_files(lesson)
     yield Submission("amara", "everything right", _with(released, answers), files)
     if not lesson.exercises:
@@ -88,10 +94,12 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
         _with(released, answers | {last: f"import a_package_of_my_own\n\n{answers[last]}"}),
         files,
     )
+    cheat = _with(released, {last: "def check(*_, **__): return None"})
+    for cell in cheat.cells:
+        if is_grade(cell) and not is_solution(cell):
+            cell.metadata["tags"] = ["skip-execution"]
     yield Submission(
-        "emeka",
-        "wrote nothing, tagged the checks to be skipped and replaced our `check`",
-        _with_skipped_checks(_with(released, {last: "def check(*_, **__): return None"})),
+        "emeka", "wrote nothing, tagged the checks to be skipped and replaced our `check`", cheat
     )
 
 
@@ -166,15 +174,11 @@ def _metrics() -> bytes:
 
 def _translations() -> bytes:
     """Return synthetic translations of the captions' test split: the references without every 40th word."""
-    count = 0
-    lines = []
-    for caption in load_captions().test.english:
-        kept = []
-        for word in caption.split():
-            count += 1
-            if count % 40:
-                kept.append(word)
-        lines.append(" ".join(kept))
+    number = itertools.count(1)
+    lines = (
+        " ".join(word for word in caption.split() if next(number) % 40)
+        for caption in load_captions().test.english
+    )
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -183,19 +187,6 @@ def _with(released: NotebookNode, answers: dict[str, str]) -> NotebookNode:
     for cell in notebook.cells:
         cell.source = answers.get(cell.id, cell.source)
     return notebook
-
-
-def _with_skipped_checks(released: NotebookNode) -> NotebookNode:
-    notebook = copy.deepcopy(released)
-    for cell in notebook.cells:
-        if is_grade(cell) and not is_solution(cell):
-            cell.metadata["tags"] = ["skip-execution"]
-    return notebook
-
-
-def _without_markers(cell: NotebookNode) -> str:
-    """Return a solution cell's source without the instructor's markers and mark scheme."""
-    return _MARKER.sub("", _MARK_SCHEME.sub("", cell.source))
 
 
 def _read(folder: Path, lesson: Lesson) -> NotebookNode:
