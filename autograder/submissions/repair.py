@@ -295,7 +295,7 @@ class _Repair:
         )
         kind = "raw" if run_already else cell.kind
         # nbformat's constructors would validate each cell.
-        code = {"execution_count": None, "outputs": []} if kind == "code" else {}
+        code: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
         new = from_dict({"id": "own", "cell_type": kind, "metadata": {}, "source": cell.source, **code})
         if cell.attachments:
             new.attachments = cell.attachments
@@ -324,8 +324,11 @@ class _Repair:
 
     def _position_of_missing(self, released: NotebookNode, placed: Sequence[_Placed]) -> int:
         """Return the position below the nearest preceding released cell that is still in the notebook."""
-        where = {entry.id: position for position, entry in enumerate(placed) if entry.id in self.others}
-        where |= _positions(placed)
+        where = {
+            entry.name or entry.id: position
+            for position, entry in enumerate(placed)
+            if entry.name or entry.id in self.others
+        }
         above = 0
         for cell in self.released.cells:
             if cell is released:
@@ -379,7 +382,7 @@ class _Repair:
         (self.tampering if self.same_release else self.notes).append(text)
 
 
-def _positions(placed: Sequence[_Placed]) -> dict[str | None, int]:
+def _positions(placed: Sequence[_Placed]) -> dict[str, int]:
     return {entry.name: position for position, entry in enumerate(placed) if entry.name}
 
 
