@@ -92,15 +92,8 @@ def play_class(console: Console, course: Path, into: Path) -> None:
     console.print("The scores are exported for the examinations office:")
     _step(console, grading, "nbgrader", "export", "--to", "grades.csv")
     console.print("The class report shows the scores and the most common mistakes:")
-    _step(
-        console,
-        grading,
-        "nbgrader",
-        "export",
-        "--exporter=autograder.reports.class_report.ClassReport",
-        "--to",
-        "report.html",
-    )
+    exporter = "--exporter=autograder.reports.class_report.ClassReport"
+    _step(console, grading, "nbgrader", "export", exporter, "--to", "report.html")
     console.print("\nWhat each student did, and the first problem that the checks found:")
     _print_verdicts(console, grading, lesson, submissions)
     console.print(score_table(grading, lesson, submissions))
@@ -111,29 +104,24 @@ def _train(console: Console, folder: Path) -> None:
     console.rule(
         "[bold]Two processes train a German-English translator on the captions that come with the course"
     )
-    shown = folder.relative_to(COURSE)
-    _step(
-        console,
-        COURSE,
-        *("torchrun", "--nproc-per-node=2", "-m", "course_lib.translation.train", "captions"),
-        f"run_folder={shown}",
-        shows_output=True,
-    )
+    command = "torchrun --nproc-per-node=2 -m course_lib.translation.train captions"
+    _step(console, COURSE, *command.split(), f"run_folder={folder.relative_to(COURSE)}", shows_output=True)
 
 
 def _print_where_to_look(console: Console, folder: Path) -> None:
     console.rule("[bold]Where to look")
     shown = folder.relative_to(COURSE)
-    console.print(f"Scores of the class: {shown}/class/autograder/grades.csv", highlight=False)
-    console.print(f"Report on the class: {shown}/class/autograder/report.html", highlight=False)
-    for page in sorted((folder / "class" / "autograder" / "feedback").rglob("*.html")):
-        console.print(f"Feedback:            {page.relative_to(COURSE)}", highlight=False, soft_wrap=True)
-    console.print(
-        f"To grade by hand:    cd {shown}/class/autograder && jupyter lab --notebook-dir=..", highlight=False
-    )
-    console.print(f"Translations:        {shown}/translation/translations.txt", highlight=False)
-    console.print(f"Losses and speed:    {shown}/translation/metrics.jsonl", highlight=False)
-    console.print("Next: `make lab` opens the lessons. README.md describes everything else.")
+    pages = sorted((folder / "class" / "autograder" / "feedback").rglob("*.html"))
+    lines = [
+        f"Scores of the class: {shown}/class/autograder/grades.csv",
+        f"Report on the class: {shown}/class/autograder/report.html",
+        *(f"Feedback:            {page.relative_to(COURSE)}" for page in pages),
+        f"To grade by hand:    cd {shown}/class/autograder && jupyter lab --notebook-dir=..",
+        f"Translations:        {shown}/translation/translations.txt",
+        f"Losses and speed:    {shown}/translation/metrics.jsonl",
+        "Next: `make lab` opens the lessons. README.md describes everything else.",
+    ]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)
 
 
 def _step(console: Console, folder: Path, *command: str, shows_output: bool = False) -> None:

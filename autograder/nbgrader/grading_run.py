@@ -7,7 +7,7 @@ reported by name, and the others are graded.
 import glob
 import json
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +60,7 @@ class GradingRun:
         self._releases = self._preparation.releases
         self._current: dict[tuple[str, str], dict[str, str]] = {}
         """The current `Job.depends_on` of each notebook, by lesson and name."""
-        self._stale: dict[str, int] = {}
+        self._stale: Counter[str] = Counter()
         """The number of submissions, by lesson, that were graded with different checks or limits."""
 
     def run(self) -> None:
@@ -128,7 +128,7 @@ class GradingRun:
                 self._is_stale(submission.lesson, *pair)
                 for pair in zip(submission.notebooks, records, strict=True)
             ):
-                self._stale[submission.lesson] = self._stale.get(submission.lesson, 0) + 1
+                self._stale[submission.lesson] += 1
             self._log.info("Skipping existing assignment: %s", replacement.folder)
             self._not_graded.remove(submission.lesson, submission.student)
         return False

@@ -54,10 +54,8 @@ class NotGraded:
             )
 
     def _save(self, reasons: dict[str, dict[str, str]]) -> None:
-        ordered = {
-            lesson: dict(sorted(reasons[lesson].items())) for lesson in sorted(reasons) if reasons[lesson]
-        }
-        text = json.dumps(ordered, indent=1) + "\n"
+        reasons = {lesson: students for lesson, students in reasons.items() if students}
+        text = json.dumps(reasons, indent=1, sort_keys=True) + "\n"
         try:
             if not self._path.exists() or self._path.read_bytes() != text.encode():
                 atomic_write_text(self._path, text)

@@ -25,7 +25,11 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
     module, _, name = reference.partition(":")
     text = _file_of(module).read_text(encoding="utf-8")
     lines = text.splitlines()
-    definition = _find(ast.parse(text), reference)
+    definitions = {node.name: node for node in ast.parse(text).body if isinstance(node, Definition)}
+    if name not in definitions:
+        known = ", ".join(definitions) or "nothing"
+        raise CourseError(f"{module} does not define {name!r}. It defines: {known}")
+    definition = definitions[name]
     if isinstance(definition, ast.ClassDef):
         methods = {node.name: node for node in definition.body if isinstance(node, Function)}
         _refuse_unknown(reference, write, methods)
@@ -69,15 +73,6 @@ def _end_of_given_part(function: Function, lines: list[str]) -> int:
         if token.type == tokenize.NEWLINE:
             return function.lineno + token.start[0] - 1
     raise AssertionError("every function has a header")
-
-
-def _find(tree: ast.Module, reference: str) -> Definition:
-    module, _, name = reference.partition(":")
-    definitions = {node.name: node for node in tree.body if isinstance(node, Definition)}
-    if name not in definitions:
-        known = ", ".join(definitions) or "nothing"
-        raise CourseError(f"{module} does not define {name!r}. It defines: {known}")
-    return definitions[name]
 
 
 def _refuse_unknown(reference: str, write: Sequence[str], methods: dict[str, Function]) -> None:
