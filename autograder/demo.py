@@ -43,21 +43,14 @@ def main() -> int:
         play_class(console, COURSE, folder / "class")
         _train(console, folder / "translation")
         _print_where_to_look(console, folder)
-    except StepFailedError as failed:
-        console.print(f"\n[bold red]The demo failed:[/] {failed}")
-        return failed.code
+    except subprocess.CalledProcessError as failed:
+        line = " ".join(failed.cmd)
+        console.print(f"\n[bold red]The demo failed:[/] `{line}` ended with exit code {failed.returncode}")
+        return failed.returncode
     except CourseError as error:
         console.print(f"\n[bold red]The lessons' sources have problems:[/]\n{error}", highlight=False)
         return 1
     return 0
-
-
-class StepFailedError(Exception):
-    """An error for a command of the demo that ended with an exit code other than 0."""
-
-    def __init__(self, command: str, code: int) -> None:
-        self.code = code
-        super().__init__(f"`{command}` ended with exit code {code}")
 
 
 def copy_course(course: Path, into: Path) -> None:
@@ -75,7 +68,7 @@ def copy_course(course: Path, into: Path) -> None:
 def play_class(console: Console, course: Path, into: Path) -> None:
     """Run an example class in `into`, a copy of a course, from the release of a lesson to the class report.
 
-    Raises StepFailedError if a command fails, or CourseError if the lessons' sources have problems.
+    Raises CalledProcessError if a command fails, or CourseError if the lessons' sources have problems.
     """
     copy_course(course, into)
     lesson = example_lesson(load_curriculum(into))
@@ -128,7 +121,6 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
     """Run a command in a folder. Its output is shown only if it fails or if `shows_output` is true."""
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
-    program = Path(sys.executable).with_name(command[0])
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     environment.setdefault("OMP_NUM_THREADS", "1")  # torchrun would do the same, but with a warning
     output = None if shows_output else subprocess.PIPE
@@ -136,7 +128,8 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
     # A command that writes to the terminal would collide with a status line.
     with nullcontext() if shows_output else console.status(f"{line} ..."):
         done = subprocess.run(
-            [program, *command[1:]],
+            command,
+            executable=Path(sys.executable).with_name(command[0]),
             cwd=folder,
             check=False,
             env=environment,
@@ -146,7 +139,7 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
         )
     if done.returncode != 0:
         console.print(done.stdout or "", markup=False, highlight=False)
-        raise StepFailedError(line, done.returncode)
+        done.check_returncode()
     console.print(f"    [dim]{time.perf_counter() - start:.0f} s[/]", highlight=False)
 
 

@@ -21,7 +21,7 @@ from nbgrader.exchange.default import (
 )
 
 from autograder.nbgrader.replacement import FolderReplacement, owner
-from autograder.submissions.folder import Submission, refuse_bad_timestamp
+from autograder.submissions.folder import refuse_bad_timestamp
 from autograder.submissions.reading import UnreadableError
 
 
@@ -141,7 +141,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
         collected.recover()
         old = None
         try:
-            refuse_bad_timestamp(Submission(student, lesson, str(collected.folder), ()))
+            refuse_bad_timestamp(collected.folder)
             old = course.get_existing_timestamp(str(collected.folder))
         except UnreadableError:
             if not self.update:

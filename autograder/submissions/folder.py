@@ -113,7 +113,7 @@ class Submission:
             self.refused = [self.folder]
             return
         _refuse_too_deep(self.folder)
-        refuse_bad_timestamp(self)
+        refuse_bad_timestamp(Path(self.folder))
         for where, folders, files in os.walk(self.folder):
             for name in sorted(folders + files):
                 path = os.path.join(where, name)
@@ -177,14 +177,14 @@ def released_notebooks(course: CourseDirectory, lesson: str) -> tuple[str, ...]:
     return tuple(name for name in names if fnmatch.fnmatchcase(name, course.notebook_id))
 
 
-def refuse_bad_timestamp(submission: Submission) -> None:
+def refuse_bad_timestamp(folder: Path) -> None:
     """Raise UnreadableError if nbgrader could not read `timestamp.txt`, or would block on it."""
-    path = os.path.join(submission.folder, "timestamp.txt")
+    path = folder / "timestamp.txt"
     if not os.path.lexists(path):
         return
-    if _problem_with(path, _MAX_TIMESTAMP) or os.path.isdir(path):
+    if _problem_with(str(path), _MAX_TIMESTAMP) or path.is_dir():
         raise UnreadableError("its timestamp.txt is not the short regular file that nbgrader writes")
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         written = file.read(_MAX_TIMESTAMP).strip()
     try:
         parse_utc(written.decode() or "2000-01-01")

@@ -349,9 +349,9 @@ def test_what_nbgrader_cannot_read_as_a_time_is_refused(tmp_path: Path, written:
         parse_utc(written)
     except Exception:
         with pytest.raises(UnreadableError):
-            refuse_bad_timestamp(Submission("anna", LESSON, str(tmp_path), (LESSON,)))
+            refuse_bad_timestamp(tmp_path)
     else:
-        refuse_bad_timestamp(Submission("anna", LESSON, str(tmp_path), (LESSON,)))
+        refuse_bad_timestamp(tmp_path)
 
 
 def test_repairs_are_written_into_the_graded_notebook(classroom: Classroom, right: NotebookNode) -> None:
