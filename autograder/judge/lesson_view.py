@@ -67,12 +67,13 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
     the part that serves the judge's requests is included. The result is deterministic.
     """
     withheld = _withheld(curriculum, lesson)
-    replacement = Path(__file__).with_name("checks_in_the_view.py")
-    view = {f"{PACKAGE.name}/checks/__init__.py": replacement.read_bytes()}
+    view: dict[str, bytes] = {}
     for path in _included_files(_fixtures(lesson)):
         file = path.relative_to(PACKAGE.parent)
         module = ".".join(file.with_suffix("").parts)
         view[file.as_posix()] = without_bodies(path.read_bytes(), withheld.get(module, {}))
+    replacement = Path(__file__).with_name("checks_in_the_view.py")
+    view[f"{PACKAGE.name}/checks/__init__.py"] = replacement.read_bytes()
     return dict(sorted(view.items()))
 
 
