@@ -19,12 +19,11 @@ from course_lib.charts.masks import leak_probe, mask_panels
 from course_lib.charts.multi_head import cost_of_heads, features_in_heads, heads_overview
 from course_lib.charts.orientation import aligned_shapes, broadcast_tables
 from course_lib.charts.positional_encoding import clock_hands, number_field, position_waves
-from course_lib.charts.schedule import schedule_curves
 from course_lib.charts.softmax import score_spread, softmax_saturation, softmax_temperature
 from course_lib.charts.sublayers import layer_costs, normalisation_effect
 from course_lib.charts.the_transformer import decoding_steps, parameters_by_part, shape_flow
 from course_lib.charts.theme import Picture, as_svg, as_table, show_offline
-from course_lib.charts.training import learning_curve, token_counts
+from course_lib.charts.training import learning_curve, schedule_curves, token_counts
 from course_lib.charts.translation_data import (
     batch_tables,
     length_histograms,

@@ -9,7 +9,7 @@ import altair as alt
 import pandas as pd
 
 from course_lib.charts.map_layout import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box
-from course_lib.charts.marks import arrows, fixed_x, fixed_y, texts, tips
+from course_lib.charts.marks import Canvas, captioned, tips
 from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK, WIDTH, Picture
 from course_lib.curriculum import public_curriculum
 
@@ -43,18 +43,19 @@ def architecture_map(
         )
     states = {name: CURRENT if name in now else BUILT if name in done else TO_COME for name in known}
     open_boxes = [box for box in BOXES if box.is_open]
-    closed_boxes = [box for box in BOXES if not box.is_open] + _further_boxes()
+    further = _further_boxes()
+    closed_boxes = [box for box in BOXES if not box.is_open] + further
     parts = sorted(closed_boxes, key=lambda box: states[box.name])
-    height = _height()
+    canvas = Canvas(WIDTH, HEIGHT + 30 * math.ceil(len(further) / 4))
     layers = [
-        *_boxes(open_boxes, states, OPEN_FILLS, corner=8, align="left"),
-        *arrows(ARROWS, WIDTH, height),
-        *arrows(TIES, WIDTH, height, [2, 3]),
-        *_boxes(parts, states, FILLS, corner=4, align="center"),
-        *_waves(states),
-        texts(SIGNS, WIDTH, height),
-        texts(HEADINGS, WIDTH, height, size=12, colour=INK, align="left", weight="bold"),
-        *_key(),
+        *_boxes(canvas, open_boxes, states, OPEN_FILLS, corner=8, align="left"),
+        *canvas.arrows(ARROWS),
+        *canvas.arrows(TIES, [2, 3]),
+        *_boxes(canvas, parts, states, FILLS, corner=4, align="center"),
+        *_waves(canvas, states),
+        canvas.texts(SIGNS),
+        canvas.texts(HEADINGS, size=12, colour=INK, align="left", weight="bold"),
+        *_key(canvas),
     ]
     count = sum(state == BUILT for state in states.values())
     progress = f"{count} of {len(states)} parts are built. Hover over a part to read what it does."
@@ -62,13 +63,8 @@ def architecture_map(
         f"{words}: {', '.join(name for name, other in states.items() if other == state) or 'nothing'}."
         for state, words in WORDS.items()
     ]
-    return alt.LayerChart(
-        layer=layers,
-        width=WIDTH,
-        height=height,
-        title=alt.Title(title, subtitle=progress),
-        description=f"{title}. {progress} {' '.join(details)}",
-    )
+    chart = alt.LayerChart(layer=layers, width=canvas.width, height=canvas.height)
+    return captioned(chart, title, progress, f"{progress} {' '.join(details)}")
 
 
 def _further_boxes() -> list[Box]:
@@ -81,19 +77,8 @@ def _further_boxes() -> list[Box]:
     ]
 
 
-def _height() -> int:
-    return HEIGHT + 30 * math.ceil(len(_further_boxes()) / 4)
-
-
-def _x(field: str) -> alt.X:
-    return fixed_x(field, 0, WIDTH)
-
-
-def _y(field: str) -> alt.Y:
-    return fixed_y(field, _height(), 0)
-
-
 def _boxes(
+    canvas: Canvas,
     boxes: Sequence[Box],
     states: dict[str, str],
     fills: dict[str, str],
@@ -102,8 +87,7 @@ def _boxes(
 ) -> list[alt.Chart]:
     """Draw boxes and their labels, later ones on top. Consecutive boxes in one state share a layer.
 
-    `states` maps the name of a box to its state, and `fills` maps a state to its colour. `corner` is the
-    radius of the corners in pixels, and `align` is the alignment of the labels.
+    `states` maps the name of a box to its state, and `fills` maps a state to its colour.
     """
     about = public_curriculum().blocks
     fields = ("name:N", "part"), ("does:N", "what it does"), ("lesson:N", "lesson"), ("state:N", "state")
@@ -136,24 +120,24 @@ def _boxes(
             aria=False,
         )
         layers += [
-            _rectangles(base, state, fills, corner),
-            text.encode(x=_x("text x"), y=_y("text y"), text="label:N"),
+            _rectangles(canvas, base, state, fills[state], corner),
+            text.encode(x=canvas.x("text x"), y=canvas.y("text y"), text="label:N"),
         ]
     return layers
 
 
-def _rectangles(base: alt.Chart, state: str, fills: dict[str, str], corner: int) -> alt.Chart:
-    """Draw the rectangles in the data of `base` with the fill, edge and dashes of a state."""
+def _rectangles(canvas: Canvas, base: alt.Chart, state: str, fill: str, corner: int) -> alt.Chart:
+    """Draw the rectangles in the data of `base` with the edge and dashes of a state."""
     return base.mark_rect(
         cornerRadius=corner,
-        fill=fills[state],
+        fill=fill,
         stroke=STROKES[state],
         strokeWidth=THICKNESS[state],
         strokeDash=DASHES[state],
-    ).encode(x=_x("left"), x2="right:Q", y=_y("top"), y2="bottom:Q")
+    ).encode(x=canvas.x("left"), x2="right:Q", y=canvas.y("top"), y2="bottom:Q")
 
 
-def _waves(states: dict[str, str]) -> list[alt.Chart]:
+def _waves(canvas: Canvas, states: dict[str, str]) -> list[alt.Chart]:
     """Draw each box of the sinusoids as a wave in a circle, as in the paper's figure."""
     curve = pd.DataFrame(
         {
@@ -167,19 +151,19 @@ def _waves(states: dict[str, str]) -> list[alt.Chart]:
     ink = QUIET_INK if states["sinusoids"] == TO_COME else INK
     wave = alt.Chart(curve).mark_line(color=ink, strokeWidth=1.4, aria=False)
     return [
-        *_boxes(WAVES, states, FILLS, corner=12, align="center"),
-        wave.encode(x=_x("x"), y=_y("y"), detail="path:N"),
+        *_boxes(canvas, WAVES, states, FILLS, corner=12, align="center"),
+        wave.encode(x=canvas.x("x"), y=canvas.y("y"), detail="path:N"),
     ]
 
 
-def _key() -> list[alt.Chart]:
+def _key(canvas: Canvas) -> list[alt.Chart]:
     """Draw the legend, which explains the three styles of a box."""
-    layers, bottom = [], _height()
+    layers, bottom = [], canvas.height
     for number, (state, words) in enumerate(WORDS.items()):
         left = 2 + 130 * number
         sample = pd.DataFrame([{"left": left, "right": left + 24, "top": bottom - 19, "bottom": bottom - 4}])
         layers += [
-            _rectangles(alt.Chart(sample), state, FILLS, corner=4),
-            texts([(left + 32, bottom - 11, words)], WIDTH, bottom, size=12, colour=INK, align="left"),
+            _rectangles(canvas, alt.Chart(sample), state, FILLS[state], corner=4),
+            canvas.texts([(left + 32, bottom - 11, words)], size=12, colour=INK, align="left"),
         ]
     return layers

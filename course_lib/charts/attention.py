@@ -21,6 +21,7 @@ from course_lib.charts.marks import (
     Grid,
     Shades,
     beside_rows,
+    captioned,
     cell_size,
     exact,
     fixed_x,
@@ -86,14 +87,15 @@ def attention_heatmap(
         (f"Panel {name}: " if count > 1 else "") + ", ".join(strongest(matrix, rows, columns))
         for matrix, name in zip(matrices, names, strict=True)
     ]
-    return alt.concat(*grids, columns=across, spacing=gap).properties(
-        title=alt.Title(title, subtitle=[_about_rows(matrices), *notes]),
-        description=f"{title} Each query's largest weight: {'; '.join(details)}.",
+    return captioned(
+        alt.concat(*grids, columns=across, spacing=gap),
+        title,
+        [_about_rows(matrices), *notes],
+        f"Each query's largest weight: {'; '.join(details)}.",
     )
 
 
 def _about_rows(matrices: Floats) -> str:
-    """Describe the sums of the rows, which may differ from 1 if the weights are wrong."""
     sums = matrices.sum(axis=-1)
     ones, zeros = np.isclose(sums, 1, atol=0.01), (matrices == 0).all(axis=-1)
     if ones.all():
@@ -163,9 +165,7 @@ def mask_effect(
         f"{row} may attend to {int(keys.sum())} of {len(keys)} keys, its weights sum to {total:.4g}"
         for row, keys, total in zip(rows, allowed, weight_matrix.sum(axis=-1).tolist(), strict=True)
     ]
-    return alt.hconcat(*panels, spacing=16).properties(
-        title=alt.Title(title, subtitle=lines), description=f"{title}. {'; '.join(details)}."
-    )
+    return captioned(alt.hconcat(*panels, spacing=16), title, lines, f"{'; '.join(details)}.")
 
 
 def _sum_in_words(weights: Floats, allowed: Booleans) -> str:
@@ -226,11 +226,11 @@ def attention_over_sentence(
     picture = alt.vconcat(
         words.properties(width=ACROSS, height=2 * BOX + FAN), _bars(looks, len(columns)), spacing=6
     )
-    subtitle = "Click a word in the upper row. Thicker lines and darker words: more weight."
-    return picture.properties(
-        title=alt.Title(title, subtitle=subtitle),
-        description=f"{title} Largest weights: {', '.join(strongest(matrix, rows, columns))}. "
-        "The list below selects the query.",
+    return captioned(
+        picture,
+        title,
+        "Click a word in the upper row. Thicker lines and darker words: more weight.",
+        f"Largest weights: {', '.join(strongest(matrix, rows, columns))}. The list below selects the query.",
     )
 
 

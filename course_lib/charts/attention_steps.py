@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Floats, Numbers, as_words, from_tensor
-from course_lib.charts.marks import WEIGHT_SHADES, index_x, index_y, short, tips, word_axis
+from course_lib.charts.marks import WEIGHT_SHADES, captioned, index_x, index_y, short, tips, word_axis
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, WIDTH, Picture, ink_on
 
 STEPS = ("key", "query · key", "divided by √d", "exponential", "weight", "value", "weight × value")
@@ -77,22 +77,19 @@ def attention_steps(
         f"output {_column_texts(table, number, 6)[-1][1]}"
         for number, row in enumerate(rows)
     ]
-    return alt.LayerChart(
-        layer=[boxes, texts],
-        width=cell * (len(columns) + 1),
-        height=ROW * len(STEPS),
-        title=alt.Title(title, subtitle="Choose a query and the number of steps with the controls below."),
-        description=f"{title}. Weights of each query: {'; '.join(details)}.",
-    ).add_params(chosen, steps)
+    chart = alt.LayerChart(layer=[boxes, texts], width=cell * (len(columns) + 1), height=ROW * len(STEPS))
+    return captioned(
+        chart.add_params(chosen, steps),
+        title,
+        "Choose a query and the number of steps with the controls below.",
+        f"Weights of each query: {'; '.join(details)}.",
+    )
 
 
 def _calculation(
     number: int, query: Floats, keys: Floats, values: Floats, words: Sequence[str]
 ) -> list[dict[str, object]]:
-    """Return the cells of the table for query `number`: the column, the text and the colours of each step.
-
-    `words` are the words of the keys.
-    """
+    """Return the table's cells for query `number`. `words` are the words of the keys."""
     products = keys @ query
     divided = products / math.sqrt(len(query))
     powers = np.exp(divided - max(divided.max() - 20, 0))  # at most e to the power of 20
@@ -102,38 +99,27 @@ def _calculation(
         [_vector(key) for key in keys],
         [short(product) for product in products],
         [short(score) for score in divided],
-        [short(power) for power in powers],
-        [f"{weight:.3f}" for weight in weights],
+        [*(short(power) for power in powers), f"sum {short(float(powers.sum()))}"],
+        [*(f"{weight:.3f}" for weight in weights), "sum 1"],
         [_vector(value) for value in values],
-        [_vector(part) for part in parts],
+        [*(_vector(part) for part in parts), f"sum {_vector(parts.sum(axis=0))}"],
     ]
-    totals = {
-        3: f"sum {short(float(powers.sum()))}",
-        4: "sum 1",
-        6: f"sum {_vector(parts.sum(axis=0))}",
-    }
-    cells = []
-    for step, line in enumerate(lines):
-        texts = [*line, *([totals[step]] if step in totals else [])]
-        for column, text in enumerate(texts):
-            is_total = column == len(words)
-            if step == 4 and not is_total:
-                fill = WEIGHT_SHADES.colour(float(weights[column]))
-            else:
-                fill = AMOUNTS[1] if step == 6 and is_total else EQUAL_FILL
-            cells.append(
-                {
-                    "query": number,
-                    "step": step,
-                    "column": column,
-                    "step name": STEPS[step],
-                    "column name": "all keys" if is_total else words[column],
-                    "text": text,
-                    "fill": fill,
-                    "ink": ink_on(fill),
-                }
-            )
-    return cells
+    fills = {(4, column): WEIGHT_SHADES.colour(float(weight)) for column, weight in enumerate(weights)}
+    fills[6, len(words)] = AMOUNTS[1]
+    return [
+        {
+            "query": number,
+            "step": step,
+            "column": column,
+            "step name": STEPS[step],
+            "column name": [*words, "all keys"][column],
+            "text": text,
+            "fill": (fill := fills.get((step, column), EQUAL_FILL)),
+            "ink": ink_on(fill),
+        }
+        for step, line in enumerate(lines)
+        for column, text in enumerate(line)
+    ]
 
 
 def _vector(values: Floats) -> str:

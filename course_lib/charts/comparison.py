@@ -7,7 +7,17 @@ import altair as alt
 import numpy as np
 
 from course_lib.charts.inputs import Booleans, Floats, Numbers, from_tensor
-from course_lib.charts.marks import ROOM_FOR_TEXT, Cell, Grid, Shades, cell_size, exact, notes_on, short
+from course_lib.charts.marks import (
+    ROOM_FOR_TEXT,
+    Cell,
+    Grid,
+    Shades,
+    captioned,
+    cell_size,
+    exact,
+    notes_on,
+    short,
+)
 from course_lib.charts.theme import ALARM_FILL, ALARM_INK, EQUAL_FILL, QUIET_INK, WIDTH, Picture
 
 LARGEST = 16
@@ -48,9 +58,7 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
     shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
     windows = [_window(matrix.shape, wrong) for matrix in matrices]
     cell, stacked = _layout(windows)
-    grids = []
-    for rows, columns in windows:
-        grids.append(Grid([str(row) for row in rows], [str(column) for column in columns], cell))
+    grids = [Grid(list(map(str, rows)), list(map(str, columns)), cell) for rows, columns in windows]
     shown = [matrix[np.ix_(*window)] for matrix, window in zip(matrices, windows, strict=True)]
     cells = [grid.numbers(part, shades) for grid, part in zip(grids, shown, strict=True)]
     notes = _notes(matrices, windows, shades, [cell for part in cells for cell in part])
@@ -71,12 +79,10 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
         for number, (name, grid, part, ramp) in enumerate(zip(NAMES, grids, cells, ramps, strict=False))
     ]
     picture = alt.vconcat(*panels, spacing=10) if stacked else alt.hconcat(*panels, spacing=16)
-    lines = notes if title is None else [f"{finding}.", *notes]
-    details = "" if title is None else f"{title}. "
-    return picture.properties(
-        title=alt.Title(title or finding, subtitle=lines or alt.Undefined),
-        description=f"{details}{finding}.{_first_differences(matrices, wrong)}",
-    )
+    first = _first_differences(matrices, wrong)
+    if title is None:
+        return captioned(picture, finding, notes, first)
+    return captioned(picture, title, [f"{finding}.", *notes], f"{finding}. {first}")
 
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
@@ -110,12 +116,12 @@ def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: boo
     cells = []
     for f, e, differs in zip(found.flat, expected.flat, wrong.flat, strict=True):
         details = f"got {exact(f)}, expected {exact(e)}"
-        if not differs:
-            cells.append(Cell(EQUAL_FILL, "=", details, ink=QUIET_INK))
-        elif has_room and np.isfinite(f) and np.isfinite(e):
-            cells.append(Cell(ALARM_FILL, ("+" if f > e else "") + short(f - e), details, ink=ALARM_INK))
+        if differs:
+            fits = has_room and np.isfinite(f) and np.isfinite(e)
+            shown = ("+" if f > e else "") + short(f - e) if fits else "≠"
+            cells.append(Cell(ALARM_FILL, shown, details, ink=ALARM_INK))
         else:
-            cells.append(Cell(ALARM_FILL, "≠", details, ink=ALARM_INK))
+            cells.append(Cell(EQUAL_FILL, "=", details, ink=QUIET_INK))
     return cells
 
 
@@ -143,4 +149,4 @@ def _first_differences(matrices: Sequence[Floats], wrong: Booleans | None) -> st
         f"row {r}, column {c}: got {exact(found[r, c])}, expected {exact(expected[r, c])}"
         for r, c in np.argwhere(wrong)[:3].tolist()
     ]
-    return f" First: {'; '.join(details)}."
+    return f"First: {'; '.join(details)}."

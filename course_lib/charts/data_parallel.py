@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from course_lib.charts.inputs import check_column, check_count, check_table
-from course_lib.charts.marks import tips
+from course_lib.charts.marks import captioned, tips
 from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
 
 
@@ -32,13 +32,9 @@ def communication_timeline(
         name if 7 * len(str(name)) < 520 * width / last else ""
         for name, width in table[["name", "width"]].itertuples(index=False)
     ]
-    fills = dict(zip(rows, CATEGORIES, strict=False))
-    table["ink"] = [ink_on(fills[row]) for row in table["row"]]
-    across = alt.X(
-        "start:Q",
-        axis=alt.Axis(title="time (ms)", tickCount=8, format=".1~f"),
-        scale=alt.Scale(domain=[0, last], nice=False),
-    )
+    colours, table["ink"] = _colours(table["row"])
+    scale = alt.Scale(domain=[0, last], nice=False)
+    axis = alt.Axis(title="time (ms)", tickCount=8, format=".1~f")
     base = alt.Chart(table).encode(
         y=alt.Y("row:N", sort=rows, title=None, axis=alt.Axis(domain=False, ticks=False, labelFontSize=12)),
         tooltip=tips(
@@ -49,38 +45,28 @@ def communication_timeline(
         ),
     )
     bars = base.mark_bar(stroke="white", strokeWidth=0.4, height=20).encode(
-        x=across,
+        x=alt.X("start:Q", axis=axis, scale=scale),
         x2="end:Q",
-        color=alt.Color(
-            "row:N", scale=alt.Scale(domain=rows, range=list(CATEGORIES[: len(rows)])), legend=None
-        ),
+        color=alt.Color("row:N", scale=colours, legend=None),
     )
     names = base.mark_text(fontSize=10, aria=False).encode(
-        x=alt.X("middle:Q", scale=alt.Scale(domain=[0, last], nice=False)),
-        text="shown:N",
-        color=alt.Color("ink:N", scale=None),
+        x=alt.X("middle:Q", scale=scale), text="shown:N", color=alt.Color("ink:N", scale=None)
     )
     ends = table.groupby("plan", sort=False)["end"].max()
     details = "; ".join(f"{plan} {end:.1f} ms" for plan, end in ends.items())
     subtitle = ("Time until all gradients are summed:", f"{details}.")
     chart = alt.layer(bars, names).properties(width=520, height=26 * len(rows))
-    faceted: alt.FacetChart = chart.facet(
-        row=alt.Row(
-            "plan:N",
-            sort=plans,
-            header=alt.Header(
-                title=None,
-                orient="top",
-                labelAnchor="start",
-                labelAngle=0,
-                labelFontSize=13,
-                labelFontWeight="bold",
-                labelColor=INK,
-                labelPadding=0,
-            ),
-        ),
-        spacing=6,
+    header = alt.Header(
+        title=None,
+        orient="top",
+        labelAnchor="start",
+        labelAngle=0,
+        labelFontSize=13,
+        labelFontWeight="bold",
+        labelColor=INK,
+        labelPadding=0,
     )
+    faceted: alt.FacetChart = chart.facet(row=alt.Row("plan:N", sort=plans, header=header), spacing=6)
     return faceted.properties(
         title=alt.Title(title, subtitle=subtitle, offset=14), description=f"{title} {' '.join(subtitle)}"
     )
@@ -106,8 +92,7 @@ def memory_per_rank(
     table["middle"] = (table["start"] + table["end"]) / 2
     most = float(table["end"].max()) or 1.0
     table["shown"] = [f"{size:.2g}" if size > most / 14 else "" for size in table["gigabytes"]]
-    fills = dict(zip(kinds, CATEGORIES, strict=False))
-    table["ink"] = [ink_on(fills[kind]) for kind in table["kind"]]
+    colours, table["ink"] = _colours(table["kind"])
     totals = table.groupby("plan", sort=False)["end"].max().reset_index()
     totals["shown"] = [f"{size:.2g} GB" for size in totals["end"]]
     scale = alt.Scale(domain=[0, 1.15 * most], nice=False)
@@ -115,17 +100,12 @@ def memory_per_rank(
     base = alt.Chart(table).encode(
         y=y, tooltip=tips(("plan:N", "plan"), ("kind:N", "holds"), ("gigabytes:Q", "GB", ".3~g"))
     )
+    axis = alt.Axis(title="gigabytes on each rank", tickCount=6, format="~g")
+    legend = alt.Legend(title=None, orient="bottom", labelLimit=260)
     bars = base.mark_bar(height=22).encode(
-        x=alt.X(
-            "start:Q", scale=scale, axis=alt.Axis(title="gigabytes on each rank", tickCount=6, format="~g")
-        ),
+        x=alt.X("start:Q", scale=scale, axis=axis),
         x2="end:Q",
-        color=alt.Color(
-            "kind:N",
-            sort=kinds,
-            scale=alt.Scale(domain=kinds, range=list(CATEGORIES[: len(kinds)])),
-            legend=alt.Legend(title=None, orient="bottom", labelLimit=260),
-        ),
+        color=alt.Color("kind:N", sort=kinds, scale=colours, legend=legend),
     )
     inside = base.mark_text(fontSize=11, aria=False).encode(
         x=alt.X("middle:Q", scale=scale), text="shown:N", color=alt.Color("ink:N", scale=None)
@@ -136,10 +116,12 @@ def memory_per_rank(
         .encode(x=alt.X("end:Q", scale=scale), y=y, text="shown:N")
     )
     details = "; ".join(f"{plan}: {size}" for plan, size in totals[["plan", "shown"]].itertuples(index=False))
-    return alt.LayerChart(
-        layer=[bars, inside, sums],
-        width=480,
-        height=34 * len(plans),
-        title=alt.Title(title),
-        description=f"{title} {details}.",
-    )
+    chart = alt.LayerChart(layer=[bars, inside, sums], width=480, height=34 * len(plans))
+    return captioned(chart, title, "", f"{details}.")
+
+
+def _colours(groups: pd.Series) -> tuple[alt.Scale, list[str]]:
+    """Return a scale with a colour for each group, and the ink that is readable on each row's colour."""
+    names = list(groups.unique())
+    fills = dict(zip(names, CATEGORIES, strict=False))
+    return alt.Scale(domain=names, range=list(fills.values())), [ink_on(fills[name]) for name in groups]

@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from course_lib.charts.inputs import as_words, check_count
-from course_lib.charts.marks import Cell, Grid, beside_rows, fixed_x, fixed_y, tips
+from course_lib.charts.marks import Cell, Grid, beside_rows, captioned, fixed_x, fixed_y, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
     ALARM_INK,
@@ -81,9 +81,8 @@ def word_by_word(
         for step, (word, ranked, look) in enumerate(zip(words, candidates, looks, strict=True), start=1)
     ]
     subtitle = "A row is a step. Darker: more probable. A frame marks the word that is written."
-    return alt.hconcat(grid.draw(cells), beside, spacing=14).properties(
-        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(details)}."
-    )
+    chart = alt.hconcat(grid.draw(cells), beside, spacing=14)
+    return captioned(chart, title, subtitle, f"{'; '.join(details)}.")
 
 
 def beam_tree(
@@ -124,12 +123,12 @@ def beam_tree(
         lines.append(f"Dashed blue frame: the sentence of greedy decoding, which the beam kept {whole}.")
         details = f" The beam kept the sentence of greedy decoding {whole}."
     dropped = int((nodes["fate"] == "dropped").sum())
-    return alt.LayerChart(
-        layer=_layers(nodes, places, steps),
-        width=WIDTH - ROOM,
-        height=ROW * steps + ROW // 2,
-        title=alt.Title(title, subtitle=lines),
-        description=f"{title} Returned: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
+    layers, height = _layers(nodes, places, steps), ROW * steps + ROW // 2
+    return captioned(
+        alt.LayerChart(layer=layers, width=WIDTH - ROOM, height=height),
+        title,
+        lines,
+        f"Returned: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
         f"{len(nodes)} prefixes in {steps} steps, of which {dropped} were dropped.{details}",
     )
 

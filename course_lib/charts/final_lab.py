@@ -12,6 +12,7 @@ from course_lib.charts.inputs import Floats, Numbers, as_words, weights_from_ten
 from course_lib.charts.marks import (
     ROOM_FOR_TEXT,
     WEIGHT_SHADES,
+    captioned,
     cell_size,
     fixed_x,
     fixed_y,
@@ -65,13 +66,11 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
         for (panel, line), group in table.groupby(["panel", "line"], sort=False)
     ]
     count = f"After update {last:,}." if len(table) else "No metrics have been written yet."
-    return (
-        alt.concat(*panels, columns=2, spacing=18)
-        .resolve_scale(y="independent", color="shared")
-        .properties(
-            title=alt.Title(title, subtitle=f"{count} Blue line: training. Vermilion dots: validation."),
-            description=f"{title}. {count} {'; '.join(details)}{'.' if details else ''}",
-        )
+    return captioned(
+        alt.concat(*panels, columns=2, spacing=18).resolve_scale(y="independent", color="shared"),
+        title,
+        f"{count} Blue line: training. Vermilion dots: validation.",
+        f"{count} {'; '.join(details)}{'.' if details else ''}",
     )
 
 
@@ -158,15 +157,15 @@ def layers_and_heads(
         toggle=False,
         empty=False,
     )
-    asked = title if title.endswith("?") else f"{title}."
     subtitle = "Each row is a query, and its weights sum to 1. Click a head below, or use the lists."
     which = "the mean of its heads" if head == MEAN else f"head {head}"
     shown = np.reshape(first["weight"], (query_count, key_count))
-    return alt.vconcat(
-        _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice), spacing=14
-    ).properties(
-        title=alt.Title(title, subtitle=subtitle),
-        description=f"{asked} Layers: {layers}, with {heads} heads each, in lists below. Largest weights of "
+    panels = _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice)
+    return captioned(
+        alt.vconcat(*panels, spacing=14),
+        title,
+        subtitle,
+        f"Layers: {layers}, with {heads} heads each, in lists below. Largest weights of "
         f"layer {layer}, {which}: {', '.join(strongest(shown, rows, columns))}.",
     )
 

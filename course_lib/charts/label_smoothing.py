@@ -12,6 +12,7 @@ from course_lib.charts.marks import (
     WEIGHT_SHADES,
     Grid,
     beside_rows,
+    captioned,
     cell_size,
     exact,
     fixed_x,
@@ -44,12 +45,9 @@ def target_distributions(
     panels = grid.draw(cells, ramp=WEIGHT_SHADES), beside_rows(sums, cell, title="sum", width=50)
     lines = ["Each row is a position, named by its label; each column is a word.", *notes_on(cells)]
     details = [f"{row}: sum {total}" for row, total in zip(rows, sums, strict=True)]
-    ends = (
-        f"The largest probability is {exact(float(matrix.max()))}, the smallest {exact(float(matrix.min()))}."
-    )
-    return alt.hconcat(*panels, spacing=14).properties(
-        title=alt.Title(title, subtitle=lines), description=f"{title} {'; '.join(details)}. {ends}"
-    )
+    largest, smallest = exact(float(matrix.max())), exact(float(matrix.min()))
+    ends = f"The largest probability is {largest}, the smallest {smallest}."
+    return captioned(alt.hconcat(*panels, spacing=14), title, lines, f"{'; '.join(details)}. {ends}")
 
 
 def _probability(value: float) -> str:
@@ -89,7 +87,7 @@ def loss_by_confidence(
         f"{line} at {confidence:.4%}, where it is {loss:.3g}"
         for line, confidence, loss in lowest[["line", "confidence", "loss"]].itertuples(index=False)
     ]
-    return curves_with_dots(
+    chart = curves_with_dots(
         frame,
         dots.assign(shown=shown),
         x=fixed_x("odds", frame["odds"].min(), frame["odds"].max(), axis),
@@ -100,11 +98,9 @@ def loss_by_confidence(
             ("smoothing:Q", "smoothing"), ("confidence:Q", "probability", ".4~%"), ("loss:Q", "loss", ".3~f")
         ),
         number=alt.MarkDef(type="text", dy=16, aria=False),
-    ).properties(
-        width=500,
-        height=280,
-        title=alt.Title(title, subtitle="A dot marks the lowest point of a line."),
-        description=f"{title} Lowest: {'; '.join(details)}.",
+    ).properties(width=500, height=280)
+    return captioned(
+        chart, title, "A dot marks the lowest point of a line.", f"Lowest: {'; '.join(details)}."
     )
 
 
@@ -161,32 +157,19 @@ def calibration_curves(
         alt.Chart(pd.DataFrame({"confidence": [confidence], "share": [share], "says": [says]}))
         .mark_text(align="left" if confidence < 0.5 else "right", color=QUIET_INK, fontStyle="italic")
         .encode(x=x, y=y, text="says:N")
-        for confidence, share, says in (
-            (0.03, 0.93, "underconfident"),
-            (0.97, 0.05, "overconfident"),
-        )
+        for confidence, share, says in ((0.03, 0.93, "underconfident"), (0.97, 0.05, "overconfident"))
     ]
-    details = []
-    for name in names:
-        own = table[table["model"] == name]
-        details.append(
-            f"{name}: mean confidence {own['confidence'].mean():.0%}, correct {own['right'].mean():.0%}"
-        )
+    details = [
+        f"{name}: mean confidence {own['confidence'].mean():.0%}, correct {own['right'].mean():.0%}"
+        for name, own in table.groupby("model", sort=False)
+    ]
     subtitle = "Larger points hold more predictions. On the dashed line the confidence is justified."
-    return alt.LayerChart(
-        layer=[diagonal, *notes, lines, dots],
-        width=360,
-        height=340,
-        title=alt.Title(title, subtitle=subtitle),
-        description=f"{title} {'; '.join(details)}.",
-    )
+    chart = alt.LayerChart(layer=[diagonal, *notes, lines, dots], width=360, height=340)
+    return captioned(chart, title, subtitle, f"{'; '.join(details)}.")
 
 
 def _binned(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each model and bin with at least `FEWEST` predictions.
-
-    Raises ValueError if there is no such bin.
-    """
+    """Return one row for each model and bin with at least `FEWEST` predictions."""
     bins = (table["confidence"] * BINS).astype(int).clip(upper=BINS - 1)
     groups = table.assign(bin=bins).groupby(["model", "bin"], sort=False)
     binned = groups.agg(

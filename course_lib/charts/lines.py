@@ -1,14 +1,14 @@
 """Line charts: named lines, which many lessons use, and curves with a dot at their peak or minimum."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Floats, check_count, check_table
-from course_lib.charts.marks import powers_of_ten, series, tips
+from course_lib.charts.marks import captioned, powers_of_ten, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
 HEIGHT, NAME_ROOM, NAME_HEIGHT = 300, 210, 16
@@ -85,14 +85,8 @@ def named_lines(
     for name in names:
         heights = table[table["line"] == name].sort_values("x")["y"].tolist()
         details.append(f"{name}: {heights[0]:.3g} to {heights[-1]:.3g}")
-    asked = title if title.endswith("?") else f"{title}."
-    return alt.LayerChart(
-        layer=layers,
-        width=WIDTH - NAME_ROOM,
-        height=HEIGHT,
-        title=alt.Title(title),
-        description=f"{asked} {up} against {across}, from left to right. {'; '.join(details)}.",
-    )
+    chart = alt.LayerChart(layer=layers, width=WIDTH - NAME_ROOM, height=HEIGHT)
+    return captioned(chart, title, "", f"{up} against {across}, from left to right. {'; '.join(details)}.")
 
 
 def _domain(values: Floats, log: bool) -> tuple[float, float]:
@@ -107,10 +101,7 @@ def _domain(values: Floats, log: bool) -> tuple[float, float]:
 
 def _apart(values: Floats, low: float, high: float, log: bool) -> list[float]:
     """Return the heights of the names of lines that end at `values`, moved so that no two names overlap."""
-
-    def height_of(value: float) -> float:
-        return math.log10(value) if log else value
-
+    height_of: Callable[[float], float] = math.log10 if log else float
     step = (height_of(high) - height_of(low)) * NAME_HEIGHT / HEIGHT
     order = sorted(range(len(values)), key=lambda index: values[index])
     heights = [height_of(float(values[index])) for index in order]

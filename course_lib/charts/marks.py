@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import altair as alt
 import numpy as np
@@ -35,6 +35,8 @@ ROOM_FOR_TEXT = 28
 """The minimum width, in pixels, of a cell that contains its value as text."""
 
 Write: TypeAlias = Callable[[float], str]
+
+Chart = TypeVar("Chart", bound=alt.TopLevelMixin)
 
 
 def short(value: float) -> str:
@@ -233,6 +235,16 @@ class Grid:
         return chart.properties(title=panel_title(title)) if title else chart
 
 
+def captioned(chart: Chart, title: str, subtitle: str | Sequence[str], details: str) -> Chart:
+    """Return the chart with a title, a subtitle, and a description that consists of the title and `details`.
+
+    An empty `subtitle` is omitted.
+    """
+    sentence = title if title.endswith("?") else f"{title}."
+    described = alt.Title(title, subtitle=subtitle or alt.Undefined)
+    return chart.properties(title=described, description=f"{sentence} {details}".rstrip())
+
+
 def side_by_side(
     grid: Grid,
     panels: Mapping[str, Sequence[Cell]],
@@ -253,26 +265,17 @@ def side_by_side(
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:
-    """Return the side length of a cell, at most `largest`, so that `columns` cells fit into `room` pixels.
-
-    It is at least 6 pixels, even if the cells don't fit.
-    """
+    """Return the side length, from 6 to `largest`, of cells of which `columns` fit into `room` pixels."""
     return max(6, min(largest, room // columns))
 
 
 def index_x(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.X:
-    """Return an x encoding of an index from 0 to `count` - 1, with one band for each value.
-
-    There is no axis unless one is given.
-    """
+    """Return an x encoding of an index from 0 to `count` - 1, without an axis unless one is given."""
     return alt.X(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
 
 
 def index_y(field: str, count: int, title: str | None = None, axis: alt.Axis | None = None) -> alt.Y:
-    """Return a y encoding of an index from 0 (top) to `count` - 1, with one band for each value.
-
-    There is no axis unless one is given.
-    """
+    """Return a y encoding of an index from 0 (top) to `count` - 1, without an axis unless one is given."""
     return alt.Y(f"{field}:O", title=title, scale=alt.Scale(domain=list(range(count))), axis=axis)
 
 
@@ -282,10 +285,7 @@ def fixed_x(field: str, low: float, high: float, axis: alt.Axis | None = None) -
 
 
 def fixed_y(field: str, low: float, high: float, axis: alt.Axis | None = None) -> alt.Y:
-    """Return a y encoding whose scale is exactly `low` (bottom) to `high` (top).
-
-    Swap the two to count downwards. There is no axis unless one is given.
-    """
+    """Return a y encoding whose scale is exactly `low` (bottom) to `high` (top); see `fixed_x`."""
     return alt.Y(f"{field}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
 
 
@@ -354,10 +354,7 @@ def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
 def series(
     field: str, names: Sequence[str], legend: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.StrokeDash]:
-    """Return the colour and dash encodings of `field`, which distinguish the lines called `names`.
-
-    There is no legend unless one is given.
-    """
+    """Return the colour and dash encodings of `field`, which distinguish the lines called `names`."""
     colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
     dashes = alt.Scale(domain=names, range=list(DASHES[: len(names)]))
     return (
@@ -392,52 +389,57 @@ class Path:
         return {"x": to_x - 3 * right, "y": to_y - 3 * down, "angle": angle}
 
 
-def arrows(
-    paths: Sequence[Path], width: float, height: float, dash: Sequence[float] = (1, 0)
-) -> list[alt.Chart]:
-    """Draw paths and their arrowheads on a canvas of this size.
+@dataclass(frozen=True)
+class Canvas:
+    """A drawing area of this size, with positions in pixels from its upper left corner."""
 
-    `dash` holds the lengths of the dashes and gaps. By default, the lines are solid.
-    """
-    if not paths:
-        return []
-    x, y = fixed_x("x", 0, width), fixed_y("y", height, 0)
-    corners = pd.DataFrame(
-        {"path": number, "order": order, "x": x, "y": y}
-        for number, path in enumerate(paths)
-        for order, (x, y) in enumerate(path.corners)
-    )
-    line = alt.Chart(corners).mark_line(
-        color=QUIET_INK, strokeWidth=1.1, strokeDash=list(dash), strokeJoin="round", aria=False
-    )
-    layers = [line.encode(x=x, y=y, detail="path:N", order="order:Q")]
-    if heads := [path.head() for path in paths if path.points]:
-        head = alt.Chart(pd.DataFrame(heads)).mark_point(
-            filled=True, color=QUIET_INK, size=34, opacity=1, shape="triangle-up", aria=False
+    width: float
+    height: float
+
+    def x(self, field: str) -> alt.X:
+        """Return the encoding of a horizontal position."""
+        return fixed_x(field, 0, self.width)
+
+    def y(self, field: str) -> alt.Y:
+        """Return the encoding of a vertical position."""
+        return fixed_y(field, self.height, 0)
+
+    def arrows(self, paths: Sequence[Path], dash: Sequence[float] = (1, 0)) -> list[alt.Chart]:
+        """Draw paths and their arrowheads. `dash` holds the lengths of the dashes and gaps of the lines."""
+        if not paths:
+            return []
+        corners = pd.DataFrame(
+            {"path": number, "order": order, "x": x, "y": y}
+            for number, path in enumerate(paths)
+            for order, (x, y) in enumerate(path.corners)
         )
-        layers.append(head.encode(x=x, y=y, angle=alt.Angle("angle:Q", scale=None)))
-    return layers
+        line = alt.Chart(corners).mark_line(
+            color=QUIET_INK, strokeWidth=1.1, strokeDash=list(dash), strokeJoin="round", aria=False
+        )
+        layers = [line.encode(x=self.x("x"), y=self.y("y"), detail="path:N", order="order:Q")]
+        if heads := [path.head() for path in paths if path.points]:
+            head = alt.Chart(pd.DataFrame(heads)).mark_point(
+                filled=True, color=QUIET_INK, size=34, opacity=1, shape="triangle-up", aria=False
+            )
+            angle = alt.Angle("angle:Q", scale=None)
+            layers.append(head.encode(x=self.x("x"), y=self.y("y"), angle=angle))
+        return layers
 
-
-def texts(
-    signs: Sequence[tuple[float, float, str]],
-    width: float,
-    height: float,
-    *,
-    size: int = 11,
-    colour: str = QUIET_INK,
-    align: Literal["left", "center"] = "center",
-    weight: Literal["normal", "bold"] = "normal",
-) -> alt.Chart:
-    """Draw labels on a canvas of this size.
-
-    `signs` holds a tuple (x, y, text) for each label, with the position in pixels.
-    """
-    return (
-        alt.Chart(pd.DataFrame(signs, columns=["x", "y", "text"]))
-        .mark_text(fontSize=size, color=colour, fontWeight=weight, align=align)
-        .encode(x=fixed_x("x", 0, width), y=fixed_y("y", height, 0), text="text:N")
-    )
+    def texts(
+        self,
+        signs: Sequence[tuple[float, float, str]],
+        *,
+        size: int = 11,
+        colour: str = QUIET_INK,
+        align: Literal["left", "center"] = "center",
+        weight: Literal["normal", "bold"] = "normal",
+    ) -> alt.Chart:
+        """Draw labels. `signs` holds a tuple (x, y, text) for each of them."""
+        return (
+            alt.Chart(pd.DataFrame(signs, columns=["x", "y", "text"]))
+            .mark_text(fontSize=size, color=colour, fontWeight=weight, align=align)
+            .encode(x=self.x("x"), y=self.y("y"), text="text:N")
+        )
 
 
 def powers_of_ten(low: float, high: float, decades_with_steps: int = 4) -> alt.Axis:

@@ -11,6 +11,7 @@ from course_lib.charts.marks import (
     Cell,
     Grid,
     Shades,
+    captioned,
     cell_size,
     exact,
     leak_cell,
@@ -51,10 +52,8 @@ def mask_panels(
     ]
     last, mask = list(allowed.items())[-1]
     seen = ", ".join(f"{row} {int(open_keys.sum())}" for row, open_keys in zip(rows, mask, strict=True))
-    return side_by_side(grid, panels, gap=gap).properties(
-        title=alt.Title(title, subtitle=lines),
-        description=f"{title} Allowed pairs: {counts}. Keys allowed for each query under {last}: {seen}.",
-    )
+    details = f"Allowed pairs: {counts}. Keys allowed for each query under {last}: {seen}."
+    return captioned(side_by_side(grid, panels, gap=gap), title, lines, details)
 
 
 def leak_probe(
@@ -96,10 +95,8 @@ def leak_probe(
         "The token at ▼ was changed. A number is the distance that an output moved; 0: same to the last bit.",
         "Outputs from ▼ on may move. Orange with !: an earlier output moved, so it depends on a later token.",
     ]
-    return alt.hconcat(grid.draw(cells)).properties(
-        title=alt.Title(heading, subtitle=lines),
-        description=f"{heading}. The token {word} at position {changed} was changed. {details}.",
-    )
+    details = f"The token {word} at position {changed} was changed. {details}."
+    return captioned(alt.hconcat(grid.draw(cells)), heading, lines, details)
 
 
 def _moved_cell(value: float, shades: Shades, *, before: bool, has_room: bool) -> Cell:

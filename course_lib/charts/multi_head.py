@@ -18,17 +18,16 @@ from course_lib.charts.inputs import (
 )
 from course_lib.charts.marks import (
     WEIGHT_SHADES,
+    Canvas,
     Cell,
     Grid,
+    captioned,
     cell_size,
-    fixed_x,
-    fixed_y,
     panel_title,
     side_by_side,
-    texts,
     tips,
 )
-from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK, WIDTH, Picture, on_ramp
+from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, on_ramp
 
 TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
 """A colour for each word, pale enough to write on."""
@@ -72,13 +71,10 @@ def features_in_heads(
     subtitle = (
         "Each cell says which word and feature its number is from. Framed: it is in another word's row."
     )
-    return alt.vconcat(*lines, spacing=20).properties(
-        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(details)}."
-    )
+    return captioned(alt.vconcat(*lines, spacing=20), title, subtitle, f"{'; '.join(details)}.")
 
 
 def _traced(head: Floats, words: list[str], heads: int) -> list[Cell]:
-    """Return the cells of one of `heads` heads, each with the word and the feature that it comes from."""
     width = heads * head.shape[1]
     cells = []
     for (row, _), number in np.ndenumerate(head.astype(int)):
@@ -97,11 +93,7 @@ def _heads(name: str, cells: Sequence[Sequence[Cell]], words: list[str], width: 
     return heads.properties(title=alt.Title(name, fontSize=13, offset=4))
 
 
-COUNTS = {
-    "parameters": "parameters",
-    "multiplications": "multiplications",
-    "weights": "attention weights",
-}
+COUNTS = {"parameters": "parameters", "multiplications": "multiplications", "weights": "attention weights"}
 """The columns with counts, and the titles of their panels."""
 
 
@@ -128,9 +120,7 @@ def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?
         for row in table.to_dict("records")
     ]
     subtitle = "k: thousands, M: millions. Each panel has a scale of its own, from zero."
-    return alt.hconcat(*panels, spacing=24).properties(
-        title=alt.Title(title, subtitle=subtitle), description=f"{title} {'; '.join(details)}."
-    )
+    return captioned(alt.hconcat(*panels, spacing=24), title, subtitle, f"{'; '.join(details)}.")
 
 
 def _count_bars(table: pd.DataFrame, column: str, name: str, colour: str) -> alt.LayerChart:
@@ -168,7 +158,7 @@ def heads_overview(
     aren't Q `queries` and K `keys`, or if a weight isn't between 0 and 1.
     """
     maps = weights_from_tensor(weights, (4,))
-    layers, heads, query_count, key_count = maps.shape
+    layer_count, heads, query_count, key_count = maps.shape
     check_count(heads, 16, "weights", "heads")
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
     margin, legend, gap, head_line = 60, 30, 10, 18
@@ -187,14 +177,14 @@ def heads_overview(
         for (layer, head, q, k), weight in np.ndenumerate(maps)
     )
     table["right"], table["bottom"] = table["left"] + size, table["top"] + size
-    width, height = margin + heads * wide, head_line + layers * high
+    canvas = Canvas(margin + heads * wide, head_line + layer_count * high)
     boxes = (
         alt.Chart(table)
         .mark_rect(stroke="white", strokeWidth=0.5 if size >= 6 else 0, aria=False)
         .encode(
-            x=fixed_x("left", 0, width),
+            x=canvas.x("left"),
             x2="right:Q",
-            y=fixed_y("top", height, 0),
+            y=canvas.y("top"),
             y2="bottom:Q",
             fill=alt.Fill("weight:Q", scale=WEIGHT_SHADES.scale(), legend=WEIGHT_SHADES.legend()),
             tooltip=tips(
@@ -208,23 +198,18 @@ def heads_overview(
     )
     above = [(margin + (head + 0.5) * wide - gap / 2, 8.0, f"head {head + 1}") for head in range(heads)]
     beside = [
-        (4.0, head_line + (layer + 0.5) * high - gap / 2, f"layer {layer + 1}") for layer in range(layers)
+        (4.0, head_line + (layer + 0.5) * high - gap / 2, f"layer {layer + 1}")
+        for layer in range(layer_count)
     ]
     details = [
         f"layer {layer + 1}, head {head + 1}: {maps[layer, head].max(axis=-1).mean():.2f}"
-        for layer in range(layers)
+        for layer in range(layer_count)
         for head in range(heads)
     ]
-    return alt.LayerChart(
-        layer=[
-            boxes,
-            texts(above, width, height, colour=QUIET_INK),
-            texts(beside, width, height, size=12, colour=INK, align="left"),
-        ],
-        width=width,
-        height=height,
-        title=alt.Title(
-            title, subtitle="In each square, a row is a query and a column is a key. Hover to read a weight."
-        ),
-        description=f"{title}. The mean of the largest weight of each query: {'; '.join(details)}.",
+    layers = [boxes, canvas.texts(above), canvas.texts(beside, size=12, colour=INK, align="left")]
+    return captioned(
+        alt.LayerChart(layer=layers, width=canvas.width, height=canvas.height),
+        title,
+        "In each square, a row is a query and a column is a key. Hover to read a weight.",
+        f"The mean of the largest weight of each query: {'; '.join(details)}.",
     )

@@ -6,7 +6,17 @@ import altair as alt
 import numpy as np
 
 from course_lib.charts.inputs import Floats, Numbers, from_tensor
-from course_lib.charts.marks import Cell, Grid, Shades, cell_size, exact, leak_cell, short, side_by_side
+from course_lib.charts.marks import (
+    Cell,
+    Grid,
+    Shades,
+    captioned,
+    cell_size,
+    exact,
+    leak_cell,
+    short,
+    side_by_side,
+)
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
 
@@ -40,9 +50,7 @@ def aligned_shapes(
         lines.append("Orange with !: the lengths differ and neither is 1, so torch raises an error.")
     details = "; ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
     result = "they do not broadcast" if None in lengths else f"result {tuple(lengths)}"
-    return alt.hconcat(grid.draw(cells)).properties(
-        title=alt.Title(title, subtitle=lines), description=f"{title}. {details}; {result}."
-    )
+    return captioned(alt.hconcat(grid.draw(cells)), title, lines, f"{details}; {result}.")
 
 
 def _broadcast(lengths: Sequence[int | None]) -> int | None:
@@ -50,10 +58,8 @@ def _broadcast(lengths: Sequence[int | None]) -> int | None:
 
     A length of None means that a tensor lacks the axis.
     """
-    longer = {length for length in lengths if length not in (None, 1)}
-    if len(longer) > 1:
-        return None
-    return longer.pop() if longer else 1
+    longer = {length for length in lengths if length not in (None, 1)} or {1}
+    return longer.pop() if len(longer) == 1 else None
 
 
 def _length_cell(own: int | None, result: int | None) -> Cell:
@@ -103,18 +109,16 @@ def broadcast_tables(
         for (name, values), shade in zip(named, shades, strict=True)
     }
     details = [f"{name} {values.shape}" for name, values in named]
-    lines = "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice."
-    return side_by_side(grid, panels, gap=gap).properties(
-        title=alt.Title(title, subtitle=lines),
-        description=f"{title}. {details[0]} and {details[1]} give {details[2]}.",
+    return captioned(
+        side_by_side(grid, panels, gap=gap),
+        title,
+        "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice.",
+        f"{details[0]} and {details[1]} give {details[2]}.",
     )
 
 
 def _with_copies(grid: Grid, values: Floats, whole: tuple[int, int], shades: Shades) -> list[Cell]:
-    """Return the cells of a table that is broadcast to the shape `whole`.
-
-    The values that broadcasting adds are in brackets.
-    """
+    """Return the cells of a table that is broadcast to the shape `whole`, with the copies in brackets."""
     table = np.atleast_2d(values)
     stretched = np.broadcast_to(table, whole)
     cells = grid.numbers(stretched, shades)

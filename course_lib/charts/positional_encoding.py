@@ -8,7 +8,17 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Floats, Numbers, from_tensor
-from course_lib.charts.marks import Shades, exact, fixed_x, fixed_y, note, panel_title, series, tips
+from course_lib.charts.marks import (
+    Shades,
+    captioned,
+    exact,
+    fixed_x,
+    fixed_y,
+    note,
+    panel_title,
+    series,
+    tips,
+)
 from course_lib.charts.theme import ALARM_INK, CATEGORIES, LINE, QUIET_INK, WIDTH, Picture
 
 
@@ -31,18 +41,13 @@ def position_waves(
     there = waves.shape[1] // 2
     if not pairs or not all(0 <= pair < there for pair in pairs):
         raise ValueError(f"pairs: expected one or more numbers from 0 to {there - 1}, got {list(pairs)}.")
-    turns = [_positions_a_turn(waves, pair) for pair in pairs]
-    rows = [
-        _wave(waves, pair, turn, last=number == len(pairs) - 1)
-        for number, (pair, turn) in enumerate(zip(pairs, turns, strict=True))
-    ]
-    details = [
-        f"columns {2 * pair} and {2 * pair + 1}: a full turn in {turn}"
-        for pair, turn in zip(pairs, turns, strict=True)
-    ]
-    return alt.vconcat(*rows, spacing=8).properties(
-        title=alt.Title(title), description=f"{title}. {len(waves)} positions; {'; '.join(details)}."
-    )
+    rows, details = [], []
+    for number, pair in enumerate(pairs, start=1):
+        turn = _positions_a_turn(waves, pair)
+        rows.append(_wave(waves, pair, turn, last=number == len(pairs)))
+        details.append(f"columns {2 * pair} and {2 * pair + 1}: a full turn in {turn}")
+    chart = alt.vconcat(*rows, spacing=8)
+    return captioned(chart, title, "", f"{len(waves)} positions; {'; '.join(details)}.")
 
 
 def _positions_a_turn(waves: Floats, pair: int) -> str:
@@ -113,10 +118,9 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
     )
     ends = f"{exact(float(field.min()))} to {exact(float(field.max()))}"
     # In a layered chart, the title is aligned with the picture instead of the cells.
-    return alt.LayerChart(layer=[cells], width=across * width, height=down * height).properties(
-        title=alt.Title(title),
-        description=f"{title} {height} rows ({rows}) by {width} columns ({columns}); {value} from {ends}.",
-    )
+    chart = alt.LayerChart(layer=[cells], width=across * width, height=down * height)
+    details = f"{height} rows ({rows}) by {width} columns ({columns}); {value} from {ends}."
+    return captioned(chart, title, "", details)
 
 
 def _numbered(count: int, step: int, orient: str) -> alt.Axis:
@@ -157,20 +161,18 @@ def clock_hands(
         raise ValueError(f"start: expected 0 to {last}, so that start + offset is in the table, got {start}.")
     handle = alt.binding_range(min=0, max=last, step=1, name="The first position: ")
     gap = 14
-    clocks = [_clock(points, pair, offset, (WIDTH - gap * (most - 1)) // most) for pair in pairs]
-    turns = [_turns(points, pair, offset)[1] for pair in pairs]
-    details = [
-        f"columns {2 * pair} and {2 * pair + 1} by {turn[start]:.0f} degrees"
-        for pair, turn in zip(pairs, turns, strict=True)
-    ]
+    clocks, details = [], []
+    for pair in pairs:
+        angle, turn = _turns(points, pair, offset)
+        clocks.append(_clock(points, pair, angle, turn, (WIDTH - gap * (most - 1)) // most))
+        details.append(f"columns {2 * pair} and {2 * pair + 1} by {turn[start]:.0f} degrees")
     subtitle = f"Blue: the hand at the first position. Orange, dashed: {offset} positions later."
-    return (
-        alt.hconcat(*clocks, spacing=gap)
-        .add_params(alt.param(name=POSITION, value=start, bind=handle))
-        .properties(
-            title=alt.Title(title, subtitle=subtitle),
-            description=f"{title}. From position {start} to {start + offset}: {', '.join(details)}.",
-        )
+    slider = alt.param(name=POSITION, value=start, bind=handle)
+    return captioned(
+        alt.hconcat(*clocks, spacing=gap).add_params(slider),
+        title,
+        subtitle,
+        f"From position {start} to {start + offset}: {', '.join(details)}.",
     )
 
 
@@ -184,9 +186,9 @@ def _turns(points: Floats, pair: int, offset: int) -> tuple[Floats, Floats]:
     return angle[:-offset], np.degrees(angle[offset:] - angle[:-offset]) % 360
 
 
-def _clock(points: Floats, pair: int, offset: int, side: int) -> alt.LayerChart:
+def _clock(points: Floats, pair: int, angle: Floats, turn: Floats, side: int) -> alt.LayerChart:
+    offset = len(points) - len(turn)
     here, there = points[:-offset], points[offset:]
-    angle, turn = _turns(points, pair, offset)
     hands = pd.DataFrame(
         {
             "position": np.arange(len(here)),

@@ -9,6 +9,7 @@ import pandas as pd
 
 from course_lib.charts.inputs import Floats, Numbers, as_words, check_column, check_table, from_tensor
 from course_lib.charts.marks import (
+    captioned,
     fixed_x,
     fixed_y,
     index_x,
@@ -55,7 +56,7 @@ def score_spread(
     row_height, gap = 48, 6
     rows = [
         _outline(products[width], width, reach, row_height, last=width == max(products))
-        for width in sorted(products)
+        for width in summary["d_k"]
     ]
     outlines = alt.vconcat(*rows, spacing=gap).resolve_scale(y="independent")
     growth = _growth(summary).properties(height=max(3, len(summary)) * (row_height + gap) - gap)
@@ -63,19 +64,16 @@ def score_spread(
         f"{spread:.2f} at d_k = {width}, whose root is {root:.2f}"
         for width, spread, root in summary[["d_k", "spread", "root"]].itertuples(index=False)
     ]
-    return alt.hconcat(outlines, growth, spacing=40).properties(
-        title=alt.Title(
-            title, subtitle="Bars on the left reach one standard deviation to each side of the mean."
-        ),
-        description=f"{title}. Standard deviation of the dot products: {'; '.join(details)}.",
+    return captioned(
+        alt.hconcat(outlines, growth, spacing=40),
+        title,
+        "Bars on the left reach one standard deviation to each side of the mean.",
+        f"Standard deviation of the dot products: {'; '.join(details)}.",
     )
 
 
 def _outline(values: Floats, width: int, reach: float, height: int, *, last: bool) -> alt.LayerChart:
-    """Draw the outline of a histogram of `values`, with their standard deviation as a bar and a number.
-
-    `width` is their d_k. The x axis extends from -`reach` to `reach`, and is labelled only if `last` is True.
-    """
+    """Draw the outline of a histogram of `values`, with their standard deviation as a bar and a number."""
     mean, spread = float(values.mean()), float(values.std())
     shares, edges = np.histogram(values, np.linspace(values.min(), values.max(), 31))
     outline = pd.DataFrame(
@@ -179,14 +177,9 @@ def softmax_saturation(
         for name, weight, gradient in widest[["series", "largest_weight", "gradient"]].itertuples(index=False)
     ]
     subtitle = "Lines: mean over random draws. Bands: 80% of the draws; they may extend below the log axis."
-    return (
-        alt.hconcat(weights, gradients, spacing=30)
-        .resolve_scale(y="independent")
-        .properties(
-            title=alt.Title(title, subtitle=subtitle),
-            description=f"{title}. Means at d_k = {summary['d_k'].max()}: {'; '.join(details)}.",
-        )
-    )
+    chart = alt.hconcat(weights, gradients, spacing=30).resolve_scale(y="independent")
+    means = f"Means at d_k = {summary['d_k'].max()}: {'; '.join(details)}."
+    return captioned(chart, title, subtitle, means)
 
 
 def _summarise(table: pd.DataFrame) -> pd.DataFrame:
@@ -201,10 +194,7 @@ def _summarise(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt.Axis) -> alt.LayerChart:
-    """Draw the column `name` of `summary` against d_k: a line and its band for each series.
-
-    The name of the series is at the right end of its line.
-    """
+    """Draw the column `name` of `summary` against d_k: a line and its band for each series."""
     widths = sorted(summary["d_k"].unique().tolist())
     powers_of_four = [width for width in widths if (math.log2(width) / 2).is_integer()]
     x = alt.X(
@@ -280,14 +270,12 @@ def softmax_temperature(
         "Drag the slider below. At 0 all weights are equal; far to the right one key takes all the weight."
     )
     details = ", ".join(f"{word} {score:.3g}" for word, score in zip(words, row.tolist(), strict=True))
-    return (
-        alt.hconcat(_weight_bars(weights, words), _gradient_bar(weights), spacing=24)
-        .add_params(alt.param(name=FACTOR, value=1, bind=handle))
-        .properties(
-            title=alt.Title(title, subtitle=subtitle),
-            description=f"{title} Scores: {details}. A slider multiplies them; bars show the softmax and "
-            "the size of its gradient.",
-        )
+    chart = alt.hconcat(_weight_bars(weights, words), _gradient_bar(weights), spacing=24)
+    return captioned(
+        chart.add_params(alt.param(name=FACTOR, value=1, bind=handle)),
+        title,
+        subtitle,
+        f"Scores: {details}. A slider multiplies them; bars show the softmax and the size of its gradient.",
     )
 
 

@@ -15,7 +15,7 @@ from course_lib.charts.inputs import (
     check_table,
     from_tensor,
 )
-from course_lib.charts.marks import fixed_x, fixed_y, index_y, panel_title, tips, word_axis
+from course_lib.charts.marks import captioned, fixed_x, fixed_y, index_y, panel_title, tips, word_axis
 from course_lib.charts.theme import ALARM_INK, CATEGORIES, QUIET_INK, WIDTH, Picture, ink_on
 
 
@@ -52,10 +52,8 @@ def normalisation_effect(
         f"{_mean_and_spread(other.mean(), other.std())} after"
         for word, one, other in zip(rows, left, right, strict=True)
     ]
-    return alt.hconcat(*panels, spacing=24).properties(
-        title=alt.Title(title, subtitle=subtitle),
-        description=f"{title}. Mean and standard deviation. {'; '.join(details)}.",
-    )
+    described = f"Mean and standard deviation. {'; '.join(details)}."
+    return captioned(alt.hconcat(*panels, spacing=24), title, subtitle, described)
 
 
 def _features(values: Floats, words: list[str], reach: float, axis: alt.Axis | None) -> alt.LayerChart:
@@ -147,10 +145,8 @@ def layer_costs(
         + ", ".join(f"{row.part} {row.share:.0%}" for row in shares[shares["length"] == length].itertuples())
         for length in (shares["length"].min(), shares["length"].max())
     ]
-    return alt.hconcat(*panels, spacing=40).properties(
-        title=alt.Title(title),
-        description=f"{title} Parameters: {', '.join(details)}. Multiplications: {'; '.join(ends)}.",
-    )
+    described = f"Parameters: {', '.join(details)}. Multiplications: {'; '.join(ends)}."
+    return captioned(alt.hconcat(*panels, spacing=40), title, "", described)
 
 
 def _parameter_bar(parameters: Mapping[str, int], colour: alt.Color) -> alt.LayerChart:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Numbers, as_words, check_column, check_table, from_tensor
-from course_lib.charts.marks import Cell, Grid, Path, arrows, fixed_x, fixed_y, panel_title, texts, tips
+from course_lib.charts.marks import Canvas, Cell, Grid, Path, captioned, fixed_x, panel_title, tips
 from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture, on_ramp
 
 Stages: TypeAlias = Sequence[tuple[str, Sequence[int]]]
@@ -66,7 +66,7 @@ def shape_flow(
         for left, (column, stages) in zip((0, (WIDTH + GAP) / 2), columns.items(), strict=True)
         for number, (name, shape) in enumerate(stages)
     )
-    height = rows * ROW + 6
+    canvas = Canvas(WIDTH, rows * ROW + 6)
     details = [
         f"The {column}, from its input on: "
         + ", ".join(f"{name} {' × '.join(map(str, shape))}" for name, shape in stages)
@@ -78,16 +78,9 @@ def shape_flow(
         "Read it upwards. The longer a bar, the more numbers each position has (log scale).",
         f"Grey: tokens. Blue: {usual} numbers, as in most stages. Orange: another number.",
     ]
-    return alt.LayerChart(
-        layer=[
-            *_arrows(table, memory_to, height),
-            *_bars(table, height),
-        ],
-        width=WIDTH,
-        height=height,
-        title=alt.Title(title, subtitle=lines),
-        description=f"{title}. {'. '.join(details)}.",
-    )
+    layers = [*_arrows(canvas, table, memory_to), *_bars(canvas, table)]
+    chart = alt.LayerChart(layer=layers, width=canvas.width, height=canvas.height)
+    return captioned(chart, title, lines, f"{'. '.join(details)}.")
 
 
 def _features(shape: Sequence[int]) -> int:
@@ -97,10 +90,9 @@ def _features(shape: Sequence[int]) -> int:
 def _stage(
     column: str, name: str, shape: Sequence[int], left: float, bottom: float, longest: int, usual: int
 ) -> dict[str, str | float]:
-    """Return the table row of a stage: its texts, its colour and its edges.
+    """Return the table row of a stage: its texts, its colour and its edges in pixels.
 
-    `left` is the left edge of its column and `bottom` the bottom edge of its bar, in pixels. `longest` is the
-    length of the longest vectors of all stages. Vectors of the length `usual` have a colour of their own.
+    `left` is the left edge of its column, and `bottom` the bottom edge of its bar.
     """
     kind = "tokens" if len(shape) == 2 else "usual" if shape[2] == usual else "other"
     size = NARROW + (WIDE - NARROW) * math.log(_features(shape)) / max(math.log(longest), 1e-9)
@@ -122,24 +114,23 @@ def _stage(
     }
 
 
-def _bars(table: pd.DataFrame, height: float) -> list[alt.Chart]:
+def _bars(canvas: Canvas, table: pd.DataFrame) -> list[alt.Chart]:
     base = alt.Chart(table)
     bars = base.mark_rect(cornerRadius=4, stroke=QUIET_INK, strokeWidth=0.8).encode(
-        x=fixed_x("left", 0, WIDTH),
+        x=canvas.x("left"),
         x2="right:Q",
-        y=fixed_y("top", height, 0),
+        y=canvas.y("top"),
         y2="bottom:Q",
         fill=alt.Fill("fill:N", scale=None),
         tooltip=tips(("column:N", "column"), ("name:N", "stage"), ("details:N", "output")),
     )
-    names = base.mark_text(align="right", aria=False).encode(x=fixed_x("names", 0, WIDTH), text="name:N")
-    shapes = base.mark_text(fontWeight="bold", aria=False).encode(
-        x=fixed_x("middle", 0, WIDTH), text="shape:N"
-    )
-    return [bars, *(text.encode(y=fixed_y("text", height, 0)) for text in (names, shapes))]
+    base = base.encode(y=canvas.y("text"))
+    names = base.mark_text(align="right", aria=False).encode(x=canvas.x("names"), text="name:N")
+    shapes = base.mark_text(fontWeight="bold", aria=False).encode(x=canvas.x("middle"), text="shape:N")
+    return [bars, names, shapes]
 
 
-def _arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> list[alt.Chart]:
+def _arrows(canvas: Canvas, table: pd.DataFrame, memory_to: Sequence[str]) -> list[alt.Chart]:
     """Draw an arrow from each stage to the next one in its column, and two to each stage in `memory_to`.
 
     These two come from the encoder's last stage and stand for the keys and the values.
@@ -160,11 +151,8 @@ def _arrows(table: pd.DataFrame, memory_to: Sequence[str], height: float) -> lis
                 name = reader["names"] - LETTER * len(reader["name"]) - 5
                 memory.append(Path(((end["right"], start), (lane, start), (lane, stop), (name, stop))))
                 signs.append((name - 14, reader["text"] + 2.6 * side, sign))
-    return [
-        *arrows(upward, WIDTH, height),
-        *arrows(memory, WIDTH, height, [4, 3]),
-        *([texts(signs, WIDTH, height)] if signs else []),
-    ]
+    labels = [canvas.texts(signs)] if signs else []
+    return [*canvas.arrows(upward), *canvas.arrows(memory, [4, 3]), *labels]
 
 
 def parameters_by_part(
@@ -195,10 +183,8 @@ def parameters_by_part(
         panels.append(_parameter_bars(rows, f"{model}: {_millions(total)} M", parts, largest))
         texts = ", ".join(f"{part} {text}" for part, text in zip(rows["part"], rows["written"], strict=True))
         details.append(f"{model}, {_millions(total)} million: {texts}.")
-    return alt.vconcat(*panels, spacing=14).properties(
-        title=alt.Title(title, subtitle="Shared matrices are counted once."),
-        description=f"{title}. {' '.join(details)}",
-    )
+    chart = alt.vconcat(*panels, spacing=14)
+    return captioned(chart, title, "Shared matrices are counted once.", " ".join(details))
 
 
 def _millions(count: float) -> str:
@@ -271,7 +257,5 @@ def decoding_steps(
     details = [
         f"Step {step + 1}: {words[index]} at {table[step, index]:.2f}." for step, index in enumerate(taken)
     ]
-    return grid.draw(cells).properties(
-        title=alt.Title(title, subtitle=[f"Written: {sentence}", "A frame marks the word that is chosen."]),
-        description=f"{title}. Written: {sentence}. {' '.join(details)}",
-    )
+    lines = [f"Written: {sentence}", "A frame marks the word that is chosen."]
+    return captioned(grid.draw(cells), title, lines, f"Written: {sentence}. {' '.join(details)}")

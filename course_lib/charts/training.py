@@ -1,4 +1,4 @@
-"""The charts of lesson 09: the loss during training, and the weight of each token in the loss."""
+"""The charts of lessons 07 and 09: schedules, the loss during training, and each token's weight in it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,68 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Numbers, as_words, check_count, from_tensor, mask_from_tensor
-from course_lib.charts.marks import Grid, Shades, cell_size, fixed_x, fixed_y, side_by_side, tips
+from course_lib.charts.inputs import (
+    Numbers,
+    as_words,
+    check_column,
+    check_count,
+    check_table,
+    from_tensor,
+    mask_from_tensor,
+)
+from course_lib.charts.lines import curves_with_dots
+from course_lib.charts.marks import (
+    Grid,
+    Shades,
+    captioned,
+    cell_size,
+    fixed_x,
+    fixed_y,
+    side_by_side,
+    tips,
+)
 from course_lib.charts.theme import AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture
+
+
+def schedule_curves(
+    table: pd.DataFrame, *, title: str = "How does the learning rate rise and fall?"
+) -> Picture:
+    """Draw the learning rate against the step, with a line for each schedule and a dot at its peak.
+
+    `table` has one row for each `step` (1 or more) of each `schedule` (at most six), with its `rate`. Raises
+    ValueError for missing columns, an empty table, more than six schedules, a step below 1, or rates that are
+    negative or not finite.
+    """
+    check_table(table, ("schedule", "step", "rate"))
+    check_count(table["schedule"].nunique(), 6, "table", "schedules")
+    check_column(table, "step", "steps of 1 or more", 1)
+    check_column(table, "rate", "finite, non-negative rates", 0)
+    table = table.reset_index(drop=True)
+    peaks = table.loc[table.groupby("schedule", sort=False)["rate"].idxmax()]
+    peaks = peaks.assign(shown=[f"{rate:.2g}" for rate in peaks["rate"]])
+    across = alt.Axis(title="step (update of the weights)", format=",d", tickCount=6)
+    upward = alt.Axis(title="learning rate", format="~g", tickCount=6)
+    highest = alt.Scale(domain=[0, 1.12 * (float(table["rate"].max()) or 1.0)], nice=False)
+    details = [
+        f"{name}: {rate:.2g} at step {step:,}"
+        for name, rate, step in peaks[["schedule", "rate", "step"]].itertuples(index=False)
+    ]
+    chart = curves_with_dots(
+        table,
+        peaks,
+        x=alt.X("step:Q", axis=across),
+        y=alt.Y("rate:Q", scale=highest, axis=upward),
+        line="schedule",
+        legend=alt.Legend(
+            title=None, orient="bottom", columns=2, symbolType="stroke", symbolSize=900, labelLimit=320
+        ),
+        tooltip=tips(
+            ("schedule:N", "schedule"), ("step:Q", "step", ","), ("rate:Q", "learning rate", ".4~g")
+        ),
+        number=alt.MarkDef(type="text", dx=7, dy=-9, align="left", aria=False),
+    ).properties(width=600, height=300)
+    subtitle = "A dot marks the peak of each schedule, with its learning rate."
+    return captioned(chart, title, subtitle, f"Peaks: {'; '.join(details)}.")
 
 
 def learning_curve(
@@ -52,13 +111,9 @@ def learning_curve(
         layers = [level.mark_rule(strokeDash=[6, 4], color=QUIET_INK), names, *layers]
     details = [f"From {losses[0]:.2f} at update 1 to {losses[-1]:.2f} at update {len(losses):,}"]
     details += [f"{name}: {height:.2f}" for name, height in named.items()]
-    return alt.LayerChart(
-        layer=layers,
-        width=600,
-        height=280,
-        title=alt.Title(title, subtitle=f"The number is the loss of update {len(losses):,}."),
-        description=f"{title}. {'; '.join(details)}.",
-    )
+    chart = alt.LayerChart(layer=layers, width=600, height=280)
+    subtitle = f"The number is the loss of update {len(losses):,}."
+    return captioned(chart, title, subtitle, f"{'; '.join(details)}.")
 
 
 def token_counts(
@@ -108,10 +163,8 @@ def token_counts(
             for row, line, own in zip(rows, matrix, kept, strict=True)
         ]
         details.append(f"{name}: a token of {', '.join(means)}")
-    return side_by_side(grid, panels, gap=gap, ramp=shades).properties(
-        title=alt.Title(title, subtitle=lines[: 1 if kept.all() else 2]),
-        description=f"{title} {'; '.join(details)}.",
-    )
+    chart = side_by_side(grid, panels, gap=gap, ramp=shades)
+    return captioned(chart, title, lines[: 1 if kept.all() else 2], f"{'; '.join(details)}.")
 
 
 def _times(value: float) -> str:

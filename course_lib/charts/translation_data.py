@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from course_lib.charts.inputs import check_column, check_count, check_table
-from course_lib.charts.marks import Cell, Grid, fixed_x, index_y, note, tips
+from course_lib.charts.marks import Cell, Grid, captioned, fixed_x, index_y, note, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
     ALARM_INK,
@@ -90,14 +90,14 @@ def merge_steps(
     joined = ", ".join(newest[1:])  # type: ignore[arg-type]
     ends = "; ".join(f"{word}: {' '.join(row)}" for word, row in zip(words, spellings[-1], strict=True))
     subtitle = "Drag the slider below. Orange: made by the last merge. Blue: made by an earlier one."
-    picture = alt.LayerChart(
-        layer=[*boxes, names, pair, details],
-        width=min(26, (WIDTH - 110) // letters) * letters,
-        height=height,
-        title=alt.Title(title, subtitle=subtitle),
-        description=f"{title}. The merges make, in this order: {joined}. At the end: {ends}.",
+    width = min(26, (WIDTH - 110) // letters) * letters
+    chart = alt.LayerChart(layer=[*boxes, names, pair, details], width=width, height=height)
+    return captioned(
+        chart.add_params(alt.param(name=STEP, value=start, bind=handle)),
+        title,
+        subtitle,
+        f"The merges make, in this order: {joined}. At the end: {ends}.",
     )
-    return picture.add_params(alt.param(name=STEP, value=start, bind=handle))
 
 
 def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[dict[str, object]]:
@@ -196,13 +196,9 @@ def sentence_pieces(
     details = "; ".join(
         f"{name}: {' '.join('+'.join(word) for word in words)}" for name, words in cuts.items()
     )
-    return alt.LayerChart(
-        layer=[*symbols, name, count],
-        width=letter * longest,
-        height=row_height * len(cuts),
-        title=alt.Title(title, subtitle=subtitle),
-        description=f"{title}. {details}.",
-    )
+    height = row_height * len(cuts)
+    chart = alt.LayerChart(layer=[*symbols, name, count], width=letter * longest, height=height)
+    return captioned(chart, title, subtitle, f"{details}.")
 
 
 def length_histograms(
@@ -225,10 +221,8 @@ def length_histograms(
         details.append(f"{name}: {summary}")
         last = number == len(lengths) - 1
         panels.append(_histogram(name, pd.Series(numbers), summary, longest, CATEGORIES[number], last))
-    return alt.vconcat(*panels, spacing=12).properties(
-        title=alt.Title(title, subtitle="A bar for each length. The dashed line is the mean."),
-        description=f"{title} {'; '.join(details)}.",
-    )
+    subtitle = "A bar for each length. The dashed line is the mean."
+    return captioned(alt.vconcat(*panels, spacing=12), title, subtitle, f"{'; '.join(details)}.")
 
 
 def _histogram(
@@ -250,10 +244,7 @@ def _histogram(
     mean = alt.Chart(pd.DataFrame({"length": [float(lengths.mean())]})).mark_rule(
         strokeDash=[5, 3], strokeWidth=2, color=ALARM_INK
     )
-    names = (
-        note(name, width + 10, 30, bold=True),
-        note(summary, width + 10, 47),
-    )
+    names = note(name, width + 10, 30, bold=True), note(summary, width + 10, 47)
     return alt.LayerChart(layer=[bars, mean.encode(x=x), *names], width=width, height=74)
 
 
@@ -294,17 +285,13 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
     described = "; ".join(
         f"{plan}: {text}" for plan, text in zip(frame["plan"], frame["details"], strict=True)
     )
-    return alt.LayerChart(
-        layer=[
-            whole.encode(x=fixed_x("total", 0, reach, across)),
-            real.encode(x=fixed_x("real", 0, reach, across)),
-            details.encode(x=alt.value(2), text="details:N"),
-        ],
-        width=WIDTH - room,
-        height=row_height * len(frame),
-        title=alt.Title(title, subtitle="Blue: positions that hold a token. Grey: padding."),
-        description=f"{title} {described}.",
-    )
+    layers = [
+        whole.encode(x=fixed_x("total", 0, reach, across)),
+        real.encode(x=fixed_x("real", 0, reach, across)),
+        details.encode(x=alt.value(2), text="details:N"),
+    ]
+    chart = alt.LayerChart(layer=layers, width=WIDTH - room, height=row_height * len(frame))
+    return captioned(chart, title, "Blue: positions that hold a token. Grey: padding.", f"{described}.")
 
 
 def batch_tables(
@@ -352,10 +339,8 @@ def batch_tables(
             for token in tokens
         ]
         panels.append(grid.draw(cells, title=details[-1], row_labels=False, column_labels=False))
-    return alt.vconcat(*panels, spacing=26).properties(
-        title=alt.Title(title, subtitle="Blue: words. Orange: start and end. Grey: padding."),
-        description=f"{title}. {'; '.join(details)}.",
-    )
+    subtitle = "Blue: words. Orange: start and end. Grey: padding."
+    return captioned(alt.vconcat(*panels, spacing=26), title, subtitle, f"{'; '.join(details)}.")
 
 
 def _cut(token: str, width: int) -> str:
