@@ -129,10 +129,7 @@ class Curriculum(_Table):
 
     @property
     def blocks(self) -> dict[str, tuple[Lesson, Exercise]]:
-        """The exercises on the architecture map, each with its lesson, by name.
-
-        They are in the order of the lessons.
-        """
+        """The exercises on the architecture map, each with its lesson, by name, in the lessons' order."""
         return {
             exercise.name: (lesson, exercise)
             for lesson in self.lessons
@@ -142,15 +139,12 @@ class Curriculum(_Table):
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """For each lesson, the names of the exercises for which the lab can use a student's code.
-
-        Lessons without such exercises are omitted.
-        """
-        found = {
-            lesson.name: tuple(exercise.name for exercise in lesson.exercises if exercise.part)
+        """The exercises for which the lab can use a student's code, by lesson, without the other lessons."""
+        return {
+            lesson.name: names
             for lesson in self.lessons
+            if (names := tuple(exercise.name for exercise in lesson.exercises if exercise.part))
         }
-        return {lesson: names for lesson, names in found.items() if names}
 
 
 def public_json(curriculum: Curriculum) -> str:

@@ -14,13 +14,16 @@ import linecache
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum import public_curriculum
+
+if TYPE_CHECKING:
+    from course_lib.checks.engine.findings import Finding
 
 #: The name of the log, in its own folder and in the folder of a lesson.
 LOG = "check_log.jsonl"
@@ -46,22 +49,6 @@ class Entry:
     """The student's cell, if they chose to record it."""
 
 
-class Result(Protocol):
-    """The outcome of a check, such as a `course_lib.checks.engine.findings.Finding`."""
-
-    @property
-    def name(self) -> str:
-        """The name of the check."""
-
-    @property
-    def verdict(self) -> str:
-        """The verdict, such as "right", "wrong" or "unwritten"."""
-
-    @property
-    def misconceptions(self) -> tuple[str, ...]:
-        """The names of the mistakes that were recognised."""
-
-
 def log_folder() -> Path:
     """Return the folder of the log, which the environment variable COURSE_LOG can override.
 
@@ -74,8 +61,8 @@ def log_folder() -> Path:
     return user_data_path("build-the-transformer") / "check-log"
 
 
-def append(results: Iterable[Result], answer: object) -> None:
-    """Append the results of a check to the log if the log is on.
+def append(findings: "Iterable[Finding]", answer: object) -> None:
+    """Append the findings of a check to the log if the log is on.
 
     `answer` is the object that was checked. Its source is added if the student chose to record code. An
     OSError is printed, not raised. Nothing is recorded if `log_folder` needs platformdirs and it is missing.
@@ -85,14 +72,16 @@ def append(results: Iterable[Result], answer: object) -> None:
         if not (folder / _ON).is_file():
             return
         with_code = (folder / _ON).read_text(encoding="utf-8").strip() == _CODE
-        for result in results:
-            before = sum(entry.check == result.name for entry in read_log(folder / LOG))
+        curriculum = public_curriculum()
+        for finding in findings:
+            lessons = [lesson.name for lesson in curriculum.lessons if finding.name in lesson.checked]
+            before = sum(entry.check == finding.name for entry in read_log(folder / LOG))
             entry = Entry(
                 datetime.now(UTC).isoformat(timespec="seconds"),
-                _lesson_of(result.name),
-                result.name,
-                result.verdict,
-                result.misconceptions,
+                "".join(lessons),
+                finding.name,
+                finding.verdict,
+                finding.misconceptions,
                 before + 1,
                 source_of(answer) if with_code else "",
             )
@@ -101,10 +90,6 @@ def append(results: Iterable[Result], answer: object) -> None:
         return
     except OSError as error:
         print(f"The check log could not be written: {error}. Your check is not affected.", file=sys.stderr)
-
-
-def _lesson_of(check: str) -> str:
-    return next((lesson.name for lesson in public_curriculum().lessons if check in lesson.checked), "")
 
 
 def _line(entry: Entry) -> str:
@@ -179,7 +164,7 @@ def hand_in(folder: Path, with_code: bool = False) -> Path:
     entries = [entry for entry in read_log(log_folder() / LOG) if entry.lesson == lesson]
     if not entries:
         raise ValueError(f"The log has no entries for {lesson}, so there is nothing to hand in.")
-    kept = entries if with_code else [Entry(**{**asdict(entry), "code": ""}) for entry in entries]
+    kept = entries if with_code else [replace(entry, code="") for entry in entries]
     atomic_write_text(folder / LOG, "".join(map(_line, kept)))
     return folder / LOG
 

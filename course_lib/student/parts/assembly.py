@@ -108,10 +108,9 @@ class Parts:
                 whose = "the reference's"
                 number = numbers.get(part.problem)
                 remark = "not written yet" if part.unwritten else f"see [{number}]" if number else None
-            lines.append(
-                f"{part.lesson:<24}{part.exercise:<30}{whose}"
-                + (f" ({remark})" if remark is not None else "")
-            )
+            if remark is not None:
+                whose += f" ({remark})"
+            lines.append(f"{part.lesson:<24}{part.exercise:<30}{whose}")
         lines += [f"[{number}] {problem}" for problem, number in numbers.items()]
         return "\n".join(lines)
 
@@ -124,12 +123,10 @@ class Parts:
 
         `reasons` maps each of these exercises to the reason, which `table()` shows.
         """
-        sources = [
-            replace(source, code=None, problem=reasons[source.exercise])
-            if source.exercise in reasons
-            else source
-            for source in self.sources
-        ]
+        sources = list(self.sources)
+        for index, source in enumerate(sources):
+            if source.exercise in reasons:
+                sources[index] = replace(source, code=None, problem=reasons[source.exercise])
         return _assemble(sources, self.timeout, self.names)
 
     def keep(self, path: Path) -> None:
@@ -181,7 +178,7 @@ def load_parts(
     }
     # Unlike Path.is_file, os.path.isfile returns False for a path that may not be accessed.
     sources = kept_sources(root, lessons) if os.path.isfile(root) else read_sources(root, lessons)
-    return _assemble(tuple(sources), timeout, names or {})
+    return _assemble(list(sources), timeout, names or {})
 
 
 def build_transformer(
@@ -223,8 +220,7 @@ def _assemble(
 ) -> Parts:
     """Build the parts in order. The reference replaces parts that can't be used.
 
-    If `students` is given, the student's code is used only for the exercises that it contains. Each cell may
-    run for `timeout` seconds, and `names` are added to its namespace.
+    If `students` is given, the student's code is used only for the exercises that it contains.
     """
     values: dict[str, Any] = {}
     parts: list[Part] = []
@@ -245,15 +241,8 @@ def _assemble(
             value = reference(source.exercise)
             if any(before.origin == "student" for before in parts):
                 value = _rebind(value, source, values)
-            part = Part(
-                source.lesson,
-                source.exercise,
-                "reference",
-                value,
-                problem,
-                unwritten,
-                source.notebook_missing,
-            )
+            missing = source.notebook_missing
+            part = Part(source.lesson, source.exercise, "reference", value, problem, unwritten, missing)
         values[source.exercise] = value
         if source.lesson in namespaces:
             namespaces[source.lesson][source.exercise] = value

@@ -60,18 +60,16 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
 def _unequal_alone(
     expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device
 ) -> dict[str, str]:
-    """Use a binary search to find the parts in `names` that cause a difference on their own.
+    """Find the parts in `names` that cause a difference on their own, and describe each difference.
 
-    Return the difference for each of them. `expected` holds the reference's results by name. Halves of
-    `names` that cause no difference are skipped.
+    This is a binary search: halves of `names` that cause no difference are skipped.
     """
     difference = _first_difference(expected, parts.only(names), device) if names else ""
     if not difference or len(names) == 1:
         return dict.fromkeys(names, difference) if difference else {}
-    half = len(names) // 2
-    return _unequal_alone(expected, parts, names[:half], device) | _unequal_alone(
-        expected, parts, names[half:], device
-    )
+    halves = names[: len(names) // 2], names[len(names) // 2 :]
+    first, second = (_unequal_alone(expected, parts, half, device) for half in halves)
+    return first | second
 
 
 def _first_difference(expected: dict[str, Tensor], parts: Parts, device: torch.device) -> str:
@@ -197,10 +195,7 @@ def _model(parts: Parts, norm_first: bool, seed: int = 1, gain: float = 2.0) -> 
 
 
 def _loss(parts: Parts, logits: Tensor, labels: Tensor) -> Tensor:
-    """Compute the label-smoothing loss of lesson 08 if it is among the parts.
-
-    Otherwise compute a weighted sum of all logits.
-    """
+    """Compute the label-smoothing loss of lesson 08, or a weighted sum of all logits if it isn't a part."""
     if "LabelSmoothingLoss" in parts:
         loss: Tensor = parts["LabelSmoothingLoss"](_VOCAB, _PAD, 0.1)(logits, labels)
         return loss
@@ -225,19 +220,13 @@ def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Te
                 f"the model trains a weight that the lesson's model doesn't have: {name}; remove it, or "
                 "don't use it in the forward pass"
             )
+    missing = torch.empty(0, dtype=torch.float64)
     gradients = {name: named[name].grad if name in named else None for name in expected}
-    return {
-        name: torch.empty(0, dtype=torch.float64) if gradient is None else gradient
-        for name, gradient in gradients.items()
-    }
+    return {name: missing if gradient is None else gradient for name, gradient in gradients.items()}
 
 
 def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the learning rates and the smoothed targets.
-
-    The learning rates are those of `learning_rate` and of the scheduler, if `make_scheduler` is among the
-    parts. The targets are the result of `smooth_targets`, if that is among them.
-    """
+    """Yield the learning rates and the smoothed targets, if their functions are among the parts."""
     if "make_scheduler" in parts:
         rates = [float(parts["learning_rate"](step, 512, 4)) for step in range(1, 9)]
         yield "the learning rates", torch.tensor(rates, dtype=torch.float64)
@@ -255,10 +244,7 @@ def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 
 def _decode(parts: Parts, source: Tensor, source_mask: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the results of `length_penalty`, `beam_search` and `average_checkpoints`.
-
-    Functions that are not among the parts are skipped.
-    """
+    """Yield the results of the functions of lesson 11 that are among the parts."""
     if "length_penalty" in parts:
         penalties = [float(parts["length_penalty"](length, 0.6)) for length in range(1, 9)]
         yield "the length penalties", torch.tensor(penalties, dtype=torch.float64)
