@@ -52,13 +52,13 @@ def attention_heatmap(
     `panels` don't match them, or if `mask` isn't boolean or doesn't broadcast to them.
     """
     matrices = from_tensor(weights, "weights", (2, 3))
-    allowed = None if mask is None else mask_from_tensor(mask, matrices.shape)
+    allowed = mask_from_tensor(np.array(True) if mask is None else mask, matrices.shape)
     if matrices.ndim == 2:
         if panels is not None:
             raise ValueError(
                 f"panels: expected none for a single matrix of shape {matrices.shape}, got {list(panels)}."
             )
-        matrices, allowed = matrices[None], None if allowed is None else allowed[None]
+        matrices, allowed = matrices[None], allowed[None]
     count, query_count, key_count = matrices.shape
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
     numbers = [str(number) for number in range(1, count + 1)]
@@ -67,30 +67,26 @@ def attention_heatmap(
     across, gap = min(count, 4), 14
     room = WIDTH - 150 - gap * (across - 1)
     grid = Grid(rows, columns, cell_size(key_count * across, room), ("query", "key", "weight"))
-    masks = [None] * count if allowed is None else list(allowed)
-    cells = [
-        grid.numbers(matrix, WEIGHT_SHADES, one_mask, hundredths)
-        for matrix, one_mask in zip(matrices, masks, strict=True)
-    ]
-    grids = [
-        grid.draw(
-            matrix_cells,
-            title=names[number] if count > 1 else "",
-            ramp=WEIGHT_SHADES,
-            row_labels=number % across == 0,
-            column_labels=number < across,
+    cells: list[Cell] = []
+    grids, details = [], []
+    for number, (name, matrix, one_mask) in enumerate(zip(names, matrices, allowed, strict=True)):
+        panel = grid.numbers(matrix, WEIGHT_SHADES, one_mask, hundredths)
+        cells += panel
+        grids.append(
+            grid.draw(
+                panel,
+                title=name if count > 1 else "",
+                ramp=WEIGHT_SHADES,
+                row_labels=number % across == 0,
+                column_labels=number < across,
+            )
         )
-        for number, matrix_cells in enumerate(cells)
-    ]
-    notes = notes_on(cell for matrix_cells in cells for cell in matrix_cells)
-    details = [
-        (f"Panel {name}: " if count > 1 else "") + ", ".join(strongest(matrix, rows, columns))
-        for matrix, name in zip(matrices, names, strict=True)
-    ]
+        heading = f"Panel {name}: " if count > 1 else ""
+        details.append(heading + ", ".join(strongest(matrix, rows, columns)))
     return captioned(
         alt.concat(*grids, columns=across, spacing=gap),
         title,
-        [_about_rows(matrices), *notes],
+        [_about_rows(matrices), *notes_on(cells)],
         f"Each query's largest weight: {'; '.join(details)}.",
     )
 

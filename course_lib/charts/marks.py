@@ -77,9 +77,9 @@ class Shades:
 
         The shades end at `at_most`, even if a value is larger.
         """
-        values = [value for matrix in matrices for value in matrix.ravel().tolist() if math.isfinite(value)]
-        end = min(max((abs(value) for value in values), default=0.0), at_most) or 1.0
-        return cls(-end, end, SIGNED) if min(values, default=0.0) < 0 else cls(0.0, end, AMOUNTS)
+        values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
+        end = float(min(np.abs(values).max(initial=0.0), at_most)) or 1.0
+        return cls(-end, end, SIGNED) if (values < 0).any() else cls(0.0, end, AMOUNTS)
 
     def colour(self, value: float) -> str:
         """Return the colour of a finite value."""
@@ -234,6 +234,24 @@ class Grid:
         chart = alt.LayerChart(layer=layers, width=self.cell * count, height=height * len(self.rows))
         return chart.properties(title=panel_title(title)) if title else chart
 
+    def side_by_side(
+        self,
+        panels: Mapping[str, Sequence[Cell]],
+        *,
+        gap: int,
+        ramp: Shades | None = None,
+        column_labels: bool = True,
+    ) -> alt.HConcatChart:
+        """Draw matrices with this layout side by side, each below its name, with row labels on the left.
+
+        `gap` is the space between them in pixels. `ramp` and `column_labels` are those of `draw`.
+        """
+        charts = [
+            self.draw(cells, title=name, ramp=ramp, row_labels=number == 0, column_labels=column_labels)
+            for number, (name, cells) in enumerate(panels.items())
+        ]
+        return alt.hconcat(*charts, spacing=gap)
+
 
 def captioned(chart: Chart, title: str, subtitle: str | Sequence[str], details: str) -> Chart:
     """Return the chart with a title, a subtitle, and a description that consists of the title and `details`.
@@ -243,25 +261,6 @@ def captioned(chart: Chart, title: str, subtitle: str | Sequence[str], details: 
     sentence = title if title.endswith("?") else f"{title}."
     described = alt.Title(title, subtitle=subtitle or alt.Undefined)
     return chart.properties(title=described, description=f"{sentence} {details}".rstrip())
-
-
-def side_by_side(
-    grid: Grid,
-    panels: Mapping[str, Sequence[Cell]],
-    *,
-    gap: int,
-    ramp: Shades | None = None,
-    column_labels: bool = True,
-) -> alt.HConcatChart:
-    """Draw matrices with the same layout side by side, each below its name, with row labels on the left.
-
-    `gap` is the space between them in pixels. `ramp` and `column_labels` are those of `Grid.draw`.
-    """
-    charts = [
-        grid.draw(cells, title=name, ramp=ramp, row_labels=number == 0, column_labels=column_labels)
-        for number, (name, cells) in enumerate(panels.items())
-    ]
-    return alt.hconcat(*charts, spacing=gap)
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:

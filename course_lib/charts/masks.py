@@ -17,7 +17,6 @@ from course_lib.charts.marks import (
     leak_cell,
     number_cell,
     short,
-    side_by_side,
 )
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
@@ -53,7 +52,7 @@ def mask_panels(
     last, mask = list(allowed.items())[-1]
     seen = ", ".join(f"{row} {int(open_keys.sum())}" for row, open_keys in zip(rows, mask, strict=True))
     details = f"Allowed pairs: {counts}. Keys allowed for each query under {last}: {seen}."
-    return captioned(side_by_side(grid, panels, gap=gap), title, lines, details)
+    return captioned(grid.side_by_side(panels, gap=gap), title, lines, details)
 
 
 def leak_probe(

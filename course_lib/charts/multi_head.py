@@ -16,17 +16,7 @@ from course_lib.charts.inputs import (
     from_tensor,
     weights_from_tensor,
 )
-from course_lib.charts.marks import (
-    WEIGHT_SHADES,
-    Canvas,
-    Cell,
-    Grid,
-    captioned,
-    cell_size,
-    panel_title,
-    side_by_side,
-    tips,
-)
+from course_lib.charts.marks import WEIGHT_SHADES, Canvas, Cell, Grid, captioned, cell_size, panel_title, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, on_ramp
 
 TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
@@ -89,7 +79,7 @@ def _heads(name: str, cells: Sequence[Sequence[Cell]], words: list[str], width: 
     size = cell_size(count * width, WIDTH - 110 - gap * (count - 1), 42)
     grid = Grid(words, [str(n) for n in range(width)], size, ("word", "feature", "holds"))
     names = [f"head {number}" if count > 1 else "all features" for number in range(count)]
-    heads = side_by_side(grid, dict(zip(names, cells, strict=True)), gap=gap, column_labels=False)
+    heads = grid.side_by_side(dict(zip(names, cells, strict=True)), gap=gap, column_labels=False)
     return heads.properties(title=alt.Title(name, fontSize=13, offset=4))
 
 
@@ -124,24 +114,15 @@ def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?
 
 
 def _count_bars(table: pd.DataFrame, column: str, name: str, colour: str) -> alt.LayerChart:
-    frame = table[["heads", column]].assign(shown=[_count(number) for number in table[column]])
-    scale = alt.Scale(domain=[0, 1.15 * float(frame[column].max()) or 1.0], nice=False)
-    base = alt.Chart(frame).encode(
+    scale = alt.Scale(domain=[0, 1.15 * float(table[column].max()) or 1.0], nice=False)
+    base = alt.Chart(table[["heads", column]]).encode(
         x=alt.X("heads:O", title="heads", axis=alt.Axis(labelAngle=0, ticks=False)),
         y=alt.Y(f"{column}:Q", scale=scale, axis=None),
         tooltip=tips(("heads:O", "heads"), (f"{column}:Q", name, ",")),
     )
     bars = base.mark_bar(color=colour, width={"band": 0.7})
-    numbers = base.mark_text(dy=-8, aria=False).encode(text="shown:N")
-    return alt.LayerChart(layer=[bars, numbers], width=200, height=170).properties(title=panel_title(name))
-
-
-def _count(number: float) -> str:
-    """Format a count with about three digits: 800, 80k, 1.05M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:.3g}"
+    numbers = base.mark_text(dy=-8, aria=False).encode(text=alt.Text(f"{column}:Q", format=".3~s"))
+    return alt.LayerChart(layer=[bars, numbers], width=200, height=170, title=panel_title(name))
 
 
 def heads_overview(

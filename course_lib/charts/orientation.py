@@ -6,17 +6,7 @@ import altair as alt
 import numpy as np
 
 from course_lib.charts.inputs import Floats, Numbers, from_tensor
-from course_lib.charts.marks import (
-    Cell,
-    Grid,
-    Shades,
-    captioned,
-    cell_size,
-    exact,
-    leak_cell,
-    short,
-    side_by_side,
-)
+from course_lib.charts.marks import Cell, Grid, Shades, captioned, cell_size, exact, leak_cell, short
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
 
@@ -110,7 +100,7 @@ def broadcast_tables(
     }
     details = [f"{name} {values.shape}" for name, values in named]
     return captioned(
-        side_by_side(grid, panels, gap=gap),
+        grid.side_by_side(panels, gap=gap),
         title,
         "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice.",
         f"{details[0]} and {details[1]} give {details[2]}.",

@@ -185,12 +185,9 @@ def softmax_saturation(
 def _summarise(table: pd.DataFrame) -> pd.DataFrame:
     """Return means and percentiles for each d_k, separately for divided and for undivided dot products."""
     groups = table.assign(series=np.where(table["divided"], *SERIES)).groupby(["d_k", "series"])
-    parts = {}
-    for name in ("largest_weight", "gradient"):
-        parts[name] = groups[name].mean()
-        parts[f"{name}_low"] = groups[name].quantile(0.1)
-        parts[f"{name}_high"] = groups[name].quantile(0.9)
-    return pd.DataFrame(parts).reset_index()
+    numbers = groups[["largest_weight", "gradient"]]
+    low, high = (numbers.quantile(share).add_suffix(end) for share, end in ((0.1, "_low"), (0.9, "_high")))
+    return pd.concat([numbers.mean(), low, high], axis=1).reset_index()
 
 
 def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt.Axis) -> alt.LayerChart:

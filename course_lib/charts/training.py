@@ -17,16 +17,7 @@ from course_lib.charts.inputs import (
     mask_from_tensor,
 )
 from course_lib.charts.lines import curves_with_dots
-from course_lib.charts.marks import (
-    Grid,
-    Shades,
-    captioned,
-    cell_size,
-    fixed_x,
-    fixed_y,
-    side_by_side,
-    tips,
-)
+from course_lib.charts.marks import Grid, Shades, captioned, cell_size, fixed_x, fixed_y, tips
 from course_lib.charts.theme import AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture
 
 
@@ -163,7 +154,7 @@ def token_counts(
             for row, line, own in zip(rows, matrix, kept, strict=True)
         ]
         details.append(f"{name}: a token of {', '.join(means)}")
-    chart = side_by_side(grid, panels, gap=gap, ramp=shades)
+    chart = grid.side_by_side(panels, gap=gap, ramp=shades)
     return captioned(chart, title, lines[: 1 if kept.all() else 2], f"{'; '.join(details)}.")
 
 

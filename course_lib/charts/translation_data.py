@@ -1,6 +1,6 @@
 """The charts of lesson 10: subwords, sentence lengths, padding and batches."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import altair as alt
@@ -61,10 +61,19 @@ def merge_steps(
         raise ValueError(f"start: expected 0 to {len(merges)}, got {start}.")
 
     now = f"datum.step === {STEP}"
-    newest = [None, *("".join(pair) for pair in merges)]
-    table = pd.DataFrame(
-        box for step, spelling in enumerate(spellings) for box in _symbol_rows(step, spelling, newest[step])
-    )
+    made = ["".join(pair) for pair in merges]
+    rows_of_table = [
+        (step, row, symbol, NEW if symbol == newest else JOINED if len(symbol) > 1 else LETTER)
+        for step, (spelling, newest) in enumerate(zip(spellings, ["", *made], strict=True))
+        for row, symbols in enumerate(spelling)
+        for symbol in symbols
+    ]
+    table = pd.DataFrame(rows_of_table, columns=["step", "row", "symbol", "kind"])
+    lengths = table["symbol"].str.len()
+    ends = lengths.groupby([table["step"], table["row"]]).cumsum()
+    table["from"], table["to"] = ends - lengths + 0.04, ends - 0.04
+    table["shown"] = table["symbol"]
+    table[["fill", "stroke"]] = table["kind"].map(STYLES).tolist()
     letters, row_height = max(map(len, words)), 30
     boxes = _boxes(alt.Chart(table).transform_filter(now), len(words), letters, row_height - 6, 14)
     names = (
@@ -87,8 +96,7 @@ def merge_steps(
     )
     details = line.mark_text(align="left", color=QUIET_INK).encode(y=alt.value(height + 34), text="details:N")
     handle = alt.binding_range(min=0, max=len(merges), step=1, name="Number of merges: ")
-    joined = ", ".join(newest[1:])  # type: ignore[arg-type]
-    ends = "; ".join(f"{word}: {' '.join(row)}" for word, row in zip(words, spellings[-1], strict=True))
+    at_the_end = "; ".join(f"{word}: {' '.join(row)}" for word, row in zip(words, spellings[-1], strict=True))
     subtitle = "Drag the slider below. Orange: made by the last merge. Blue: made by an earlier one."
     width = min(26, (WIDTH - 110) // letters) * letters
     chart = alt.LayerChart(layer=[*boxes, names, pair, details], width=width, height=height)
@@ -96,32 +104,8 @@ def merge_steps(
         chart.add_params(alt.param(name=STEP, value=start, bind=handle)),
         title,
         subtitle,
-        f"The merges make, in this order: {joined}. At the end: {ends}.",
+        f"The merges make, in this order: {', '.join(made)}. At the end: {at_the_end}.",
     )
-
-
-def _symbol_rows(step: int, spelling: Spelling, newest: str | None) -> Iterable[dict[str, object]]:
-    """Yield one table row for each symbol: its start and end, in letters, and its appearance.
-
-    `newest` is the symbol that the last merge made, or None before the first merge.
-    """
-    for row, symbols in enumerate(spelling):
-        start = 0
-        for symbol in symbols:
-            kind = NEW if symbol == newest else JOINED if len(symbol) > 1 else LETTER
-            fill, stroke = STYLES[kind]
-            yield {
-                "step": step,
-                "row": row,
-                "symbol": symbol,
-                "shown": symbol,
-                "kind": kind,
-                "from": start + 0.04,
-                "to": start + len(symbol) - 0.04,
-                "fill": fill,
-                "stroke": stroke,
-            }
-            start += len(symbol)
 
 
 def _boxes(base: alt.Chart, rows: int, letters: float, height: int, font_size: int) -> list[alt.Chart]:
