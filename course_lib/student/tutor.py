@@ -149,10 +149,7 @@ def _hints(exercise: str) -> Iterator[str]:
 
 
 def _agreed(url: str, agree: bool) -> bool:
-    """Return whether the student has agreed to send text to the server at `url`.
-
-    If `agree` is true, the consent is recorded first.
-    """
+    """Return whether the student has agreed to send text to the server at `url`, and record that."""
     path = _config_file().with_name("tutor-agreed")
     agreed = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     if agree and url not in agreed:

@@ -32,22 +32,16 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
         return namespace
     for statement in statements:
         match statement:
-            case ast.Import() | ast.ImportFrom():
-                pass
-            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
-                pass
-            case _:
-                continue
-        try:
-            exec(compile(ast.Module([statement], []), "<setup>", "exec"), namespace)
-        except (ImportError, NameError):
-            continue
-        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(
-            "course_lib.transformer"
-        ):
-            for alias in statement.names:
-                if alias.name in parts:
-                    namespace[alias.asname or alias.name] = parts[alias.name]
+            case ast.Import() | ast.ImportFrom() | ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+                try:
+                    exec(compile(ast.Module([statement], []), "<setup>", "exec"), namespace)
+                except (ImportError, NameError):
+                    continue
+        match statement:
+            case ast.ImportFrom(module=str(module)) if module.startswith("course_lib.transformer"):
+                for alias in statement.names:
+                    if alias.name in parts:
+                        namespace[alias.asname or alias.name] = parts[alias.name]
     return namespace
 
 
