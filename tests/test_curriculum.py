@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-from course_lib.curriculum import public_curriculum
+from course_lib.curriculum import CURRICULUM, INSTRUCTORS_ONLY, public_curriculum, public_json
 from course_lib.curriculum.course_file import load_curriculum
-from course_lib.curriculum.lessons import CURRICULUM, INSTRUCTORS_ONLY, public_json
 
 COURSE = Path(__file__).parents[1]
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import course_lib
 from course_lib.atomic_files import atomic_write_text
-from course_lib.curriculum import Curriculum, Lesson, public_curriculum
+from course_lib.curriculum import CURRICULUM, Curriculum, Lesson, public_curriculum, public_json
 from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
-from course_lib.curriculum.lessons import CURRICULUM, public_json
 
 
 def refresh(course: Path) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from course_lib.curriculum.lessons import Curriculum, Exercise, Explanation, HandIn, Lesson, Prediction
+from course_lib.curriculum import Curriculum, Exercise, Explanation, HandIn, Lesson, Prediction
 
 #: The number of hints of each exercise.
 HINTS = 3

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_output
 
-from course_lib.student.progress.notebooks import is_lesson
+from course_lib.student.progress import is_lesson
 
 pytestmark = pytest.mark.slow
 

@@ -1,5 +1,174 @@
-"""A student's progress, read from their notebooks: a table in the terminal, and a start page."""
+"""A student's progress: the state of their lessons, read from the saved notebooks. No cell is executed."""
 
-from course_lib.student.progress.notebooks import ProgressError, State, finished_exercises, read_lessons
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
-__all__ = ["ProgressError", "State", "finished_exercises", "read_lessons"]
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.curriculum import public_curriculum
+from course_lib.student.stubs import UNWRITTEN
+
+_CHECK = "check_"
+_LESSON = re.compile(r"\d\d-[a-z0-9-]+")
+
+
+class ProgressError(ValueError):
+    """An error for missing lessons. The message is one line and says what to do."""
+
+
+class State(StrEnum):
+    """The state of a check cell, according to the saved notebook."""
+
+    NOT_RUN = "not run"
+    PASSES = "passes"
+    FAILS = "fails"
+    OUTDATED = "the code was run again since"
+    """The checked cell was run after its check, so its code may have changed."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check cell, with its points and its state."""
+
+    name: str
+    points: float
+    state: State
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A student's progress in one lesson."""
+
+    name: str
+    title: str
+    minutes: int = 0
+    points: float = 0.0
+    """The maximum score: the points of the checks and of the explanations, which are graded by hand."""
+    checks: tuple[Check, ...] = ()
+    started: bool = False
+    problem: str = ""
+    """The reason why the notebook can't be read. If there is one, only the name and title have values."""
+
+    @property
+    def passing(self) -> int:
+        """The number of checks that pass."""
+        return sum(check.state is State.PASSES for check in self.checks)
+
+    @property
+    def outdated(self) -> int:
+        """The number of checks that should be run again."""
+        return sum(check.state is State.OUTDATED for check in self.checks)
+
+
+def is_lesson(path: Path) -> bool:
+    """Return whether a path is that of a lesson's notebook, such as 01-attention/01-attention.ipynb."""
+    return path.suffix == ".ipynb" and bool(_LESSON.fullmatch(path.stem)) and path.stem == path.parent.name
+
+
+def read_lessons(folder: Path) -> list[Lesson]:
+    """Read all lessons in a folder, in order.
+
+    A lesson whose notebook can't be read has a `problem`. Raises ProgressError if the folder doesn't exist or
+    contains no lessons.
+    """
+    if not folder.is_dir():
+        raise ProgressError(f"{folder}: there is no such folder. Pass the folder that contains the lessons.")
+    notebooks = _lesson_notebooks(folder)
+    if not notebooks:
+        raise ProgressError(
+            f"{folder}: this folder contains no lessons, such as 01-attention/01-attention.ipynb. "
+            "Pass the folder that contains them."
+        )
+    return [_read_lesson(path) for path in notebooks]
+
+
+def nearest_lessons() -> Path:
+    """Return the first of `lessons`, the current folder and its parent that contains lessons.
+
+    If none of them does, return `lessons`. JupyterLab opens terminals in the folder of the lessons, or in the
+    folder of one lesson.
+    """
+    usual = Path("lessons")
+    return next((folder for folder in (usual, Path(), Path("..")) if _lesson_notebooks(folder)), usual)
+
+
+def _lesson_notebooks(folder: Path) -> list[Path]:
+    return sorted(filter(is_lesson, folder.glob("*/*.ipynb")))
+
+
+def finished_exercises(folder: str | Path = "..") -> list[str]:
+    """Return the exercises of the architecture map whose checks pass in the saved notebooks of a folder.
+
+    The default is the parent of the current folder, because a notebook's kernel runs in the folder of its
+    lesson. The result is empty if the folder contains no lessons, because a lesson must also work on its own.
+    """
+    try:
+        lessons = read_lessons(Path(folder))
+    except (ProgressError, OSError):
+        return []
+    passing = {check.name for lesson in lessons for check in lesson.checks if check.state is State.PASSES}
+    return [name for name in public_curriculum().blocks if name in passing]
+
+
+def _read_lesson(path: Path) -> Lesson:
+    name = path.stem
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        cells = {
+            nbgrader["grade_id"]: cell
+            for cell in notebook.cells
+            if (nbgrader := _nbgrader_metadata(cell)).get("grade_id")
+        }
+        course = notebook.metadata.get("course", {})
+        checks = tuple(
+            _read_check(grade_id.removeprefix(_CHECK), cells)
+            for grade_id, cell in cells.items()
+            if cell.cell_type == "code" and grade_id.startswith(_CHECK)
+        )
+        return Lesson(
+            name,
+            title=str(course.get("title", name)),
+            minutes=int(course.get("minutes", 0)),
+            points=sum(_points(cell) for cell in cells.values() if _nbgrader_metadata(cell).get("grade")),
+            checks=checks,
+            started=any(check.state is not State.NOT_RUN for check in checks)
+            or any(_is_answered(cell) for cell in cells.values()),
+        )
+    except OSError as error:
+        return Lesson(name, name, problem=f"can't be read: {error.strerror}")
+    # A damaged file can be wrong in any way, and nbformat has no common base class for its errors.
+    except Exception:
+        return Lesson(name, name, problem="not a valid notebook; download it again, or restore a checkpoint")
+
+
+def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
+    check, solution = cells[_CHECK + name], cells.get(name)
+    outputs = check.get("outputs", [])
+    run, checked = solution and solution.get("execution_count"), check.get("execution_count")
+    if not outputs:
+        state = State.NOT_RUN
+    elif f"✓ {name}: " not in "".join(str(output.get("text", "")) for output in outputs):
+        state = State.FAILS
+    else:
+        state = State.OUTDATED if run and checked and run > checked else State.PASSES
+    return Check(name, _points(check), state)
+
+
+def _is_answered(cell: NotebookNode) -> bool:
+    """Return whether a cell is a solution's code cell without its stub or `NAME = None`."""
+    if cell.cell_type != "code" or not _nbgrader_metadata(cell).get("solution"):
+        return False
+    return UNWRITTEN not in cell.source and not re.search(r"^\w+ = None\b", cell.source, re.MULTILINE)
+
+
+def _points(cell: NotebookNode) -> float:
+    return float(_nbgrader_metadata(cell).get("points", 0))
+
+
+def _nbgrader_metadata(cell: NotebookNode) -> dict[str, Any]:
+    metadata: dict[str, Any] = cell.metadata.get("nbgrader", {})
+    return metadata

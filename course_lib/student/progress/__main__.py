@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from course_lib.student.progress.notebooks import ProgressError, nearest_lessons, read_lessons
+from course_lib.student.progress import ProgressError, nearest_lessons, read_lessons
 from course_lib.student.progress.start_page import summary, terminal_table
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from course_lib.student.progress.notebooks import ProgressError, nearest_lessons
+from course_lib.student.progress import ProgressError, nearest_lessons
 from course_lib.student.progress.start_page import LABEXTENSIONS, PAGE, SETTINGS, after_saving, write_page
 
 

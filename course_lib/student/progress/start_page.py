@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from course_lib.atomic_files import atomic_write_text
-from course_lib.student.progress.notebooks import Lesson, ProgressError, is_lesson, read_lessons
+from course_lib.student.progress import Lesson, ProgressError, is_lesson, read_lessons
 
 #: The page's name, in the folder of the lessons.
 PAGE = "start.md"

@@ -102,7 +102,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
         "transport",
     }
     progress = {Path(path).name for path in view if "/progress/" in path}
-    assert progress == {"__init__.py", "notebooks.py"}
+    assert progress == {"__init__.py"}
     assert b"misconception" not in b"".join(view.values()).lower()
 
 
