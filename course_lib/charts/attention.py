@@ -28,6 +28,7 @@ from course_lib.charts.marks import (
     fixed_y,
     hundredths,
     notes_on,
+    number_cell,
     short,
     tips,
 )
@@ -112,7 +113,7 @@ def strongest(weights: Floats, rows: Sequence[str], columns: Sequence[str]) -> l
 def mask_cells(allowed: Booleans) -> list[Cell]:
     """Return the cells of a mask: a tick on blue where a key is allowed, otherwise a cross on grey."""
     open_cell = Cell(AMOUNTS[1], "✓", "may attend")
-    closed = Grid([""], [""], 1).numbers(np.zeros((1, 1)), WEIGHT_SHADES, np.zeros((1, 1), bool))[0]
+    closed = number_cell(0.0, WEIGHT_SHADES, masked=True)
     return [open_cell if may else closed for may in allowed.ravel()]
 
 

@@ -42,8 +42,7 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
 def weights_from_tensor(weights: Numbers, axes: Sequence[int]) -> Floats:
     """Convert attention weights to a float64 array. `axes` lists the allowed numbers of axes.
 
-    Raises ValueError in the same cases as `from_tensor`, and also for NaN and for numbers outside 0 to 1. A
-    rounding error of up to 0.001 above 1 is accepted.
+    Raises ValueError as `from_tensor` does, for NaN, and for numbers below 0 or above 1.001.
     """
     array = from_tensor(weights, "weights", axes)
     if not ((array >= 0) & (array <= 1.001)).all():
@@ -74,11 +73,7 @@ def mask_from_tensor(mask: Numbers, shape: tuple[int, ...]) -> Booleans:
 
 
 def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
-    """Return `words` as a list of strings.
-
-    Raises ValueError if their number isn't `count`, or if they are a single string. The message calls them
-    `name`.
-    """
+    """Return `words` as a list of strings. Raises ValueError unless they are a list of `count` words."""
     if isinstance(words, str):
         raise ValueError(f"{name}: expected a list of words, got one string. Split it first: text.split().")
     listed = [str(word) for word in words]
@@ -88,10 +83,7 @@ def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
 
 
 def check_table(table: pd.DataFrame, columns: Sequence[str], *, name: str = "table") -> None:
-    """Raise ValueError if a table lacks one of the columns or has no rows.
-
-    The message calls the table `name`.
-    """
+    """Raise ValueError if the table called `name` lacks one of the columns or has no rows."""
     if missing := [column for column in columns if column not in table.columns]:
         raise ValueError(f"{name}: missing columns {missing}. Expected {', '.join(columns)}.")
     if table.empty:
@@ -110,8 +102,8 @@ def check_column(
 ) -> None:
     """Raise ValueError unless all numbers of a column are finite and from `low` to `high`.
 
-    Without `ends`, the bounds themselves are not allowed. In the error message, `expected` describes the
-    allowed values, and `name` is the name of the table.
+    Without `ends`, the bounds themselves are not allowed. The message describes the allowed values with
+    `expected`, and calls the table `name`.
     """
     numbers = table[column].astype(float)
     allowed = numbers.between(low, high, inclusive="both" if ends else "neither") & np.isfinite(numbers)
@@ -121,10 +113,7 @@ def check_column(
 
 
 def check_count(found: int, most: int, name: str, what: str) -> None:
-    """Raise ValueError unless `found`, a number of items, is from 1 to `most`.
-
-    In the message, `name` is the name of the argument, and `what` that of the items.
-    """
+    """Raise ValueError unless the argument `name` has 1 to `most` items, which the message calls `what`."""
     if not 1 <= found <= most:
         raise ValueError(f"{name}: expected 1 to {most} {what}, got {found}.")
 

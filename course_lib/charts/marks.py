@@ -152,16 +152,13 @@ def notes_on(cells: Iterable[Cell]) -> list[str]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a matrix: its row and column labels, the names of its axes and values, and its cell size.
-
-    `names` holds the name of the row axis, of the column axis and of the values. `cell` is the width of a
-    cell in pixels.
-    """
+    """The layout of a matrix: its labels, the width of its cells in pixels, and what they show."""
 
     rows: Sequence[str]
     columns: Sequence[str]
     cell: int
     names: tuple[str, str, str] = ("row", "column", "value")
+    """The names of the row axis, of the column axis and of the values."""
     row_height: int | None = None
     """The height of a cell in pixels; None for square cells."""
     frame: str = INK
@@ -177,7 +174,7 @@ class Grid:
     ) -> list[Cell]:
         """Return the cells of a matrix, row by row. Cells where `mask` is False are masked.
 
-        `write` formats the numbers. It isn't used if the cells have no room for text.
+        `write` formats the numbers if the cells have room for text.
         """
         writer = write if self.has_room else None
         return [
@@ -242,10 +239,7 @@ class Grid:
         ramp: Shades | None = None,
         column_labels: bool = True,
     ) -> alt.HConcatChart:
-        """Draw matrices with this layout side by side, each below its name, with row labels on the left.
-
-        `gap` is the space between them in pixels. `ramp` and `column_labels` are those of `draw`.
-        """
+        """Draw matrices with this layout side by side, `gap` pixels apart and each below its name."""
         charts = [
             self.draw(cells, title=name, ramp=ramp, row_labels=number == 0, column_labels=column_labels)
             for number, (name, cells) in enumerate(panels.items())
@@ -289,10 +283,7 @@ def fixed_y(field: str, low: float, high: float, axis: alt.Axis | None = None) -
 
 
 def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom", "left"]) -> alt.Axis:
-    """Return an axis with a word at each index, `step` pixels apart.
-
-    Words that are too long are rotated, unless the axis is at the left.
-    """
+    """Return an axis with words `step` pixels apart. Long words are rotated, unless it is at the left."""
     size = max(8, min(12, step))
     angle = 0
     if orient != "left" and any(len(word) * 0.6 * size > step for word in words):
@@ -319,9 +310,9 @@ def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom
 
 
 def beside_rows(texts: Sequence[str], cell: int, *, title: str, width: int) -> alt.Chart:
-    """Draw a column of texts next to the rows of a grid. Texts with a "!" are in the alarm colour.
+    """Draw a column of texts next to the rows of a grid, of which each is `cell` pixels high.
 
-    `cell` is the height of a row, and `width` that of the column, in pixels.
+    Texts with a "!" are in the alarm colour.
     """
     inks = [ALARM_INK if "!" in text else INK for text in texts]
     return (

@@ -48,9 +48,10 @@ def score_spread(
                 f"samples[{width}]: expected finite numbers with at least two different values, "
                 f"got {values.size} values ({finite} finite, {different} different)."
             )
-    summary = pd.DataFrame({"d_k": sorted(products)})
-    summary["mean"] = [products[width].mean() for width in summary["d_k"]]
-    summary["spread"] = [products[width].std() for width in summary["d_k"]]
+    summary = pd.DataFrame(
+        {"d_k": width, "mean": products[width].mean(), "spread": products[width].std()}
+        for width in sorted(products)
+    )
     summary["root"] = np.sqrt(summary["d_k"])
     reach = float((summary["mean"].abs() + 3.5 * summary["spread"]).max())
     row_height, gap = 48, 6

@@ -149,10 +149,8 @@ def as_svg(chart: Picture) -> str:
     svg = buffer.getvalue()
     svg = _EMPTY_MARKS.sub("", svg)  # screen readers would announce them
     # vl-convert increments its ids during the life of the process. These ids depend on the chart alone.
-    ids = {
-        name: str(number) for number, name in enumerate(dict.fromkeys(name for _, name in ID.findall(svg)))
-    }
-    svg = ID.sub(lambda match: match[1] + ids[match[2]], svg)
+    ids: dict[str, int] = {}
+    svg = ID.sub(lambda match: f"{match[1]}{ids.setdefault(match[2], len(ids))}", svg)
     prefix = "c" + hashlib.sha256(svg.encode()).hexdigest()[:12] + "-"
     svg = ID.sub(lambda match: match[1] + prefix + match[2], svg)
     # Set the font once instead of for every word, which saves a third of a heat map's bytes.
