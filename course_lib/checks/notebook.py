@@ -69,38 +69,24 @@ def check(
 
     Without `grading`, the result is also written to the student's own log if they have turned it on.
     """
-    if grading is not None:
-        return _find_and_check(name, names, may_not_call, levels or {}, grading)
+    entry = find(name)
     with record() as findings:
         try:
-            return _find_and_check(name, names, may_not_call, levels or {}, None)
+            return _check(name, entry, names, may_not_call, levels or {}, grading)
         except CheckError as error:
             error.exercise = name
             raise
+        except Exception as error:
+            _emit(name, "error", (), 0.0, grading)
+            if isinstance(error, BrokenCheckError):
+                raise
+            raise BrokenCheckError(
+                f"The check of {name} could not run: it raised {type(error).__name__} ({error}). This is an "
+                "error of the course, not of your code. Run the cell again; if it fails again, report it."
+            ) from error
         finally:
-            check_log.append(findings, names.get(name))
-
-
-def _find_and_check(
-    name: str,
-    names: Mapping[str, object],
-    may_not_call: Sequence[str],
-    levels: Levels,
-    graded: GradingOptions | None,
-) -> float | None:
-    entry = find(name)
-    try:
-        return _check(name, entry, names, may_not_call, levels, graded)
-    except CheckError:
-        raise
-    except Exception as error:
-        _emit(name, "error", (), 0.0, graded)
-        if isinstance(error, BrokenCheckError):
-            raise
-        raise BrokenCheckError(
-            f"The check of {name} could not run: it raised {type(error).__name__} ({error}). This is an "
-            "error of the course, not of your code. Run the cell again; if it fails again, report it."
-        ) from error
+            if grading is None:
+                check_log.append(findings, names.get(name))
 
 
 def _check(
