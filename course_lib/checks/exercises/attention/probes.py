@@ -51,14 +51,9 @@ def _mask_with_empty_row() -> torch.Tensor:
     return mask.expand(2, 3, 5).clone()
 
 
-@probe("without a mask, the weights of each query are a softmax over the keys")
-def _weights_without_mask(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(3, 5))
-
-
-@probe("batch and head axes are accepted")
-def _weights_of_batches(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 4, 5))
+case = ATTENTION_WEIGHTS.random_cases(call_with_normals, __name__)
+case("_weights_without_mask", "without a mask, the weights of each query are a softmax over the keys", (3, 5))
+case("_weights_of_batches", "batch and head axes are accepted", (2, 3, 4, 5))
 
 
 @probe("weights are zero where the mask is False, and the other keys share the whole weight")
@@ -157,26 +152,24 @@ def _weights_gradient_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
 
 SCALED_DOT_PRODUCT_ATTENTION = Exercise(scaled_dot_product_attention)
 probe = SCALED_DOT_PRODUCT_ATTENTION.probe
+case = SCALED_DOT_PRODUCT_ATTENTION.random_cases(call_with_normals, __name__)
 
-
-@probe("the output is the weighted mean of the values, and is returned with the weights")
-def _attention_of_matrices(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(3, 6), draw.normal(5, 6), draw.normal(5, 4))
-
-
-@probe("batch and head axes are accepted")
-def _attention_of_batches(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(2, 3, 4, 7), draw.normal(2, 3, 5, 7), draw.normal(2, 3, 5, 7))
-
-
-@probe("equal numbers of queries, keys and features: no axis is mistaken for another")
-def _attention_of_squares(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(4, 4, 4), draw.normal(4, 4, 4), draw.normal(4, 4, 4))
-
-
-@probe("one query and one key work, and keep their axes")
-def _attention_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.normal(1, 1, 4), draw.normal(1, 1, 4), draw.normal(1, 1, 3))
+case(
+    "_attention_of_matrices",
+    "the output is the weighted mean of the values, and is returned with the weights",
+    (3, 6),
+    (5, 6),
+    (5, 4),
+)
+case("_attention_of_batches", "batch and head axes are accepted", (2, 3, 4, 7), (2, 3, 5, 7), (2, 3, 5, 7))
+case(
+    "_attention_of_squares",
+    "equal numbers of queries, keys and features: no axis is mistaken for another",
+    (4, 4, 4),
+    (4, 4, 4),
+    (4, 4, 4),
+)
+case("_attention_of_one", "one query and one key work, and keep their axes", (1, 1, 4), (1, 1, 4), (1, 1, 3))
 
 
 @probe("the mask is applied")

@@ -74,19 +74,14 @@ def _norm_of_equal_features(candidate: Candidate, draw: Draw) -> Reply:
     return _normalised(candidate, draw, torch.tensor([[2.0] * 4, [-1.0] * 4], dtype=torch.float64))
 
 
-@probe("a single vector without batch axes works")
-def _norm_of_one_vector(candidate: Candidate, draw: Draw) -> Reply:
-    return _normalised(candidate, draw, 3 * draw.normal(7))
+def _normalised_normals(candidate: Candidate, draw: Draw, *shape: int) -> Reply:
+    return _normalised(candidate, draw, 3 * draw.normal(*shape))
 
 
-@probe("three axes in front of the features work")
-def _norm_of_many_axes(candidate: Candidate, draw: Draw) -> Reply:
-    return _normalised(candidate, draw, 3 * draw.normal(2, 3, 2, 5))
-
-
-@probe("equal batch size, length and width: no axis is mistaken for another")
-def _norm_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
-    return _normalised(candidate, draw, 3 * draw.normal(4, 4, 4))
+case = LAYER_NORM.random_cases(_normalised_normals, __name__)
+case("_norm_of_one_vector", "a single vector without batch axes works", 7)
+case("_norm_of_many_axes", "three axes in front of the features work", 2, 3, 2, 5)
+case("_norm_of_cubes", "equal batch size, length and width: no axis is mistaken for another", 4, 4, 4)
 
 
 @probe("float32 in, float32 out")
