@@ -1,6 +1,7 @@
 """Requests that the probes of several lessons make."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,7 +66,7 @@ def mode_afterwards(model: Candidate) -> dict[str, str]:
     return {"the mode afterwards": known[modes.pop()] if len(modes) == 1 else "mixed"}
 
 
-def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]], **keywords: float) -> Observed:
+def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]], **keywords: Any) -> Observed:
     """Call a function with each tuple of arguments in `calls`. Return the results under the same names.
 
     `keywords` are passed to every call. Results that are numbers are converted to floats. If a call raises an
