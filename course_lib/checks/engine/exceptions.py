@@ -13,7 +13,8 @@ from torch import Tensor
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, Raised
 
-_Explain = Callable[[re.Match[str]], str]
+#: A function of the match of an exception's pattern, and of the student's line.
+_Explain = Callable[[re.Match[str], str], str]
 
 
 def error_line(raised: Raised) -> str:
@@ -91,7 +92,7 @@ def _known(raised: Raised) -> "_Meaning | None":
     return next((meaning for meaning in _meanings() if meaning.match(raised)), None)
 
 
-def _names(match: re.Match[str]) -> str:
+def _names(match: re.Match[str], _: str) -> str:
     """Explain why a module lacks a parameter that the exercise requires, or return "" if it isn't clear why.
 
     `match` holds the name of the parameter and the names of those that the module has.
@@ -115,12 +116,20 @@ def _listed(names: list[str]) -> str:
     return ", ".join(shown) + (", …" if len(names) > 6 else "")
 
 
-def _attribute(match: re.Match[str]) -> str:
+def _attribute(match: re.Match[str], line: str) -> str:
+    """Explain the use of an attribute that doesn't exist, or return "" if its cause isn't clear.
+
+    `match` holds the type of the object and the name of the attribute. `line` is the student's line that
+    raised the exception, or an empty string.
+    """
     owner, name = match[1], match[2]
+    # If another function uses the attribute, the student's line doesn't show what is in front of it.
+    in_line = re.search(rf"\.{name}\b", line)
+    the_object = f"The object in front of `.{name}`" if in_line else f"The object that lacks `.{name}`"
     if owner == "NoneType":
         return (
-            f"The object in front of `.{name}` is None. Does a function that you call lack a `return`, or "
-            "does this test not pass an optional argument?"
+            f"{the_object} is None. Does a function that you call lack a `return`, or does this test not pass "
+            "an optional argument?"
         )
     own = {
         "Tensor": ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill"),
@@ -143,14 +152,14 @@ def _attribute(match: re.Match[str]) -> str:
         return ""
     other = next((kind for known, kind in _WITH_METHODS.items() if hasattr(known, name)), "")
     instead = f", not {other}" if other and other != kinds[owner] else ""
-    return f"The object in front of `.{name}` is {kinds[owner]} here{instead}."
+    return f"{the_object} is {kinds[owner]} here{instead}."
 
 
 #: Types that an object is likely to have been taken for, if it lacks one of their attributes.
 _WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: "a list", dict: "a dict"}
 
 
-def _key(match: re.Match[str]) -> str:
+def _key(match: re.Match[str], _: str) -> str:
     """Explain a KeyError. Return an empty string if a `raise` statement in the student's code raised it."""
     key, note = match[1], match[2]
     return "" if note else f"The dict has no key {key}."
@@ -192,11 +201,7 @@ class _Meaning:
         match, explain = self.match(raised), _EXPLAINED_BY.get(self.explained_by)
         if not explain or not match:
             return self.filled(self.meaning, raised)
-        said = explain(match)
-        if self.explained_by == "attribute" and not re.search(rf"\.{match[2]}\b", raised.line):
-            # Another function uses the attribute, so the student's line doesn't show what is in front of it.
-            said = said.replace("The object in front of", "The object that lacks")
-        return said
+        return explain(match, raised.line)
 
     def filled(self, text: str, raised: Raised) -> str:
         r"""Replace references such as \1 in a text with the groups that the pattern matches in the message.
