@@ -1,41 +1,71 @@
 """`nbgrader export`, without points for submissions that have not been graded."""
 
+import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.plugins import CsvExportPlugin
+from nbgrader.plugins import ExportPlugin
 
 from autograder.submissions.folder import submissions
 
+#: The columns of nbgrader's own export.
+_COLUMNS = (
+    *("assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email"),
+    *("raw_score", "late_submission_penalty", "score", "max_score"),
+)
 
-class CsvExport(CsvExportPlugin):
-    """nbgrader's CSV export, with empty points for submissions that were handed in but never graded.
 
-    nbgrader itself gives them 0 points, as if nothing had been handed in.
+class CsvExport(ExportPlugin):
+    """The table of nbgrader's CSV export, with empty points for submissions that were never graded.
+
+    nbgrader itself gives them 0 points, as if nothing had been handed in. Its exporter has no method for a
+    single row that a subclass could override.
     """
 
     def export(self, gradebook: Gradebook) -> None:
         """Write the grades to `to`, or to grades.csv by default, and report ungraded submissions by name."""
         target = Path(self.to or "grades.csv")
-        super().export(gradebook)
+        self.log.info("Exporting grades to %s", target)
         course = CourseDirectory(parent=self.parent)
         course.assignment_id = "*"
-        found, starts, waiting = submissions(course), [], []
-        for lesson in gradebook.assignments:
-            graded = {submission.student_id for submission in gradebook.assignment_submissions(lesson.name)}
-            for submission in found:
-                if submission.lesson == lesson.name and submission.student not in graded:
-                    starts.append(f"{lesson.name},{lesson.duedate or ''},,{submission.student},")
-                    waiting.append(f"{submission.student} ({lesson.name})")
+        found, waiting = submissions(course), []
+        with target.open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(_COLUMNS)
+            for lesson in gradebook.assignments:
+                if not _chosen(lesson.name, self.assignment):
+                    continue
+                graded = {each.student_id: each for each in gradebook.assignment_submissions(lesson.name)}
+                never_graded = [
+                    each.student
+                    for each in found
+                    if each.lesson == lesson.name
+                    and each.student not in graded
+                    and _chosen(each.student, self.student)
+                ]
+                waiting += [f"{student} ({lesson.name})" for student in never_graded]
+                for student in gradebook.students:
+                    if not _chosen(student.id, self.student):
+                        continue
+                    submission = graded.get(student.id)
+                    points: Sequence[object] = [0.0, 0.0, 0.0]
+                    if submission:
+                        penalty = submission.late_submission_penalty or 0.0
+                        points = [submission.score, penalty, max(0.0, submission.score - penalty)]
+                    elif student.id in never_graded:
+                        points = ["", "", ""]
+                    handed_in = submission.timestamp if submission else ""
+                    person = [student.id, student.last_name, student.first_name, student.email]
+                    table.writerow(
+                        [lesson.name, lesson.duedate, handed_in, *person, *points, lesson.max_score]
+                    )
         if waiting:
-            # nbgrader writes the file in the locale's encoding, and doesn't quote names that contain commas.
-            rows = target.read_text(encoding="locale").splitlines()
-            for number, row in enumerate(rows):
-                if row.startswith(tuple(starts)):
-                    start, _, _, _, most = row.rsplit(",", 4)
-                    rows[number] = f"{start},,,,{most}"
-            target.write_text("\n".join(rows) + "\n", encoding="locale")
             self.log.warning(
                 "Never graded, and therefore without points in %s: %s", target, ", ".join(waiting)
             )
+
+
+def _chosen(name: str, choice: Sequence[str]) -> bool:
+    return not choice or name in map(str, choice)

@@ -14,6 +14,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps import ExportApp
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.plugins import CsvExportPlugin, ExportPlugin
 from small_course import LESSON, cell_of
 from sqlalchemy.exc import OperationalError
 from stand_in import StandInExecute
@@ -55,6 +56,35 @@ def test_a_full_disk_keeps_the_old_grade(graded: Classroom) -> None:
     assert said[-1].startswith("nbgrader ends with an error: 1 of 2 submissions could not be graded")
 
 
+def exported(classroom: Classroom, exporter: type[ExportPlugin], **options: object) -> str:
+    """Return the CSV file that an exporter writes."""
+    target = classroom.course / "grades.csv"
+    app = ExportApp(config=configuration(classroom.course))
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
+        exporter(parent=app, to=str(target), **options).export(gradebook)
+    return target.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"student": ["anna", "dora"]}, {"assignment": ["another"]}, {"assignment": [LESSON]}]
+)
+def test_the_export_equals_nbgraders_own(graded: Classroom, options: dict[str, list[str]]) -> None:
+    with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
+        gradebook.add_student("dora", first_name="Dóra", last_name="Nagy", email="dora@example.org")
+        gradebook.update_or_create_assignment("another", duedate="2025-01-31 12:00:00 UTC")
+        gradebook.find_submission(LESSON, "bela").notebooks[0].late_submission_penalty = 0.5
+        gradebook.db.commit()
+    assert exported(graded, CsvExport, **options) == exported(graded, CsvExportPlugin, **options)
+
+
+def test_the_export_quotes_commas(graded: Classroom) -> None:
+    with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
+        gradebook.find_student("anna").last_name = "Kovács, Jr."
+        gradebook.db.commit()
+    rows = csv.DictReader(exported(graded, CsvExport).splitlines())
+    assert {row["student_id"]: row["last_name"] for row in rows}["anna"] == "Kovács, Jr."
+
+
 def test_what_was_never_graded_has_no_points_in_exports(
     graded: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,12 +95,10 @@ def test_what_was_never_graded_has_no_points_in_exports(
     monkeypatch.setattr(StandInExecute, "preprocess", fail)
     graded.autograde()
     assert "carl" in graded.not_graded
-    target = graded.course / "grades.csv"
+    rows = csv.DictReader(exported(graded, CsvExport).splitlines())
+    scores = {row["student_id"]: row["score"] for row in rows}
     with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
-        CsvExport(parent=ExportApp(config=configuration(graded.course)), to=str(target)).export(gradebook)
         points = {student.id: student.points for student in final_grades(gradebook, [LESSON])}
-    with target.open(newline="") as file:
-        scores = {row["student_id"]: row["score"] for row in csv.DictReader(file)}
     assert scores["carl"] == ""
     assert float(scores["anna"]) > 0
     assert points["carl"] == {}
