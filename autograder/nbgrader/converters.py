@@ -8,7 +8,7 @@ No other module patches nbgrader.
 import os
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from nbgrader.apps import (
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import is_grade, is_locked, is_solution, is_task, setenv
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine, make_url
 from traitlets import Type
 
 from autograder.nbgrader import commands
@@ -59,11 +59,25 @@ def install() -> None:
     generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
     zipcollectapp.ZipCollectApp._transfer_files = commands.transfer_files
     dbapp.DbStudentImportApp.start = commands.import_students
-    # nbgrader opens the gradebook many times, each time with a new engine, which would compile all its SQL
-    # again. A connection that the database has closed in the meantime is opened again.
-    gradebook.create_engine = cache(partial(create_engine, pool_pre_ping=True))
+    gradebook.create_engine = _gradebook_engine
     # Formgrader grades many times in one process: its workers are kept between runs.
     api.Autograde = partial(CourseAutograde, workers=SharedExecutor(_IDLE_SECONDS))
+
+
+@cache
+def _gradebook_engine(url: str, **options: Any) -> Engine:
+    """Create the engine for a gradebook. Create the file of a new SQLite gradebook with the umask's mode.
+
+    nbgrader opens the gradebook many times, each time with a new engine, which would compile all its SQL
+    again. A connection that the database has closed in the meantime is opened again. SQLite itself creates
+    files with mode 644 whatever the umask, so that other graders could not write to the gradebook.
+    """
+    address = make_url(url)
+    file = address.database if address.get_backend_name() == "sqlite" else None
+    if file and file != ":memory:":
+        with suppress(OSError):  # SQLite itself reports why the file can't be opened.
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o666))
+    return create_engine(address, pool_pre_ping=True, **options)
 
 
 class RepairedNotebookExporter(NotebookExporter):

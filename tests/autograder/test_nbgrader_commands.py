@@ -4,7 +4,10 @@ import copy
 import csv
 import html
 import io
+import os
 import re
+import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from small_course import cell_of
 
 from autograder.demo import copy_course, first_verdict, score_table
 from autograder.example_class import Submission, example_lesson, hand_in, partial_mistake
+from autograder.nbgrader.converters import install
 from autograder.release.build import COURSE
 from autograder.release.lessons import released
 from autograder.reports.feedback import CHECK_ERROR
@@ -243,3 +247,16 @@ def test_the_demo_reads_the_scores(graded: GradedClass) -> None:
         f"✗ {mistake.exercise.name}: {mistake.misconception.statement}.",
         f"✗ {graded.lesson.exercises[-1].name}: nothing with this name is defined.",
     ]
+
+
+def test_a_new_gradebook_has_the_mode_that_the_umask_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))  # nbgrader starts `alembic`
+    install()
+    before = os.umask(0o007)
+    try:
+        Gradebook(f"sqlite:///{tmp_path}/gradebook.db").close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "gradebook.db").stat().st_mode) == 0o660
