@@ -77,16 +77,42 @@ class GradingService:
         self._waiting: dict[tuple[str, str], Submission] = {}
         """The newest submission that hasn't been started, by student and lesson."""
         self._running: list[Prepared] = []
+        self._in_gradebook: dict[str, bool] = {}
+        """Whether the gradebook has a lesson. Missing lessons are looked up again in each step."""
+        self._reported: set[str] = set()
+        """The lessons that were reported because the gradebook doesn't have them."""
 
     def step(self) -> None:
         """Look for submissions, start those that the rate limit allows, and report finished ones."""
+        self._in_gradebook = {lesson: True for lesson, found in self._in_gradebook.items() if found}
         for submission in (*self._inbound(), *submissions(self._directory)):
             changed = _changed_at(submission.folder)
-            if submission.notebooks and self._seen.get(submission.folder) != changed:
+            if not submission.notebooks or self._seen.get(submission.folder) == changed:
+                continue
+            if self._is_in_gradebook(submission.lesson):
                 self._seen[submission.folder] = changed
                 self._waiting[submission.student, submission.lesson] = submission
         self._start()
         self._finish()
+
+    def _is_in_gradebook(self, lesson: str) -> bool:
+        """Return whether the gradebook has a lesson, and therefore its points. If not, report that once."""
+        if lesson not in self._in_gradebook:
+            with self._course.gradebook() as gradebook:
+                try:
+                    gradebook.find_assignment(lesson)
+                    self._in_gradebook[lesson] = True
+                except MissingEntry:
+                    self._in_gradebook[lesson] = False
+        if not self._in_gradebook[lesson] and lesson not in self._reported:
+            self._reported.add(lesson)
+            self._log.warning(
+                "%s: submissions wait, because the gradebook has no such lesson yet. Run "
+                "`nbgrader generate_assignment %s`.",
+                lesson,
+                lesson,
+            )
+        return self._in_gradebook[lesson]
 
     def _inbound(self) -> Iterator[Submission]:
         """Yield each student's newest complete submission for each lesson in the exchange."""

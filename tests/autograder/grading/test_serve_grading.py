@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from classroom import Classroom, configuration, solved
+from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
@@ -142,3 +143,24 @@ def test_bad_submissions_and_haste_stop_nobody(
     assert classroom.scores("anna") is None
     shutil.rmtree(classroom.folder("carl"))
     service.step()
+
+
+def test_submissions_wait_until_the_gradebook_has_the_lesson(
+    classroom: Classroom, service: GradingService, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    gradebook = classroom.course / "autograder/gradebook.db"
+    with Gradebook(f"sqlite:///{gradebook}") as without:
+        without.remove_assignment(LESSON)
+    classroom.hand_in("anna", answered(classroom, RIGHT))
+    for _ in range(3):
+        service.step()
+        assert not service._waiting
+    said = [record.getMessage() for record in caplog.records if record.name == LOG.name]
+    assert said == [
+        f"{LESSON}: submissions wait, because the gradebook has no such lesson yet. "
+        f"Run `nbgrader generate_assignment {LESSON}`."
+    ]
+    config = configuration(classroom.course)
+    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
+    run_until(service, lambda: f"anna, {LESSON}: 5 of 5 automatic points" in caplog.text)
