@@ -4,16 +4,19 @@
 """
 
 import csv
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from nbgrader.apps.dbapp import DbStudentImportApp
 from nbgrader.apps.zipcollectapp import ZipCollectApp
 
-from autograder.nbgrader.replacement import FolderReplacement
+from autograder.nbgrader.replacement import FolderReplacement, owner, require_writable
 
+_extract_archive_files = ZipCollectApp.extract_archive_files
 _transfer_files = ZipCollectApp._transfer_files
 _start_import = DbStudentImportApp.start
 
@@ -22,6 +25,20 @@ _MOST_PROBLEMS = 10
 
 #: The length of nbgrader's columns, which PostgreSQL enforces and SQLite doesn't.
 _MOST_CHARACTERS = 128
+
+
+def extract_archive_files(app: ZipCollectApp) -> None:
+    """Unpack the downloads. Exit with code 1 if another account owns the folders and doesn't share them."""
+    archive, extracted = (
+        Path(app._format_collect_path(folder)) for folder in (app.archive_directory, app.extracted_directory)
+    )
+    try:
+        if archive.is_dir() and not os.access(archive, os.R_OK | os.X_OK):
+            raise PermissionError(f"{archive} belongs to {owner(archive)} and is not readable for you.")
+        require_writable(extracted)
+        _extract_archive_files(app)
+    except PermissionError as error:
+        app.fail(f"Nothing was collected: {error}")
 
 
 def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
@@ -34,15 +51,14 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
         course = app.coursedir
         path = course.format_path(course.submitted_directory, student, course.assignment_id)
         earlier = FolderReplacement(Path(path))
-        earlier.recover()
-        if not app.force:
-            _transfer_files(app, {student: files})
-            continue
         try:
-            with earlier.replacing():
+            earlier.recover()
+            require_writable(Path(path))
+            with earlier.replacing() if app.force else nullcontext():
                 _transfer_files(app, {student: files})
         except OSError as error:
-            app.fail(f"{path} was not replaced, and the remaining students were not collected: {error}")
+            done = "replaced" if app.force else "written"
+            app.fail(f"{path} was not {done}, and the remaining students were not collected: {error}")
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out
     if left_out:
         app.fail(f"All other files were collected, but {left_out} were left out (see the warnings above)")

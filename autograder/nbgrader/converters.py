@@ -57,6 +57,7 @@ def install() -> None:
     autogradeapp.Autograde = CourseAutograde
     generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
     generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
+    zipcollectapp.ZipCollectApp.extract_archive_files = commands.extract_archive_files
     zipcollectapp.ZipCollectApp._transfer_files = commands.transfer_files
     dbapp.DbStudentImportApp.start = commands.import_students
     gradebook.create_engine = _gradebook_engine

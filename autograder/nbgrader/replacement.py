@@ -108,14 +108,18 @@ class FolderReplacement:
                 raise OSError(
                     f"{path} is a symbolic link, and grading does not write through links. Remove the link."
                 )
-        parent = next(parent for parent in self.folder.parents if parent.exists())
-        for folder in (parent, *(Path(where) for where, _, _ in os.walk(self.folder))):
-            if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-                raise PermissionError(
-                    f"{self.folder} cannot be replaced, because {folder} belongs to {owner(folder)} "
-                    "and is not writable for you. If several people grade, see "
-                    '"Several graders" in the instructor\'s guide.'
-                )
+        require_writable(self.folder)
+
+
+def require_writable(folder: Path) -> None:
+    """Raise PermissionError if the caller may not create a folder, or replace it with all its content."""
+    parent = next(parent for parent in folder.parents if parent.exists())
+    for path in (parent, *(Path(where) for where, _, _ in os.walk(folder))):
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(
+                f"{folder} cannot be replaced, because {path} belongs to {owner(path)} and is not writable "
+                'for you. If several people grade, see "Several graders" in the instructor\'s guide.'
+            )
 
 
 def _remove(folder: Path) -> None:

@@ -1,8 +1,12 @@
 """Downloads from Canvas and Moodle, collected with nbgrader's own command."""
 
 import io
+import os
+import shutil
 import stat
+import sys
 import tarfile
+import tempfile
 import unicodedata
 import warnings
 import zipfile
@@ -15,6 +19,7 @@ from classroom import Classroom, small_disk
 from nbgrader.api import Gradebook
 from nbgrader.apps import ZipCollectApp
 from small_course import LESSON
+from unix_accounts import accounts, why_unavailable
 
 from autograder.submissions.downloads import parse
 from tests.nbgrader_command import try_nbgrader
@@ -274,3 +279,24 @@ def test_a_full_disk_keeps_what_was_collected_before(
     assert "No space left on device" in capfd.readouterr().err
     assert collect(downloads, monkeypatch, "--force") == 1  # for Alex Kim
     assert collected(downloads)[f"jdoe/{LESSON}.ipynb"] == "x" * 100_000
+
+
+@pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
+@pytest.mark.parametrize("locked", ["downloaded/01-scores", "downloaded/01-scores/extracted", "submitted"])
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_a_folder_that_belongs_to_another_grader_is_named(
+    downloads: Classroom, monkeypatch: pytest.MonkeyPatch, locked: str, options: tuple[str, ...]
+) -> None:
+    folder = downloads.course / "autograder"
+    (folder / "downloaded" / LESSON / "extracted").mkdir()
+    (folder / "submitted").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="zip-") as name, accounts("second") as [second]:
+        Path(name).chmod(0o755)
+        course = Classroom(Path(shutil.copytree(downloads.course, Path(name, "course"))))
+        for path in (course.course, *course.course.rglob("*")):
+            os.chown(path, second.uid, second.group)
+        os.chown(course.course / "autograder" / locked, 0, 0)
+        code, printed = second.call(lambda: sys.exit(collect(course, monkeypatch, *options)))
+    assert code == 1
+    assert f"{locked} belongs to root and is not writable for you." in printed
+    assert "Traceback" not in printed
