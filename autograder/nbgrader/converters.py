@@ -146,9 +146,9 @@ class CourseAutograde(Autograde):
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
                     self.exporter.register_preprocessor(step)
                 GradingRun(self, execute, self._convert, self._students).run()
-        except NbGraderException as error:
+        except (CourseError, NbGraderException) as error:
             self.log.error("%s", error)  # the command itself ends without a message
-            raise
+            raise NbGraderException(str(error)) from error
 
     @contextmanager
     def _executing(self) -> Iterator[SandboxedExecute | None]:

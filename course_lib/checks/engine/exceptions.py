@@ -128,8 +128,8 @@ def _attribute(match: re.Match[str], line: str) -> str:
     the_object = f"The object in front of `.{name}`" if in_line else f"The object that lacks `.{name}`"
     if owner == "NoneType":
         return (
-            f"{the_object} is None. Does a function that you call lack a `return`, or does this test not pass "
-            "an optional argument?"
+            f"{the_object} is None. Does a function that you call lack a `return`, or does this test not "
+            "pass an optional argument?"
         )
     own = {
         "Tensor": ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill"),

@@ -26,6 +26,7 @@ from autograder.reports.learning_management import final_grades
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.sandbox.limits import Limits
+from course_lib.curriculum.course_file import CourseError
 
 
 @pytest.fixture
@@ -102,6 +103,17 @@ def test_what_was_never_graded_has_no_points_in_exports(
     assert scores["carl"] == ""
     assert float(scores["anna"]) > 0
     assert points["carl"] == {}
+
+
+def test_a_run_that_cannot_start_says_why(graded: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise CourseError("Students' code can't be confined on this machine.")
+
+    before = graded.state()
+    monkeypatch.setattr("autograder.nbgrader.converters.GradingRun", refuse)
+    message = "Students' code can't be confined on this machine."
+    assert graded.autograde() == [message, f"nbgrader ends with an error: {message}"]
+    assert graded.state() == before
 
 
 class Once:
