@@ -270,7 +270,7 @@ def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
         landlock.restrict([*bubblewrap.environment_paths(), *SANDBOX_FILES], [scratch], [])
     if task["deny"]:
         system_calls.deny_system_calls()
-    (scratch / "own").write_text("own")
+    (scratch / "own").write_text("own", encoding="utf-8")
     thread = threading.Thread(target=lambda: None)
     thread.start()
     thread.join()

@@ -219,7 +219,7 @@ class ForkServer:
 
     def log_tail(self) -> str:
         """Return the last 2000 characters that the fork server and its kernels wrote to stdout and stderr."""
-        return (self.folder / "log").read_text(errors="replace")[-2000:]
+        return (self.folder / "log").read_text(errors="replace", encoding="utf-8")[-2000:]
 
 
 def _remove_stale_folders() -> None:

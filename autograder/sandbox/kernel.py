@@ -69,7 +69,7 @@ def serve(
     SandboxedKernel.judge = socket.socket(fileno=judge)
     SandboxedKernel.output_bytes = output_bytes
     file = work / ".connection.json"
-    file.write_text(json.dumps(connection))
+    file.write_text(json.dumps(connection), encoding="utf-8")
     config = Config()
     config.HistoryManager.enabled = False
     config.IPKernelApp.log_level = logging.CRITICAL

@@ -138,7 +138,11 @@ def test_in_a_notebook(
     assert (path, key, first["model"]) == ("/v1/chat/completions", "Bearer k", "a-model")
     sent, with_code = (str(request["messages"][1]["content"]) for request in (first, second))  # type: ignore[index]
     assert sent.startswith("Verdict of the check:\n✗ attention_scores: the dot products are not divided")
-    hints = next(c for c in json.loads(LESSON.read_text())["cells"] if c["id"] == "hints_attention_scores")
+    hints = next(
+        c
+        for c in json.loads(LESSON.read_text(encoding="utf-8"))["cells"]
+        if c["id"] == "hints_attention_scores"
+    )
     assert sent.split("student:\n")[1].split("\n\nThe student's question:")[0] in "".join(hints["source"])
     assert sent.endswith("The student's question:\nWhy?")
     assert sent.count("opened by the student") == 1
@@ -164,7 +168,7 @@ def test_a_file_sets_it_up_and_unknown_keys_are_refused(
     monkeypatch.delenv("COURSE_TUTOR_MODEL")
     [path] = [Path(word.rstrip(".")) for word in said(capsys).split() if word.endswith("tutor.toml.")]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'url = "{failed.url}"\nmodel = "of-the-file"\n')
+    path.write_text(f'url = "{failed.url}"\nmodel = "of-the-file"\n', encoding="utf-8")
     assert ANSWER in said(capsys)
     assert failed.requests[0][1:] == (None, failed.requests[0][2])
     assert failed.requests[0][2]["model"] == "of-the-file"
@@ -175,7 +179,7 @@ def test_a_file_sets_it_up_and_unknown_keys_are_refused(
         ("url = 'ftp://x'\nmodel = 'm'", "`url` such as"),
         (f"url = '{failed.url}'\nmodel = 'm'\ntimeout = 'soon'", "positive number of seconds"),
     ):
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         assert expected in said(capsys)
     monkeypatch.setenv("COURSE_TUTOR_KYE", "k")
     assert "unknown key 'kye'" in said(capsys)

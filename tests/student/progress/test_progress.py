@@ -112,7 +112,7 @@ def test_released_lessons_are_not_started() -> None:
 def test_a_damaged_notebook_is_reported_and_does_not_stop_the_others(tmp_path: Path, text: str) -> None:
     save(tmp_path)
     (tmp_path / "02-multi-head").mkdir()
-    (tmp_path / "02-multi-head" / "02-multi-head.ipynb").write_text(text)
+    (tmp_path / "02-multi-head" / "02-multi-head.ipynb").write_text(text, encoding="utf-8")
     first, second = read_lessons(tmp_path)
     assert describe(first) == "not started"
     assert "not a valid notebook" in describe(second)

@@ -236,7 +236,9 @@ def several_processes(device: torch.device) -> str:
         for name, processes, stops in (("one", 1, (4,)), ("many", count, (2, 4))):
             for updates in stops:
                 _train(processes, [*common, f"training.updates={updates}", f"run_folder={folder}/{name}"])
-            rows = [json.loads(line) for line in (Path(folder) / name / "metrics.jsonl").open()]
+            rows = [
+                json.loads(line) for line in (Path(folder) / name / "metrics.jsonl").open(encoding="utf-8")
+            ]
             losses.append(torch.tensor([row["loss"] for row in rows if "loss" in row], dtype=torch.float64))
     return f"{count} processes: {require_near(losses[1], losses[0], 1e-9)}"
 
