@@ -4,18 +4,25 @@ import grp
 import io
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 #: Debian keeps these commands in a folder that is not on the path of every shell, and not of every CI either.
 _SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin{os.pathsep}/sbin"
+
+
+#: The comment of the tests' accounts, by which those that a killed test left behind are recognised.
+_COMMENT = "account of a test"
 
 
 @dataclass(frozen=True)
@@ -92,15 +99,37 @@ def give_home(account: Account, home: Path, password: str | None = None) -> None
         _run("chpasswd", typed=f"{account.name}:{password}\n")
 
 
+def _remove_leftovers() -> None:
+    """Remove the accounts of tests that were killed, and end their processes."""
+    for account in pwd.getpwall():
+        test = re.search(r"\d+$", account.pw_name)
+        if account.pw_gecos != _COMMENT or test is None or psutil.pid_exists(int(test[0])):
+            continue
+        for process in psutil.process_iter(["uids"]):
+            if process.info["uids"].real == account.pw_uid:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+                    process.wait(10)
+        group = grp.getgrgid(account.pw_gid).gr_name
+        _run("userdel", account.pw_name, check=False)
+        _run("groupdel", group, check=False)  # fails until it is no other account's group
+
+
 @contextmanager
 def accounts(*roles: str, group: str = "course") -> Iterator[list[Account]]:
-    """Create one account per role, all in one group, and remove them afterwards."""
+    """Create one account per role, all in one group, and remove them afterwards.
+
+    Names end with the number of this process, so that accounts of a test that was killed can be told from
+    those of one that is running. The former are removed first.
+    """
+    _remove_leftovers()
     group = f"{group}{os.getpid()}"
     names = [f"{role}{os.getpid()}" for role in roles]
+    options = ("--no-create-home", "--no-log-init", "--comment", _COMMENT, "--gid", group)
     _run("groupadd", group)
     try:
         for name in names:
-            _run("useradd", "--no-create-home", "--no-log-init", "--gid", group, name)
+            _run("useradd", *options, name)
         yield [Account(name, pwd.getpwnam(name).pw_uid, grp.getgrnam(group).gr_gid) for name in names]
     finally:
         for name in names:
