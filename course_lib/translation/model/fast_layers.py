@@ -6,7 +6,7 @@ update. The parameters and their names are the same as in the reference's layers
 results are equal up to rounding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -47,12 +47,8 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
         for index, layer in enumerate(layers):
             if any(type(module) not in _KNOWN for module in layer.modules()):
                 continue
-            fast: FastEncoderLayer | FastDecoderLayer
-            if isinstance(layer, EncoderLayer):
-                fast = FastEncoderLayer(layer, dtype)
-            else:
-                assert isinstance(layer, DecoderLayer), "a Transformer has two kinds of layers"
-                fast = FastDecoderLayer(layer, dtype)
+            assert isinstance(layer, EncoderLayer | DecoderLayer), "a Transformer has two kinds of layers"
+            fast = (FastEncoderLayer if isinstance(layer, EncoderLayer) else FastDecoderLayer)(layer, dtype)
             layers[index] = fast
             replaced.append(fast.merged)
     return replaced
@@ -201,11 +197,28 @@ def _attend(
     return output.transpose(1, 2).flatten(2)
 
 
+def _connect(
+    connection: SublayerConnection,
+    x: Tensor,
+    norm: Sequence[Tensor],
+    sublayer: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Apply a sublayer as `SublayerConnection` does, with the scale and the shift in `norm`."""
+
+    def normalized(x: Tensor) -> Tensor:
+        scale, shift = norm
+        y = F.layer_norm(x, scale.shape, scale.to(x.dtype), shift.to(x.dtype), connection.norm.eps)
+        return y.to(scale.dtype)
+
+    if connection.norm_first:
+        return x + connection.dropout(sublayer(normalized(x)))
+    return normalized(x + connection.dropout(sublayer(x)))
+
+
 class _FastLayer(nn.Module):
     """The base class of `FastEncoderLayer` and `FastDecoderLayer`.
 
-    A fast layer has the same submodules as the layer that it replaces. A subclass stores its weights, in
-    `dtype`, in `merged`.
+    A fast layer has the same submodules as the layer that it replaces. `merged` holds its weights in `dtype`.
     """
 
     self_attention: MultiHeadAttention
@@ -221,33 +234,36 @@ class _FastLayer(nn.Module):
         # With norm_first, the residual stream is a sum that grows from layer to layer.
         exact = torch.promote_types(dtype, torch.float32)
         self.residual_dtype = exact if layer.sublayers[0].norm_first else dtype
+        groups = [
+            *_projections(self.self_attention, "query", "key", "value"),
+            *_singles(self.self_attention.output_projection),
+            *_singles(self.feed_forward.inner, self.feed_forward.outer),
+            *_singles(*(each.norm for each in self.sublayers)),
+        ]
+        if isinstance(layer, DecoderLayer):
+            cross = self.cross_attention
+            groups += [
+                *_projections(cross, "query"),
+                *_projections(cross, "key", "value"),
+                *_singles(cross.output_projection),
+            ]
+        self.merged = MergedWeights(groups, dtype)
 
-    def _feed(
-        self, x: Tensor, inner: Tensor, inner_bias: Tensor, outer: Tensor, outer_bias: Tensor
+    def _self_attend(
+        self, x: Tensor, weights: Sequence[Tensor], mask: Tensor | None, causal: bool = False
     ) -> Tensor:
-        hidden = self.feed_forward.dropout(F.linear(x, inner, inner_bias).relu())
-        return F.linear(hidden, outer, outer_bias)
+        w_qkv, b_qkv, w_out, b_out = weights
+        query, key, value = F.linear(x, w_qkv, b_qkv).chunk(3, -1)
+        return F.linear(_attend(self.self_attention, query, key, value, mask, causal), w_out, b_out)
 
-
-def _norm(connection: SublayerConnection, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    y = F.layer_norm(x, scale.shape, scale.to(x.dtype), shift.to(x.dtype), connection.norm.eps)
-    return y.to(scale.dtype)
+    def _feed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        w_inner, b_inner, w_outer, b_outer = weights
+        hidden = self.feed_forward.dropout(F.linear(x, w_inner, b_inner).relu())
+        return F.linear(hidden, w_outer, b_outer)
 
 
 class FastEncoderLayer(_FastLayer, EncoderLayer):
     """A faster version of an `EncoderLayer` for training, which computes in `dtype`."""
-
-    def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
-        super().__init__(layer, dtype)
-        attention = self.self_attention
-        self.merged = MergedWeights(
-            [
-                *_projections(attention, "query", "key", "value"),
-                *_singles(attention.output_projection, self.feed_forward.inner, self.feed_forward.outer),
-                *_singles(*(each.norm for each in self.sublayers)),
-            ],
-            dtype,
-        )
 
     def forward(
         self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None
@@ -256,38 +272,16 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
 
         With fused attention, the mask may also be a bias added to the scores.
         """
-        w_qkv, b_qkv, w_out, b_out, *feed, scale_1, shift_1, scale_2, shift_2 = self.merged.tensors()
-        attend, connect_feed = self.sublayers
+        weights = self.merged.tensors()
+        attend, feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.residual_dtype)
-            y = _norm(attend, x, scale_1, shift_1) if attend.norm_first else x
-            query, key, value = F.linear(y, w_qkv, b_qkv).chunk(3, -1)
-            y = _attend(self.self_attention, query, key, value, source_mask, False)
-            x = x + attend.dropout(F.linear(y, w_out, b_out))
-            if not attend.norm_first:
-                x = _norm(attend, x, scale_1, shift_1)
-            y = _norm(connect_feed, x, scale_2, shift_2) if attend.norm_first else x
-            x = x + connect_feed.dropout(self._feed(y, *feed))
-            return x if attend.norm_first else _norm(connect_feed, x, scale_2, shift_2)
+            x = _connect(attend, x, weights[8:10], lambda y: self._self_attend(y, weights[:4], source_mask))
+            return _connect(feed, x, weights[10:12], lambda y: self._feed(y, weights[4:8]))
 
 
 class FastDecoderLayer(_FastLayer, DecoderLayer):
     """A faster version of a `DecoderLayer` for training, which computes in `dtype`."""
-
-    def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
-        super().__init__(layer, dtype)
-        attention, cross = self.self_attention, self.cross_attention
-        self.merged = MergedWeights(
-            [
-                *_projections(attention, "query", "key", "value"),
-                *_singles(attention.output_projection),
-                *_projections(cross, "query"),
-                *_projections(cross, "key", "value"),
-                *_singles(cross.output_projection, self.feed_forward.inner, self.feed_forward.outer),
-                *_singles(*(each.norm for each in self.sublayers)),
-            ],
-            dtype,
-        )
 
     def forward(
         self,
@@ -302,25 +296,24 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         bias added to the scores. In all other cases, a mask of None masks nothing.
         """
         weights = self.merged.tensors()
-        w_qkv, b_qkv, w_self, b_self, w_q, b_q, w_kv, b_kv, w_cross, b_cross = weights[:10]
-        feed, norms = weights[10:14], list(zip(weights[14::2], weights[15::2], strict=True))
-        first = self.sublayers[0].norm_first
+        w_q, b_q, w_kv, b_kv, w_out, b_out = weights[14:]
         causal = target_mask is None and self.self_attention.attention is fused_attention
+
+        def cross_attend(y: Tensor) -> Tensor:
+            key, value = F.linear(memory.to(w_kv.dtype), w_kv, b_kv).chunk(2, -1)
+            query = F.linear(y, w_q, b_q)
+            return F.linear(
+                _attend(self.cross_attention, query, key, value, source_mask, False), w_out, b_out
+            )
+
+        attend, cross, feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
-            x, memory = x.to(self.residual_dtype), memory.to(w_kv.dtype)
-            for connection, norm, sublayer in zip(self.sublayers, norms, range(3), strict=True):
-                y = _norm(connection, x, *norm) if first else x
-                if sublayer == 0:
-                    query, key, value = F.linear(y, w_qkv, b_qkv).chunk(3, -1)
-                    y = _attend(self.self_attention, query, key, value, target_mask, causal)
-                    y = F.linear(y, w_self, b_self)
-                elif sublayer == 1:
-                    key, value = F.linear(memory, w_kv, b_kv).chunk(2, -1)
-                    y = _attend(self.cross_attention, F.linear(y, w_q, b_q), key, value, source_mask, False)
-                    y = F.linear(y, w_cross, b_cross)
-                else:
-                    y = self._feed(y, *feed)
-                x = x + connection.dropout(y)
-                if not first:
-                    x = _norm(connection, x, *norm)
-            return x
+            x = x.to(self.residual_dtype)
+            x = _connect(
+                attend,
+                x,
+                weights[8:10],
+                lambda y: self._self_attend(y, weights[:4], target_mask, causal),
+            )
+            x = _connect(cross, x, weights[10:12], cross_attend)
+            return _connect(feed, x, weights[12:14], lambda y: self._feed(y, weights[4:8]))

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.transformer import LabelSmoothingLoss, Transformer
+from course_lib.transformer import LabelSmoothingLoss
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.model.fast_layers import (
     MergedWeights,
@@ -56,7 +56,7 @@ class LossSum(nn.Module):
         simcut_p: float = 0.05,
     ) -> None:
         super().__init__()
-        self.model: TransformerModel = model
+        self.model = model
         self.loss = loss
         self.pad_id: int = loss.pad_id  # type: ignore[assignment]
         self.precision: Precision = precision
@@ -76,7 +76,6 @@ class LossSum(nn.Module):
         After this, call `refresh` before each update.
         """
         use_fused_layers(self)
-        assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
         self._weights = use_fast_layers(self.model, self._dtype(device))
         self._masks_for_kernels = bool(self._weights) and all(
             getattr(module, "attention", fused_attention) is fused_attention
@@ -94,8 +93,7 @@ class LossSum(nn.Module):
 
     def _dtype(self, device: torch.device) -> torch.dtype:
         """Return the dtype of matrix products on a device."""
-        own: torch.dtype = self.model.generator.weight.dtype
-        return product_dtype(self.precision, device) or own
+        return product_dtype(self.precision, device) or self.model.generator.weight.dtype
 
     def forward(
         self,
@@ -116,16 +114,13 @@ class LossSum(nn.Module):
                 return self._simcut_loss(source, target, positions)
             hidden, labels = self._hidden_and_labels(source, target, positions)
             generator = self.model.generator
-            if (
-                isinstance(self.loss, LabelSmoothingLoss)
-                and isinstance(generator, nn.Linear)
-                and generator.bias is not None
-            ):
-                smoothing, dtype = self.loss.smoothing, self._dtype(hidden.device)
-                weights = generator.weight, generator.bias
-                compiled = self.compiled and self.training
-                return fused_smoothed_loss(hidden, *weights, labels, smoothing, dtype, compiled)
-            return self._loss_sum(generator(hidden), labels)
+            # A student's generator may have no bias, or not be an nn.Linear.
+            is_plain = isinstance(generator, nn.Linear) and generator.bias is not None
+            if not (is_plain and isinstance(self.loss, LabelSmoothingLoss)):
+                return self._loss_sum(generator(hidden), labels)
+            smoothing, dtype = self.loss.smoothing, self._dtype(hidden.device)
+            weights, compiled = (generator.weight, generator.bias), self.compiled and self.training
+            return fused_smoothed_loss(hidden, *weights, labels, smoothing, dtype, compiled)
 
     def _simcut_loss(self, source: Tensor, target: Tensor, positions: Tensor) -> Tensor:
         both = torch.cat([positions, positions + target[:, 1:].numel()])
@@ -143,7 +138,6 @@ class LossSum(nn.Module):
         decoder_input, labels = components.shift_target(target)
         source_mask = components.padding_mask(source, self.pad_id)
         if self._masks_for_kernels:
-            assert isinstance(self.model, Transformer), "only its layers were replaced"
             bias = padding_bias(source_mask, self._dtype(source.device))
             hidden = decode_with_kernels(self.model, source, bias, decoder_input)
         else:
