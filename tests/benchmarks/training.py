@@ -1,8 +1,9 @@
 """Measure how fast the lab trains: `python -m tests.benchmarks.training [--quick] [--threads 2]`.
 
 1. Target tokens per second, compared with the textbook method
-   (`course_lib.translation.train.gpu_check.textbook`) on the same data and the same model: the paper's base
-   model or, with --quick, a small one. The two alternate, so that other load affects both alike.
+   (`TextbookTraining` in `course_lib.translation.train.gpu_check.speed`) on the same data and the same model:
+   the paper's base model or, with --quick, a small one. The two alternate, so that other load affects both
+   alike.
 2. Target tokens per second by batch size, sentence length and number of processes.
 3. The peak memory of a process by vocabulary size.
 
@@ -29,7 +30,7 @@ from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
 from course_lib.translation.model.precision import resolve_precision
-from course_lib.translation.train.gpu_check.textbook import TextbookTraining, fixed_batches
+from course_lib.translation.train.gpu_check.speed import TextbookTraining, fixed_batches
 from course_lib.translation.train.metrics import peak_memory
 from course_lib.translation.train.trainer import Trainer
 

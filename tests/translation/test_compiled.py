@@ -14,8 +14,8 @@ from torch import nn
 
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
-from course_lib.translation.model.compiled import compile_layers
 from course_lib.translation.train import trainer as training
+from course_lib.translation.train.trainer import compile_layers
 
 pytestmark = pytest.mark.slow
 

@@ -17,13 +17,10 @@ from course_lib.translation.configs.loader import differing_keys, value_text
 from course_lib.translation.configs.schema import RunConfig
 
 #: The keys of a checkpoint.
-KEYS = frozenset(
-    {
-        *("config", "batches_before_division", "vocabulary", "data"),
-        *("trainer", "metrics_bytes", "selection", "validated_step"),
-    }
-)
-
+KEYS = {
+    *("config", "batches_before_division", "vocabulary", "data"),
+    *("trainer", "metrics_bytes", "selection", "validated_step"),
+}
 _FILE_NAME = re.compile(r"step-(\d+)\.pt")
 
 
@@ -65,14 +62,11 @@ class StepFiles:
 
 @dataclass(frozen=True)
 class LatestCheckpoint:
-    """The newest intact checkpoint, if there is one, and the damaged checkpoints that are newer."""
+    """The newest intact checkpoint and its contents, if there is one, and the damaged ones that are newer."""
 
     path: Path | None
-    """The path of the newest intact checkpoint; None if there are no checkpoints."""
     damaged: list[Path]
-    """The paths of the damaged checkpoints that are newer than the one at `path`."""
     state: dict[str, Any] | None = None
-    """The contents of the checkpoint at `path`; None if there are no checkpoints."""
 
 
 class Checkpoints(StepFiles):
@@ -89,20 +83,18 @@ class Checkpoints(StepFiles):
         self.remove_others(up_to=step)
 
     def find_latest(self) -> LatestCheckpoint:
-        """Find and load the newest intact checkpoint.
+        """Find and load the newest intact checkpoint. If there are none, the result's `path` is None.
 
-        If there are no checkpoints, the result's `path` is None. Raises BadInputError if all checkpoints are
+        Raises BadInputError if all checkpoints are
         damaged, or if one cannot be read before an intact one is found. An unreadable checkpoint is not
         skipped, because it may be intact.
         """
         damaged: list[Path] = []
         for path in self.newest_first():
             try:
-                state = load_checkpoint(path)
+                return LatestCheckpoint(path, damaged, load_checkpoint(path))
             except DamagedCheckpointError:
                 damaged.append(path)
-            else:
-                return LatestCheckpoint(path, damaged, state)
         if damaged:
             raise BadInputError(
                 f"{self.folder}: expected an intact checkpoint, but found only damaged ones "

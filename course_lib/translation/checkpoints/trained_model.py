@@ -100,16 +100,13 @@ def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> Traine
 
 def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
     available = [kind for kind in MODEL_KINDS if folder.model(kind).is_file()]
-    for kind in MODEL_KINDS:
-        if checkpoint == kind:
-            if kind not in available:
-                raise BadInputError(
-                    f"{folder.path}: the run has no {kind} model; it has "
-                    f"{', '.join(available) or 'none yet'}."
-                )
-            return folder.model(kind)
     if checkpoint is not None:
-        return Path(checkpoint)
+        kind = next((kind for kind in MODEL_KINDS if kind == checkpoint), None)
+        if kind is not None and kind not in available:
+            raise BadInputError(
+                f"{folder.path}: the run has no {kind} model; it has {', '.join(available) or 'none yet'}."
+            )
+        return folder.model(kind) if kind else Path(checkpoint)
     if not folder.path.is_dir():
         raise BadInputError(f"{folder.path}: there is no such folder. Give the folder of a run.")
     if not available:
@@ -124,19 +121,9 @@ def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
 class Snapshots(StepFiles):
     """The newest `count` snapshots of a run's weights, to be averaged as in section 6.1 of the paper.
 
-    The config determines the updates after which snapshots are taken. Checkpoints would be unsuitable: they
-    are also written when a run is interrupted, and the average must not depend on interruptions. They are
-    also three times as large.
+    Checkpoints would be unsuitable: they are three times as large, and are also written when a run is
+    interrupted, while the average must not depend on interruptions.
     """
-
-    @property
-    def enabled(self) -> bool:
-        """Whether snapshots are taken."""
-        return self.count > 0
-
-    def clear(self) -> None:
-        """Remove all snapshots that an earlier run left in the folder. Raises OSError if that fails."""
-        self.remove_others(up_to=0)
 
     def save(self, model: TrainedModel) -> None:
         """Write a snapshot, then remove all but the newest `count`.
@@ -149,8 +136,7 @@ class Snapshots(StepFiles):
     def average(self, up_to: int, report: Callable[[str], None]) -> TrainedModel | None:
         """Return the average of the newest `count` snapshots up to update `up_to`, or None if none is usable.
 
-        Damaged and unreadable snapshots are left out. `report` is called with a message about each of them,
-        and with another one if fewer than `count` snapshots are averaged.
+        Damaged and unreadable snapshots are left out, and reported by calling `report` with a message.
         """
         models: list[TrainedModel] = []
         for path in self.newest_first(up_to)[: self.count]:

@@ -1,1 +1,1 @@
-"""The model and its training loss: components, precision, and fused and compiled layers."""
+"""The model and its training loss: components, precision, and fused layers."""

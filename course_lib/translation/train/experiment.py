@@ -68,28 +68,28 @@ def train(
     folder = RunFolder(Path(config.run_folder))
     with contextlib.ExitStack() as stack:
         stack.enter_context(failing_cell_named(student.parts if student else None, distributed))
-        inputs = open_run(folder, config, distributed, student)
-        given, config = config, inputs.config
-        data, vocabularies = inputs.data, inputs.data.vocabularies
+        given = config
+        config, data, latest, start = open_run(folder, given, distributed, student)
+        vocabularies, state = data.vocabularies, latest.state
         components = student.components() if student else REFERENCE
         trainer = Trainer(config, data.train, vocabularies, distributed, device, components)
         if device.type == "cuda":
             require_enough_memory(trainer, config, distributed, device)
         trainer.measure_machine()
-        if inputs.state is not None:
-            trainer.load(inputs.state["trainer"])
-        elif inputs.start is not None:
-            rank_zero_first(distributed, partial(trainer.load_weights, inputs.start.model.weights))
+        if state is not None:
+            trainer.load(state["trainer"])
+        elif start is not None:
+            rank_zero_first(distributed, partial(trainer.load_weights, start.model.weights))
         evaluator = Evaluator(config, vocabularies, distributed, device, components)
 
-        log = rank_zero_first(distributed, lambda: _open_log(folder, inputs.state, distributed))
+        log = rank_zero_first(distributed, partial(_open_log, folder, state, distributed))
         if log is not None:
             stack.enter_context(log)
         total_updates = _total_updates(config.training, len(trainer.plan()))
         display = stack.enter_context(
             RunDisplay(total_updates, trainer.step, silent=not distributed.is_rank_zero)
         )
-        for path in inputs.damaged:
+        for path in latest.damaged:
             display.print(f"{path} is damaged and was skipped.")
         if student is not None:
             display.print(student.table())
@@ -112,12 +112,12 @@ def train(
             interruption or Interruption(),
             student,
         )
-        if inputs.state is not None:
-            experiment.load(inputs.state)
+        if state is not None:
+            experiment.load(state)
         else:
             rank_zero_first(distributed, experiment.files.clear_snapshots)
         # Free this memory: the states are as large as the model and its optimiser.
-        inputs.state = inputs.start = None
+        del latest, state, start
         # The process must never exit while a checkpoint is being written, even after an exception.
         stack.callback(experiment.files.finish_writing)
         experiment.train()
@@ -162,10 +162,7 @@ class Experiment:
         self._validated_step = state["validated_step"]
 
     def train(self) -> None:
-        """Train until the configured end or until early stopping.
-
-        If a stop is requested, save a checkpoint and raise Interrupted.
-        """
+        """Train until the end or early stopping. On request, save a checkpoint and raise Interrupted."""
         trainer = self.trainer
         with self.interruption.deferred():
             if trainer.step > self._validated_step and (trainer.updates_done == 0 or self._complete):
@@ -182,18 +179,13 @@ class Experiment:
 
     @property
     def _complete(self) -> bool:
-        """Whether the number of epochs or updates in the config has been reached."""
         training = self.config.training
         return (training.epochs is not None and self.trainer.epochs_done >= training.epochs) or (
             training.updates is not None and self.trainer.step >= training.updates
         )
 
     def _train_epoch(self) -> None:
-        """Make the remaining updates of the epoch, but stop at `training.updates`.
-
-        Write metrics, snapshots and checkpoints as configured, and save the last model and a checkpoint at
-        the end. Raises Interrupted if a stop is requested.
-        """
+        """Make the remaining updates of the epoch, but stop at `training.updates`."""
         trainer, training = self.trainer, self.config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
@@ -225,8 +217,7 @@ class Experiment:
     def _validate(self) -> None:
         """Evaluate the current weights, record the results, and save the weights if they are the best so far.
 
-        A checkpoint with these weights must have been saved before. At the end, it is replaced by one that
-        includes the results. Raises Interrupted if a stop is requested.
+        A checkpoint with these weights must have been saved before. It is replaced by one with the results.
         """
         epochs, validation = self.trainer.epochs_done, self.data.validation
         self._stop_if_requested()
@@ -249,8 +240,7 @@ class Experiment:
     def test(self) -> tuple[Score, Score, list[str]]:
         """Translate the test split with the weights that the config selects, and save the results.
 
-        Return the sacreBLEU score, the tokenized score and the translations. Raises BadInputError if the
-        weights cannot be loaded or the results cannot be saved.
+        Return the two scores and the translations. Raises BadInputError if loading or saving fails.
         """
         use, test, validation = self.config.evaluation.weights, self.data.test, self.data.validation
         self.files.save_average(self.trainer.step)
@@ -267,21 +257,11 @@ class Experiment:
         translations = self.evaluator.translate(model, sources, settings, self._student_search)
         result = score(translations, test.references)
         lowercased = score(translations, test.references, lowercase=True)
-        language = self.config.data.direction[-2:]
-        tokenized = tokenized_score(translations, test.references, language)
-        self._record(
-            {
-                "test_bleu": result.bleu,
-                "signature": result.signature,
-                "test_bleu_lowercased": lowercased.bleu,
-                "signature_lowercased": lowercased.signature,
-                "test_bleu_tokenized": tokenized.bleu,
-                "signature_tokenized": tokenized.signature,
-                "weights": use,
-                "beam": settings.beam,
-                "alpha": settings.alpha,
-            }
-        )
+        tokenized = tokenized_score(translations, test.references, self.config.data.direction[-2:])
+        row: MetricsRow = {}
+        for suffix, each in (("", result), ("_lowercased", lowercased), ("_tokenized", tokenized)):
+            row |= {f"test_bleu{suffix}": each.bleu, f"signature{suffix}": each.signature}
+        self._record({**row, "weights": use, "beam": settings.beam, "alpha": settings.alpha})
         self.files.save_results(translations, settings)
         return result, tokenized, translations
 

@@ -25,11 +25,10 @@ from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 
 
 class RunFiles:
-    """The files of a run, which rank 0 writes. On the other ranks, the methods that write do nothing.
+    """The files of a run, which rank 0 writes. On the other ranks, `log` is None and nothing is written.
 
-    `log` is None on these ranks. If a file cannot be written during training, `report` is called with a
-    message and training continues. Checkpoints are written by a thread, from a copy of the state, while
-    training continues. `finish_writing` waits for this thread.
+    If a file cannot be written during training, `report` is called with a message and training continues.
+    Checkpoints are written by a thread, from a copy of the state; `finish_writing` waits for this thread.
     """
 
     def __init__(
@@ -45,14 +44,11 @@ class RunFiles:
         self._config = config
 
     def clear_snapshots(self) -> None:
-        """Remove the snapshots of an earlier run, so that they don't become part of this run's average.
-
-        Raises BadInputError if that is impossible.
-        """
+        """Remove the snapshots of an earlier run. Raises BadInputError if that is impossible."""
         if self._log is None:
             return
         try:
-            self._snapshots.clear()
+            self._snapshots.remove_others(up_to=0)
         except OSError as error:
             raise BadInputError(
                 f"{self.folder.snapshots}: the snapshots of an earlier run cannot be removed "
@@ -69,7 +65,6 @@ class RunFiles:
 
     @cached_property
     def _dashboards(self) -> list[Callable[[MetricsRow], None]]:
-        """The functions that send a row of metrics to the dashboards that the config enables."""
         training, writers = self._config.training, []
         if training.tensorboard:
             writers.append(_tensorboard_writer(self.folder.path))
@@ -81,10 +76,9 @@ class RunFiles:
         return writers
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
-        """Flush the metrics to disk, then start saving a checkpoint in the background.
+        """Flush the metrics to disk, then start saving a copy of `state` in the background.
 
-        If the previous checkpoint is still being written, wait for it first. The checkpoint contains a copy
-        of `state`, with the size of the metrics file added.
+        The size of the metrics file is added to it. The previous checkpoint is completed first.
         """
         self.finish_writing()
 
@@ -106,15 +100,12 @@ class RunFiles:
 
     def save_snapshot(self, model: Callable[[], TrainedModel]) -> None:
         """Save a snapshot of the weights, if the run averages them. `model` is called only on rank 0."""
-        if self._snapshots.enabled:
+        if self._snapshots.count:
             self._try("The snapshot", lambda _: self._snapshots.save(model()))
 
     def save_average(self, up_to: int) -> None:
-        """Average the snapshots up to update `up_to`, and save the averaged model.
-
-        An existing averaged model is removed first. Do nothing if the run doesn't average its weights.
-        """
-        if self._log is None or not self._snapshots.enabled:
+        """Replace the averaged model by the average of the snapshots up to update `up_to`, if any."""
+        if self._log is None or not self._snapshots.count:
             return
         path = self.folder.model("averaged")
         path.unlink(missing_ok=True)
@@ -138,10 +129,7 @@ class RunFiles:
         return model
 
     def save_results(self, translations: list[str], settings: SearchSettings) -> None:
-        """Save the translations of the test split and the search settings.
-
-        Raises BadInputError if a file cannot be written.
-        """
+        """Save the test split's translations and the search settings. Raises BadInputError if that fails."""
         if self._log is None:
             return
         # A line feed inside a translation would shift all sentences after it.
@@ -208,10 +196,7 @@ def _numbers(row: MetricsRow) -> dict[str, float]:
 
 
 def copy_to_cpu(value: Any) -> Any:
-    """Return a copy of nested dictionaries, lists and tuples, with copies of their tensors on the CPU.
-
-    Training doesn't change the copies.
-    """
+    """Return a copy of nested dictionaries, lists and tuples, with copies of their tensors on the CPU."""
     if isinstance(value, torch.Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):

@@ -2,7 +2,7 @@
 
 import importlib.util
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, require_same_config
+from course_lib.translation.checkpoints.checkpoint import Checkpoints, LatestCheckpoint, require_same_config
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.loader import documented_yaml, keys, value_text
@@ -56,10 +56,8 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     # forever. Different GPUs are rejected because all ranks would wait for the slowest one, and a GPU may not
     # support the precision.
     require_equal(distributed, {"the device": device_name(device)})
-    for package, wanted, off in [
-        ("tensorboard", training.tensorboard, "false"),
-        ("wandb", training.wandb, "null"),
-    ]:
+    dashboards = ("tensorboard", training.tensorboard, "false"), ("wandb", training.wandb, "null")
+    for package, wanted, off in dashboards:
         if wanted and importlib.util.find_spec(package) is None:
             raise_on_all_ranks(
                 distributed,
@@ -71,15 +69,14 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     choose_kernels(precision)
     config = config.model_copy(update={"training": training.model_copy(update={"precision": precision})})
     settings = {path: value_text(config, path) for path in keys() if path not in _LOCAL_SETTINGS}
-    require_equal(distributed, {**settings, "PyTorch": torch.__version__})
+    require_equal(distributed, settings | {"PyTorch": torch.__version__})
     return config, device
 
 
 def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
     """Return the config with each update divided into at least as many batches as there are processes.
 
-    The batches become smaller, so that an update has as many tokens as before. But every batch must be large
-    enough for the longest sentence, so with very many processes an update has more tokens.
+    An update keeps its number of tokens, unless the batches would be too small for the longest sentence.
     """
     training = config.training
     if training.batches_per_update >= world_size:
@@ -195,8 +192,7 @@ def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) ->
 def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
     """Set this rank's number of CPU threads: `config.threads` or, by default, an even share of the cores.
 
-    torchrun itself would set one thread per rank. If there is only one rank on this machine, PyTorch's
-    default is kept.
+    torchrun itself would set one thread per rank.
     """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -205,60 +201,42 @@ def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
         torch.set_num_threads(max(1, cores // distributed.local_world_size))
 
 
-@dataclass
-class RunInputs:
-    """The data of a run, and the checkpoint or the weights that it starts from."""
-
-    config: RunConfig
-    """The config, with each update divided into at least one batch for each process."""
-    data: PreparedData
-    state: dict[str, Any] | None
-    """The latest checkpoint; None for a new run."""
-    start: TrainedRun | None
-    """The run that `training.init_from` names; None for a resumed run or a start from random weights."""
-    damaged: list[Path]
-    """Checkpoints that were skipped because they are damaged."""
-
-
 def open_run(
     folder: RunFolder, config: RunConfig, distributed: DistributedInfo, student: StudentCode | None
-) -> RunInputs:
+) -> tuple[RunConfig, PreparedData, LatestCheckpoint, TrainedRun | None]:
     """Load the latest checkpoint if there is one, and prepare the data. Must be called on every rank.
 
-    Without a checkpoint, load the run that `training.init_from` names, if any. Rank 0 also saves the config
-    and the student's code in the folder. Raises BadInputError on all ranks if the folder contains a different
-    run or only damaged checkpoints, if the run to start from doesn't fit, or if the data cannot be prepared.
+    Return the config, with each update divided into at least one batch for each process, the data, the
+    checkpoint and, without a checkpoint, the run that `training.init_from` names, if any. Rank 0 also saves
+    the config and the student's code in the folder. Raises BadInputError on all ranks if the folder contains
+    a different run or only damaged checkpoints, if the run to start from doesn't fit, or if the data cannot
+    be prepared.
     """
     latest = broadcast_from_rank_zero(
         distributed, Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find_latest
     )
-    # Other nodes may have mounted the folder elsewhere.
-    path = latest.path and folder.checkpoints / latest.path.name
-    start = broadcast_from_rank_zero(distributed, lambda: None if path else load_starting_run(config))
+    start = broadcast_from_rank_zero(distributed, lambda: None if latest.path else load_starting_run(config))
     config, data = rank_zero_first(
-        distributed, lambda: _load(folder, config, distributed, path, latest.state, student, start)
+        distributed, lambda: _load(folder, config, distributed, latest, student, start)
     )
-    require_equal(
-        distributed,
-        {
-            "the vocabulary": data.vocabularies.fingerprint,
-            "the prepared data": data.fingerprint,
-        },
-    )
-    return RunInputs(config, data, latest.state, start, latest.damaged)
+    facts = {"the vocabulary": data.vocabularies.fingerprint, "the prepared data": data.fingerprint}
+    require_equal(distributed, facts)
+    return config, data, latest, start
 
 
 def _load(
     folder: RunFolder,
     config: RunConfig,
     distributed: DistributedInfo,
-    checkpoint: Path | None,
-    state: dict[str, Any] | None,
+    latest: LatestCheckpoint,
     student: StudentCode | None,
     start: TrainedRun | None,
 ) -> tuple[RunConfig, PreparedData]:
     given, config = config, divide_updates(config, distributed.world_size)
-    if checkpoint is not None and state is not None:
+    state = latest.state
+    if latest.path is not None and state is not None:
+        # Other nodes may have mounted the folder elsewhere.
+        checkpoint = folder.checkpoints / latest.path.name
         config = _divided_as_before(checkpoint, state, given, distributed.world_size)
         require_same_config(checkpoint, state["config"], config)
         require_same_code(checkpoint, folder.parts, state.get("parts"), student)
@@ -285,7 +263,7 @@ def _load(
         data = prepare(config.data, folder.data, folder.vocabulary, learn=state is None, given=known)
     if state is not None and state["data"] != data.fingerprint:
         raise BadInputError(
-            f"{checkpoint}: the corpus has changed since this run was started. Restore it to resume, or "
+            f"{latest.path}: the corpus has changed since this run was started. Restore it to resume, or "
             "start a new run with another run_folder."
         )
     try:
@@ -305,9 +283,8 @@ def _divided_as_before(
 ) -> RunConfig:
     """Return the user's config, with updates divided into the same batches as when the run was started.
 
-    If the user has changed the settings of these batches since then, the new settings are kept, for
-    `require_same_config` to report. Raises BadInputError if there are more processes than batches in an
-    update.
+    If the user has changed these settings since then, the new ones are kept, for `require_same_config` to
+    report. Raises BadInputError if there are more processes than batches in an update.
     """
     names = ("batches_per_update", "tokens_per_batch")
     saved, training = state["config"]["training"], given.training

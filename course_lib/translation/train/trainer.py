@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -27,7 +27,6 @@ from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
 from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import DistributedInfo, global_sum
-from course_lib.translation.model.compiled import compile_layers
 from course_lib.translation.model.flops import measure_matmul_rate
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import MemoryEstimate, estimate_memory
@@ -45,6 +44,12 @@ _NO_BUFFER_SYNC: dict[str, Any] = (
 )
 
 COMPILE_BACKEND = "inductor"
+#: The maximum number of shapes that a layer is compiled for. PyTorch's default is 8; a layer runs uncompiled
+#: for any further shapes.
+MAX_SHAPES = 64
+# Older versions of torch don't have the option.
+_HAS_LIMIT = "recompile_limit" in inspect.signature(torch.compile).parameters
+_LIMIT: dict[str, Any] = {"recompile_limit": MAX_SHAPES} if _HAS_LIMIT else {}
 
 
 class Trainer:
@@ -296,3 +301,27 @@ class Trainer:
 def _dropout_seed(seed: int, step: int, number: int) -> int:
     digest = hashlib.sha256(f"dropout {seed} {step} {number}".encode()).digest()
     return int.from_bytes(digest[:7])
+
+
+def compile_layers(
+    layers: list[nn.Module], run: Callable[[], Tensor], backend: str, dynamic: bool
+) -> str | None:
+    """Compile layers in place. Return None, or one line with the reason if that fails.
+
+    After a failure, the layers run uncompiled. Each layer is compiled separately, because DDP sends a layer's
+    gradients as soon as its backward pass has finished, and because layers of the same class share the
+    compiled code. Compilation happens during the first forward and backward pass, so both run here: `run`
+    computes a loss with the layers, and its gradients stay in the parameters. With `dynamic`, the compiled
+    code handles variable sizes; otherwise each layer is compiled again for each shape.
+    """
+    try:
+        for layer in layers:
+            layer.compile(dynamic=dynamic, backend=backend, **_LIMIT)
+        run().backward()
+    except Exception as error:  # Each backend raises its own exceptions.
+        for layer in layers:
+            layer.compile(disable=True)
+        torch.compiler.reset()
+        first_line = next(iter(str(error).splitlines()), "")
+        return f"torch.compile failed ({type(error).__name__}: {first_line[:120]}); training without it"
+    return None

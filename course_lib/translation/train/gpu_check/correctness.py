@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -51,7 +51,16 @@ def require_near(found: Tensor, expected: Tensor, within: float) -> str:
 
 def weights_of(trainer: Trainer) -> Tensor:
     """Return all weights of a trainer's model as one vector, in float64 on the CPU."""
-    return torch.cat([value.flatten().double().cpu() for value in trainer.model.state_dict().values()])
+    return _flat([value.double().cpu() for value in trainer.model.state_dict().values()])
+
+
+def _flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([each.flatten() for each in tensors])
+
+
+def _update(trainer: Trainer, first: int = 0, end: int = UPDATES) -> None:
+    for batches in trainer.plan()[first:end]:
+        trainer.update(batches)
 
 
 def trained(config: RunConfig, device: torch.device, updates: int = UPDATES) -> Tensor:
@@ -62,8 +71,7 @@ def trained(config: RunConfig, device: torch.device, updates: int = UPDATES) -> 
     trainer = new_trainer(config, REHEARSAL, device)
     initial = new_trainer(config, REHEARSAL, torch.device("cpu"))
     trainer.load_weights(initial.model.state_dict())
-    for batches in trainer.plan()[:updates]:
-        trainer.update(batches)
+    _update(trainer, end=updates)
     return weights_of(trainer)
 
 
@@ -75,14 +83,17 @@ def _config(**training: object) -> RunConfig:
 
 def equals_cpu_in_float64(device: torch.device) -> str:
     """Check that six updates in float64 give the same weights as on the CPU, up to rounding."""
-    config = _config(precision="float64")
-    return require_near(trained(config, device), trained(config, torch.device("cpu")), 1e-9)
+    return _equals_cpu(device, "float64", within=1e-9)
 
 
 def equals_cpu_in_float32(device: torch.device) -> str:
     """Check that six updates in float32 give the same weights as on the CPU, up to rounding."""
-    config = _config(precision="float32")
-    return require_near(trained(config, device), trained(config, torch.device("cpu")), 2e-4)
+    return _equals_cpu(device, "float32", within=2e-4)
+
+
+def _equals_cpu(device: torch.device, precision: str, within: float) -> str:
+    config = _config(precision=precision)
+    return require_near(trained(config, device), trained(config, torch.device("cpu")), within)
 
 
 def mixed_precision_is_near(device: torch.device) -> str:
@@ -106,15 +117,11 @@ def splits_are_exact(device: torch.device) -> str:
 def restarts_are_exact(device: torch.device) -> str:
     """Check that a trainer restored from a saved state ends with the same weights as an uninterrupted one."""
     config = _config(precision="auto", batches_per_update=1)
-    whole = new_trainer(config, REHEARSAL, device)
-    plan = whole.plan()
-    for batches in plan[:3]:
-        whole.update(batches)
-    later = new_trainer(config, REHEARSAL, device)
+    whole, later = (new_trainer(config, REHEARSAL, device) for _ in range(2))
+    _update(whole, end=3)
     later.load(copy.deepcopy(whole.state()))
     for trainer in (whole, later):
-        for batches in plan[3:6]:
-            trainer.update(batches)
+        _update(trainer, first=3)
     return require_near(weights_of(later), weights_of(whole), 1e-5)
 
 
@@ -131,10 +138,7 @@ def dropout_follows_the_seed(device: torch.device) -> str:
 
 
 def attention_kernels(device: torch.device) -> str:
-    """Compare each attention kernel and its gradients with the reference, with causal and padding masks.
-
-    On a GPU, flash attention is compared only with a causal mask, because it supports no padding mask.
-    """
+    """Compare each attention kernel and its gradients with the reference, with causal and padding masks."""
     if device.type == "cuda":
         backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
         dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else torch.float16
@@ -191,10 +195,6 @@ def loss_kernel(device: torch.device) -> str:
     return require_near(_flat(ours), _flat(theirs), 1e-6)
 
 
-def _flat(tensors: tuple[Tensor, ...]) -> Tensor:
-    return torch.cat([each.flatten() for each in tensors])
-
-
 def compiled_is_near_eager(device: torch.device) -> str:
     """Check that the weights after six updates with compiled layers are close to those without.
 
@@ -205,8 +205,7 @@ def compiled_is_near_eager(device: torch.device) -> str:
     for compiled in (True, False):
         config = _config(precision="float32", compile=compiled, length_buckets=2)
         trainer = new_trainer(config, REHEARSAL, device)
-        for batches in trainer.plan()[:UPDATES]:
-            trainer.update(batches)
+        _update(trainer)
         notes += trainer.notes
         found.append(weights_of(trainer))
     if notes:
@@ -223,15 +222,10 @@ def several_processes(device: torch.device) -> str:
     if device.type == "cuda" and torch.cuda.device_count() < 2:
         return "skipped: NCCL needs two GPUs"
     with tempfile.TemporaryDirectory() as folder:
-        common = [
-            "captions",
-            f"training.device={device.type}",
-            "model.dropout=0",
-            "training.precision=float64",
-        ]
-        common += [f"training.batches_per_update={count}", "evaluation.bleu_every=0", "training.epochs=null"]
-        common += ["evaluation.beam_size=1", "training.log_every=1", "model.layers=1", "model.d_model=32"]
-        common += ["data.vocab_size=600", "evaluation.tokens_per_batch=20000"]
+        common = f"""captions training.device={device.type} training.precision=float64 training.epochs=null
+            training.batches_per_update={count} training.log_every=1 evaluation.bleu_every=0
+            evaluation.beam_size=1 evaluation.tokens_per_batch=20000 data.vocab_size=600
+            model.dropout=0 model.layers=1 model.d_model=32""".split()
         losses = []
         for name, processes, stops in (("one", 1, (4,)), ("many", count, (2, 4))):
             for updates in stops:

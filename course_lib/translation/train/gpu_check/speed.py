@@ -1,20 +1,33 @@
 """Measurements on a device: training, the textbook method, decoding, memory, and a profile of the updates."""
 
 import json
+import random
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
-from course_lib.transformer import Transformer, greedy_decode, padding_mask
+from course_lib.transformer import (
+    Transformer,
+    decoder_mask,
+    greedy_decode,
+    make_scheduler,
+    padding_mask,
+    shift_target,
+)
+from course_lib.translation.configs.schema import ModelConfig
+from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.model.memory import GIB
 from course_lib.translation.model.seq2seq import build_model
-from course_lib.translation.train.gpu_check.textbook import TextbookTraining, fixed_batches
 from course_lib.translation.train.gpu_check.workload import (
     Scale,
     new_trainer,
@@ -24,6 +37,7 @@ from course_lib.translation.train.gpu_check.workload import (
     synchronize,
 )
 from course_lib.translation.train.metrics import peak_memory
+from course_lib.translation.train.setup import device_name
 from course_lib.translation.train.trainer import Trainer
 
 Row = dict[str, Any]
@@ -46,10 +60,7 @@ PUBLISHED_TFLOPS = {
 
 
 def published_rate(name: str) -> float | None:
-    """Return the published rate of a card, in operations per second, or None if it isn't in PUBLISHED_TFLOPS.
-
-    `name` is the card's name as reported by PyTorch.
-    """
+    """Return the published rate of the card that PyTorch calls `name`, in operations per second, if known."""
     return next((1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if part in name), None)
 
 
@@ -77,7 +88,7 @@ def _train_for(trainer: Trainer, seconds: float, device: torch.device) -> Row:
 def training_speed(device: torch.device, scale: Scale) -> list[Row]:
     """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
     rows = []
-    published = published_rate(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    published = published_rate(device_name(device))
     for name, model in scale.models.items():
         for compiled in (False, True):
             trainer = new_trainer(run_config(model, scale, compile=compiled), scale, device)
@@ -103,6 +114,67 @@ def training_speed(device: torch.device, scale: Scale) -> list[Row]:
     return rows
 
 
+#: The batches of the textbook method, and its label smoothing.
+SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1
+
+
+class TextbookTraining:
+    """A baseline for the lab's training speed: the simple, correct method of many tutorials, in float32.
+
+    Attention is computed with plain matrix products. Logits are computed at every position, including
+    padding, and the smoothed targets are stored over the whole vocabulary, of `vocabulary` tokens.
+    """
+
+    def __init__(self, model: ModelConfig, vocabulary: int, device: torch.device) -> None:
+        self._device = device
+        self._vocabulary = vocabulary
+        plain = model.model_copy(update={"attention": "plain"})
+        self._model = build_model(plain, vocabulary, vocabulary, "float32", device)
+        self._optimizer = Adam(self._model.parameters(), 1.0, betas=(0.9, 0.98), eps=1e-9)
+        self._scheduler = make_scheduler(self._optimizer, model.d_model, 4000)
+        self._criterion = nn.KLDivLoss(reduction="sum")
+
+    def update(self, source: Tensor, target: Tensor) -> int:
+        """Make an update, and return the number of its labels that are not padding."""
+        source, target = source.to(self._device), target.to(self._device)
+        decoder_input, labels = shift_target(target)
+        source_mask = padding_mask(source, Subwords.pad_id)
+        target_mask = decoder_mask(decoder_input, Subwords.pad_id)
+        logits = self._model(source, source_mask, decoder_input, target_mask)
+        real = int((labels != Subwords.pad_id).sum())
+        log_probabilities = logits.log_softmax(-1)
+        loss = self._criterion(log_probabilities.flatten(0, 1), self._targets(labels.flatten())) / real
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._optimizer.step()
+        self._scheduler.step()
+        return real
+
+    def _targets(self, labels: Tensor) -> Tensor:
+        targets = torch.full(
+            (len(labels), self._vocabulary), SMOOTHING / self._vocabulary, device=labels.device
+        )
+        targets.scatter_(1, labels.unsqueeze(1), 1 - SMOOTHING + SMOOTHING / self._vocabulary)
+        targets[labels == Subwords.pad_id] = 0.0
+        return targets
+
+
+def fixed_batches(pairs: Sequence[IdPair]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield random batches of 32 pairs endlessly. Each side is padded or truncated to 72 tokens."""
+    rng = random.Random(1)
+    while True:
+        chosen = rng.sample(pairs, SENTENCES)
+        yield _matrix([source for source, _ in chosen]), _matrix([target for _, target in chosen])
+
+
+def _matrix(sentences: Sequence[Sequence[int]]) -> Tensor:
+    matrix = torch.full((len(sentences), LENGTH), Subwords.pad_id)
+    for row, ids in zip(matrix, sentences, strict=True):
+        tokens = [Subwords.start_id, *ids[: LENGTH - 2], Subwords.end_id]
+        row[: len(tokens)] = torch.tensor(tokens)
+    return matrix
+
+
 def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
     """Compare the training speed of the lab with that of `TextbookTraining`, for the first model of `scale`.
 
@@ -125,14 +197,8 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
         synchronize(device)
         spent += time.perf_counter() - started
     mean, theirs = sum(ours) / len(ours), tokens / spent
-    return [
-        {
-            "model": name,
-            "lab, target tokens/s": round(mean, 1),
-            "textbook, target tokens/s": round(theirs, 1),
-            "ratio": round(mean / theirs, 2),
-        }
-    ]
+    rates = {"lab, target tokens/s": round(mean, 1), "textbook, target tokens/s": round(theirs, 1)}
+    return [{"model": name, **rates, "ratio": round(mean / theirs, 2)}]
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
@@ -205,10 +271,7 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
 
 
 def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
-    """Profile three updates of the first model of `scale`, and write the trace to a file in `folder`.
-
-    Return the operations that take the most time.
-    """
+    """Profile three updates of the first model of `scale`, and write their trace to a file in `folder`."""
     name, model = next(iter(scale.models.items()))
     trainer = new_trainer(run_config(model, scale, compile=device.type == "cuda"), scale, device)
     plan = trainer.plan()
