@@ -67,14 +67,10 @@ SINGLE_PROCESS = DistributedInfo(rank=0, world_size=1, local_rank=0, local_world
 def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[DistributedInfo]:
     """Initialise the process group of the processes that torchrun started, and destroy it after the block.
 
-    The backend is gloo on CPUs and NCCL on GPUs. A single process without torchrun needs no group. If an
-    exception leaves the block, the group is not destroyed: with NCCL, that would wait for the other ranks,
-    which may be waiting for this one.
-
-    Raises:
-        BadInputError: if torchrun's environment variables are incomplete, or if the rendezvous fails, for
-            example because it takes longer than `timeout` or because its port is in use.
-        LostPeerError: in place of a RuntimeError in the block that was caused by the loss of another process.
+    The backend is gloo on CPUs and NCCL on GPUs. If an exception leaves the block, the group is not
+    destroyed: with NCCL, that would wait for the other ranks, which may be waiting for this one. Raises
+    BadInputError if torchrun's environment variables are incomplete or the rendezvous fails, and
+    LostPeerError in place of a RuntimeError in the block that was caused by the loss of another process.
     """
     if "WORLD_SIZE" not in os.environ:
         yield SINGLE_PROCESS
@@ -157,7 +153,9 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
             raise
         started = time.monotonic()
         try:
-            _control_all_reduce(distributed.control_group, _PROBE_TIMEOUT)
+            work = dist.all_reduce(torch.zeros(1), group=distributed.control_group, async_op=True)
+            assert work is not None, "this process is in the group"
+            work.wait(timeout=_PROBE_TIMEOUT)
         except RuntimeError:
             if time.monotonic() - started < 0.9 * _PROBE_TIMEOUT.total_seconds():
                 raise LostPeerError("another process of the run has exited") from error
@@ -168,8 +166,7 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
 def timeouts_reported(timeout: timedelta = _COLLECTIVE_TIMEOUT) -> Iterator[None]:
     """Raise LostPeerError in place of a RuntimeError if the block took about `timeout` or longer.
 
-    A collective waits that long for a lost peer. A block that fails for another reason must therefore fail
-    much sooner.
+    A collective waits that long for a lost peer, and other errors occur much sooner.
     """
     started = time.monotonic()
     try:
@@ -181,17 +178,11 @@ def timeouts_reported(timeout: timedelta = _COLLECTIVE_TIMEOUT) -> Iterator[None
         raise LostPeerError(f"another process has not answered for {minutes:.0f} minutes") from error
 
 
-def _control_all_reduce(group: "dist.ProcessGroup", timeout: timedelta) -> None:
-    work = dist.all_reduce(torch.zeros(1), group=group, async_op=True)
-    assert work is not None, "this process is in the group"
-    work.wait(timeout=timeout)
-
-
 def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:
     """Call `function` on rank 0, then on all other ranks, which can use the files that rank 0 has prepared.
 
-    Return the result of this rank's own call. A BadInputError on rank 0 is raised on all ranks (as
-    RankZeroError on the others), so that all of them exit. Must be called on every rank.
+    Return this rank's own result. A BadInputError on rank 0 is raised on all ranks (as RankZeroError on the
+    others). Must be called on every rank.
     """
     if distributed.world_size == 1:
         return function()
@@ -214,8 +205,7 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
     """Call `function` on rank 0 and return its result on all ranks.
 
     The result may contain tensors on the CPU, which are sent one by one, so that a checkpoint is never in
-    memory twice. A BadInputError is raised on all ranks, as by `rank_zero_first`. Must be called on every
-    rank.
+    memory twice. Errors are treated as in `rank_zero_first`. Must be called on every rank.
     """
     result = rank_zero_first(distributed, lambda: function() if distributed.is_rank_zero else None)
     if distributed.world_size == 1:
@@ -262,18 +252,14 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:
-    """Raise an error that every rank has detected: BadInputError on rank 0, RankZeroError on the others.
-
-    Must be called on every rank.
-    """
+    """Raise an error that every rank has detected: BadInputError on rank 0, RankZeroError on the others."""
     raise BadInputError(message) if distributed.is_rank_zero else RankZeroError(message)
 
 
 def require_equal(distributed: DistributedInfo, facts: Mapping[str, str]) -> None:
     """Raise BadInputError on all ranks if `facts` are not the same on every rank.
 
-    `facts` maps the name of each setting or file that must be equal on all ranks to this rank's value. The
-    message shows up to three differences. Must be called on every rank.
+    `facts` maps the names of settings or files to this rank's values. Must be called on every rank.
     """
     on_rank_zero, *elsewhere = all_gather(distributed, [dict(facts)])
     differences = [
@@ -301,10 +287,7 @@ def all_gather(distributed: DistributedInfo, items: list[Item]) -> list[Item]:
 
 
 def global_sum(distributed: DistributedInfo, values: Tensor) -> Tensor:
-    """Return the sum of a tensor over all ranks. Must be called on every rank.
-
-    The argument is not modified.
-    """
+    """Return the sum of a tensor over all ranks, as a new tensor. Must be called on every rank."""
     total = values.detach().clone()
     if distributed.world_size > 1:
         dist.all_reduce(total)
@@ -325,7 +308,6 @@ def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(
     """Wait up to `timeout` for the other ranks before exiting with an error.
 
     torchrun ends all processes as soon as one has failed. Waiting lets rank 0 report the error before that.
-    If a peer is lost or the time is up, this returns without an error.
     """
     if distributed.world_size > 1:
         with contextlib.suppress(RuntimeError):

@@ -77,8 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         codes = {failure.exitcode for failure in failed.failures.values()}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else EXIT_FAILED
     except (dist.DistError, RendezvousError) as error:
-        port = options.master_port
-        if not options.rdzv_endpoint and is_port_in_use(port):
+        if not options.rdzv_endpoint and is_port_in_use(port := options.master_port):
             return _failed_rendezvous(
                 f"port {port} is in use. Choose another one, or start with --standalone."
             )
@@ -89,9 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_other_program(endpoint: str) -> bool:
     """Return whether a program accepts connections at the rendezvous endpoint but doesn't answer.
 
-    torchrun would wait for the answer forever; here, the limit is 20 seconds. The result is False if no
-    program accepts connections, if `endpoint` doesn't end with a port, if another node's torchrun answers, or
-    if another program sends an invalid answer or closes the connection, which torchrun itself reports.
+    torchrun would wait for the answer forever; here, the limit is 20 seconds. torchrun itself reports an
+    invalid answer or a closed connection.
     """
     host, _, port = endpoint.rpartition(":")
     try:

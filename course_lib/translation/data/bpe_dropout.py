@@ -5,13 +5,13 @@ subwords. Here, the training split is stored as words, and each epoch splits the
 (seed, epoch).
 """
 
-import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 
 import numpy as np
 
+from course_lib.translation.data.epoch_plan import seeded_generator
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
 
@@ -27,9 +27,9 @@ def split_with_dropout(
 ) -> list[str]:
     """Split a word by byte-pair encoding, but skip each possible merge with probability `rate`.
 
-    `ranks` holds the rank of each merge of two symbols, and `rng` makes the random choices. This is algorithm
-    1 of Provilkov et al. 2020: at each step, drop each possible merge with probability `rate`, then apply the
-    remaining merge with the lowest rank; stop if none remains. A rate of 0 is ordinary byte-pair encoding.
+    `ranks` holds the rank of each merge of two symbols. This is algorithm 1 of Provilkov et al. 2020: at each
+    step, drop each possible merge with probability `rate`, then apply the remaining merge with the lowest
+    rank; stop if none remains. A rate of 0 is ordinary byte-pair encoding.
     """
     symbols = list(word)
     while len(symbols) > 1:
@@ -73,17 +73,12 @@ class BpeDropoutPairs(TokenPairs):
         self._counts = np.minimum(np.bincount(self._word_ids, minlength=len(words)), MAX_SPLITS)
 
     def of_epoch(self, seed: int, epoch: int) -> TokenPairs:
-        """Return the pairs with new random splits of all words.
-
-        The result depends only on the seed and the epoch, so it is the same on all ranks.
-        """
+        """Return the pairs with random splits of all words, which depend on the seed and the epoch alone."""
         splits = self._splits(seed, epoch)
         lengths = np.fromiter(map(len, splits), np.int64, len(splits))
         first_of_split = np.cumsum(lengths) - lengths
         first_of_word = np.cumsum(self._counts) - self._counts
-        # NumPy guarantees that RandomState's random numbers never change between versions.
-        digest = hashlib.sha256(f"bpe dropout {seed}, epoch {epoch}".encode()).digest()
-        chance = np.random.RandomState(np.frombuffer(digest, "<u4")).random_sample(len(self._word_ids))
+        chance = seeded_generator(f"bpe dropout {seed}, epoch {epoch}").random_sample(len(self._word_ids))
         chosen = first_of_word[self._word_ids] + (chance * self._counts[self._word_ids]).astype(np.int64)
 
         ends = np.concatenate([[0], np.cumsum(lengths[chosen])])
@@ -93,7 +88,6 @@ class BpeDropoutPairs(TokenPairs):
         return TokenPairs(ids, ends[self._word_offsets])
 
     def _splits(self, seed: int, epoch: int) -> list[list[int]]:
-        """Draw up to `MAX_SPLITS` splits of each word, and return their ids in the order of the words."""
         ranks = tuple(side.merge_ranks() for side in self._sides)
         ids = tuple(side.ids() for side in self._sides)
         splits: list[list[int]] = []

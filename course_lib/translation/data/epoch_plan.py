@@ -31,10 +31,7 @@ def epoch_plan(
     `max_tokens`.
     """
     longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
-    # NumPy guarantees that RandomState's random numbers never change between versions, unlike those of its
-    # newer generators.
-    digest = hashlib.sha256(f"{seed}, epoch {epoch}".encode()).digest()
-    rng = np.random.RandomState(np.frombuffer(digest, "<u4"))
+    rng = seeded_generator(f"{seed}, epoch {epoch}")
     order = rng.permutation(len(longer))
     if buckets:
         longer = np.asarray(buckets)[np.searchsorted(buckets, longer)]
@@ -45,6 +42,14 @@ def epoch_plan(
     return [
         shuffled[first : first + batches_per_update] for first in range(0, len(shuffled), batches_per_update)
     ]
+
+
+def seeded_generator(seed: str) -> np.random.RandomState:
+    """Return a generator of random numbers that depend on `seed` alone.
+
+    NumPy guarantees that those of RandomState, unlike its newer generators, never change between versions.
+    """
+    return np.random.RandomState(np.frombuffer(hashlib.sha256(seed.encode()).digest(), "<u4"))
 
 
 def bucket_lengths(max_length: int, count: int) -> list[int]:

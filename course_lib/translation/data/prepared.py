@@ -7,7 +7,7 @@ again.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import DataConfig, yaml_value
+from course_lib.translation.configs.schema import DataConfig, MayChangeMarker, yaml_value
 from course_lib.translation.data.bpe_dropout import BpeDropoutPairs
 from course_lib.translation.data.corpora import ParallelText, corpus_fingerprint, load_corpus
 from course_lib.translation.data.subwords import BidirectionalSubwords, Subwords
@@ -29,19 +29,6 @@ from course_lib.translation.data.vocabularies import (
 
 #: The version of the file layout. Data in another layout is prepared again.
 LAYOUT = 4
-#: The settings that influence the ids.
-ID_SETTINGS = (
-    "corpus",
-    "train_pairs",
-    "direction",
-    "tokenizer",
-    "vocab_size",
-    "min_count",
-    "max_length",
-    "too_long",
-    "both_directions",
-    "bpe_dropout",
-)
 #: The file of the vocabularies in a folder written by `course prepare`.
 VOCABULARY = "vocabulary.json"
 #: The number of pairs that are converted to ids at a time.
@@ -79,11 +66,10 @@ def prepare(
     """Open the data in `folder`, preparing it first if it is missing or damaged.
 
     It is also prepared again if it was made from another corpus, with other settings or with other
-    vocabularies. `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies in
-    `given` are used or, if that is None, vocabularies are learned from the training split. If `learn` is
-    false, training has already begun with the vocabularies in the file, so these are kept. Raises
-    BadInputError if the corpus or the vocabulary cannot be read, if no training pair is left, or if the data
-    cannot be written.
+    vocabularies. `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies are
+    `given` or, if that is None, learned from the training split; otherwise, training has already begun with
+    those in the file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training
+    pair is left, or if the data cannot be written.
     """
     key, origin = _key(config), given.fingerprint if given else _LEARNED
     contents = _read_contents(folder, vocabulary)
@@ -104,13 +90,7 @@ def prepare(
         writer.write_train(train)
         writer.write_evaluation_split("validation", corpus.validation)
         writer.write_evaluation_split("test", corpus.test)
-        writer.write_contents(
-            layout=LAYOUT,
-            key=key,
-            settings=_settings(config),
-            origin=origin if learn else _KEPT,
-            vocabulary=_digest(vocabulary),
-        )
+        writer.write_contents(vocabulary, key, origin if learn else _KEPT)
     except OSError as error:
         raise BadInputError(f"{folder}: cannot write the prepared data ({error.strerror})") from None
     return open_prepared(folder, vocabulary)
@@ -158,7 +138,7 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
             f"{origin} was prepared by another version of the course (layout {layout}, this version needs "
             f"{LAYOUT}). Run `course prepare` again, into an empty folder."
         )
-    require_same_settings(config, contents["settings"], origin)
+    _require_same_settings(config, contents["settings"], origin)
     if contents["key"] != _key(config):
         raise BadInputError(f"{origin} was prepared from another corpus. Run `course prepare` again.")
     complete = _read_contents(folder, folder / VOCABULARY)
@@ -169,11 +149,14 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
     return _open(folder, folder / VOCABULARY, complete)
 
 
-def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origin: str) -> None:
-    """Raise BadInputError, naming each difference, if the settings of prepared data differ from the config's.
+def refuse_other_settings(config: DataConfig, folder: Path) -> None:
+    """Raise BadInputError, naming each difference, if a folder holds intact data with other settings."""
+    contents = _read_contents(folder, folder / VOCABULARY)
+    if contents and contents.get("layout") == LAYOUT:
+        _require_same_settings(config, contents["settings"], str(folder))
 
-    The message begins with `origin`, a description of the prepared data.
-    """
+
+def _require_same_settings(config: DataConfig, prepared: dict[str, Any], origin: str) -> None:
     differences = [
         f"data.{name} is {yaml_value(prepared.get(name))} there and {yaml_value(ours)} here"
         for name, ours in _settings(config).items()
@@ -184,15 +167,6 @@ def require_same_settings(config: DataConfig, prepared: Mapping[str, Any], origi
             f"{origin} was prepared with other settings: {'; '.join(differences)}. Use the same settings, or "
             "another folder."
         )
-
-
-def prepared_settings(folder: Path) -> dict[str, Any] | None:
-    """Return the settings that a folder was prepared with.
-
-    The result is None if the data is missing, incomplete, damaged or from another version.
-    """
-    contents = _read_contents(folder, folder / VOCABULARY)
-    return contents["settings"] if contents and contents.get("layout") == LAYOUT else None
 
 
 def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedData:
@@ -231,13 +205,15 @@ def _without_empty(train: ParallelText) -> ParallelText:
 
 
 def _key(config: DataConfig) -> str:
-    """Return a hash of everything that the prepared data depends on, except vocabularies from another run."""
+    """Return a hash of what the prepared data depends on, except for vocabularies from another run."""
     facts = [LAYOUT, corpus_fingerprint(config), _settings(config)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in ID_SETTINGS}
+    """Return the settings that influence the ids."""
+    fields = DataConfig.model_fields.items()
+    return {name: getattr(config, name) for name, field in fields if MayChangeMarker not in field.metadata}
 
 
 def _read_contents(folder: Path, vocabulary: Path) -> dict[str, Any] | None:
@@ -257,18 +233,14 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@dataclass(frozen=True)
-class _Direction:
-    """The source and target sentences of one translation direction, and their vocabularies."""
+#: The sentences of one direction of translation: the vocabularies, the sources and the targets.
+_Direction = tuple[Vocabularies, list[str], list[str]]
 
-    source: Vocabulary
-    source_text: list[str]
-    target: Vocabulary
-    target_text: list[str]
 
-    def chunks(self) -> Iterator[tuple[list[str], list[str]]]:
-        for first in range(0, len(self.source_text), CHUNK):
-            yield self.source_text[first : first + CHUNK], self.target_text[first : first + CHUNK]
+def _chunks(directions: list[_Direction]) -> Iterator[_Direction]:
+    for vocabularies, sources, targets in directions:
+        for first in range(0, len(sources), CHUNK):
+            yield vocabularies, sources[first : first + CHUNK], targets[first : first + CHUNK]
 
 
 class _Writer:
@@ -287,11 +259,11 @@ class _Writer:
 
         Raises BadInputError if all pairs are too long and therefore dropped.
         """
-        directions = [self._forward(text)]
+        sources, targets = text.sides(self._config.direction)
+        directions: list[_Direction] = [(self._vocabularies, sources, targets)]
         if self._config.both_directions:
             assert isinstance(self._vocabularies, BidirectionalSubwords), "learned for both directions"
-            back, forward = self._vocabularies.reversed, directions[0]
-            directions.append(_Direction(back.source, forward.target_text, back.target, forward.source_text))
+            directions.append((self._vocabularies.reversed, targets, sources))
         drop = self._config.too_long == "drop"
         fits = self._write("train", directions, drop)
         if drop and not any(fits):
@@ -303,43 +275,42 @@ class _Writer:
             self._write_words(directions, fits if drop else [True] * len(fits))
 
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
-        """Write the evaluation split `name`, "validation" or "test", as ids and as text.
-
-        Sentences that are too long are truncated in the ids. No pair is dropped.
-        """
-        self._write(name, [self._forward(text)], drop=False)
+        """Write the evaluation split `name`, "validation" or "test", as ids, truncated, and as text."""
         sources, references = text.sides(self._config.direction)
+        self._write(name, [(self._vocabularies, sources, references)], drop=False)
         self._write_json(f"{name}.json", {"sources": sources, "references": references})
 
-    def write_contents(self, **facts: object) -> None:
-        """Write `facts` and all checksums to contents.json, which marks the data as complete."""
-        files = {name: _digest(self._folder / name) for name in self._files}
-        contents = {**facts, "dtype": self._dtype, "notes": self.notes, "files": files}
+    def write_contents(self, vocabulary: Path, key: str, origin: str) -> None:
+        """Write the settings and all checksums to contents.json, which marks the data as complete."""
+        contents = {
+            "layout": LAYOUT,
+            "key": key,
+            "settings": _settings(self._config),
+            "origin": origin,
+            "vocabulary": _digest(vocabulary),
+            "dtype": self._dtype,
+            "notes": self.notes,
+            "files": {name: _digest(self._folder / name) for name in self._files},
+        }
         atomic_write_text(self._folder / "contents.json", json.dumps(contents, indent=1))
 
-    def _forward(self, text: ParallelText) -> _Direction:
-        sources, targets = text.sides(self._config.direction)
-        return _Direction(self._vocabularies.source, sources, self._vocabularies.target, targets)
-
     def _write(self, name: str, directions: list[_Direction], drop: bool) -> list[bool]:
-        """Write the pairs of a split as ids, in the given directions.
+        """Write the pairs of a split as ids. Return, for each pair, whether it is short enough.
 
-        Pairs that exceed the maximum length are dropped if `drop` is true, and truncated otherwise. Return,
-        for each pair, whether it is short enough.
+        Pairs that exceed the maximum length are dropped if `drop` is true, and truncated otherwise.
         """
         # The start and end tokens are added later, and count towards max_length.
         longest = self._config.max_length - 2
         fits: list[bool] = []
 
         def chunks() -> Iterator[list[IdPair]]:
-            for direction in directions:
-                for sources, targets in direction.chunks():
-                    ids = direction.source.encode(sources), direction.target.encode(targets)
-                    pairs = list(zip(*ids, strict=True))
-                    short = [max(map(len, pair)) <= longest for pair in pairs]
-                    fits.extend(short)
-                    kept = compress(pairs, short) if drop else pairs
-                    yield [(source[:longest], target[:longest]) for source, target in kept]
+            for vocabularies, sources, targets in _chunks(directions):
+                ids = vocabularies.source.encode(sources), vocabularies.target.encode(targets)
+                pairs = list(zip(*ids, strict=True))
+                short = [max(map(len, pair)) <= longest for pair in pairs]
+                fits.extend(short)
+                kept = compress(pairs, short) if drop else pairs
+                yield [(source[:longest], target[:longest]) for source, target in kept]
 
         self._write_pairs(name, chunks(), self._dtype)
         if long := fits.count(False):
@@ -352,10 +323,7 @@ class _Writer:
         return fits
 
     def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
-        """Write the training pairs as word indices, for `BpeDropoutPairs`.
-
-        `kept` contains False for each pair that was dropped as too long, and True for all others.
-        """
+        """Write the training pairs that are `kept` as word indices, for `BpeDropoutPairs`."""
         word_ids: dict[tuple[int, str], int] = {}
         keep = iter(kept)
 
@@ -365,10 +333,9 @@ class _Writer:
             return [[word_ids.setdefault((side, word), len(word_ids)) for word in words] for words in split]
 
         def chunks() -> Iterator[list[IdPair]]:
-            for direction in directions:
-                for sources, targets in direction.chunks():
-                    sides = ids_of(0, direction.source, sources), ids_of(1, direction.target, targets)
-                    yield [pair for pair in zip(*sides, strict=True) if next(keep)]
+            for vocabularies, sources, targets in _chunks(directions):
+                sides = ids_of(0, vocabularies.source, sources), ids_of(1, vocabularies.target, targets)
+                yield [pair for pair in zip(*sides, strict=True) if next(keep)]
 
         self._write_pairs("train.words", chunks(), WORD_IDS)
         self._write_json("train.words.json", list(word_ids))

@@ -60,10 +60,7 @@ class Subwords:
 
     @classmethod
     def from_json(cls, text: str) -> "Subwords":
-        """Load a vocabulary serialized by `to_json`.
-
-        If the text is anything else, the `tokenizers` library raises a plain Exception.
-        """
+        """Load a vocabulary serialized by `to_json`. For any other text, `tokenizers` raises an Exception."""
         return cls(Tokenizer.from_str(text))
 
     def to_json(self) -> str:
@@ -72,12 +69,12 @@ class Subwords:
 
     @property
     def source(self) -> "Subwords":
-        """The source vocabulary: this object, because both sides share one vocabulary."""
+        """The source vocabulary, which is also the target vocabulary."""
         return self
 
     @property
     def target(self) -> "Subwords":
-        """The target vocabulary: this object, because both sides share one vocabulary."""
+        """The target vocabulary, which is also the source vocabulary."""
         return self
 
     @property
@@ -91,10 +88,7 @@ class Subwords:
         return number
 
     def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, written with one symbol per byte.
-
-        A word includes its leading space. Merges never cross a word boundary.
-        """
+        """Split each sentence into words with their leading spaces, written with one symbol per byte."""
         split = self._tokenizer.pre_tokenizer.pre_tokenize_str
         return [[word for word, _ in split(sentence)] for sentence in sentences]
 

@@ -49,15 +49,12 @@ class TokenPairs(Sequence[IdPair]):
         return self._ids, self._offsets
 
     def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
-        """Return the pairs for one epoch. Only BPE dropout makes them differ from epoch to epoch."""
+        """Return the pairs for one epoch, which differ from epoch to epoch only with BPE dropout."""
         return self
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens in each sentence, as an array of shape (pairs, 2).
-
-        The first column is for the sources and the second for the targets.
-        """
+        """The number of tokens in each source and target, as an array of shape (pairs, 2)."""
         return np.diff(self._offsets).reshape(-1, 2)
 
     def __len__(self) -> int:
@@ -80,8 +77,8 @@ class TokenPairs(Sequence[IdPair]):
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
         """Collate the pairs at the indices `batch`, with the same result as lesson 10's `collate`.
 
-        Sentences are truncated to `max_length` tokens, including the start and end tokens. This method uses
-        array operations and is many times faster, so that a GPU doesn't wait for it.
+        Sentences are truncated to `max_length` tokens, including the start and end tokens. Array operations
+        make this method many times as fast, so that a GPU doesn't wait for it.
         """
         indices = np.asarray(batch, np.int64)
 
@@ -105,10 +102,7 @@ def id_type(vocab_size: int) -> str:
 
 
 def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dtype: str) -> None:
-    """Write pairs, chunk by chunk, to the two files that `TokenPairs.mapped` opens.
-
-    `ids` and `offsets` are the paths of the files, and `dtype` is the data type of the ids.
-    """
+    """Write pairs, chunk by chunk, to the two files for `TokenPairs.mapped`. `dtype` is that of the ids."""
     ends = [np.zeros(1, OFFSETS)]
     with atomic_write(ids) as file:
         for chunk in chunks:
@@ -117,8 +111,7 @@ def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dt
             ends.append(ends[-1][-1:] + np.cumsum(lengths, dtype=OFFSETS))
             file.write(np.fromiter(chain.from_iterable(sentences), dtype, int(lengths.sum())).tobytes())
     with atomic_write(offsets) as file:
-        for part in ends:
-            file.write(part.tobytes())
+        file.write(np.concatenate(ends).tobytes())
 
 
 def _mapped(path: Path, dtype: str) -> NDArray[Any]:

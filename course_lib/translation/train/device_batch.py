@@ -42,11 +42,9 @@ def move_to_device(
 ) -> DeviceBatch:
     """Count the tokens of a collated batch, start copying it to the device, and return it as a DeviceBatch.
 
-    This doesn't wait for the copy. The number of operations follows from the lengths of the sentences, from
-    `model` and from the size of the target vocabulary, `target_vocabulary`.
-
     With `shape`, a number of sentences and a length, the batch is padded so that the inputs of the encoder
     and the decoder have this shape. Additional rows repeat the first sentence, and their labels don't count.
+    `target_vocabulary` is the size of the vocabulary.
     """
     source_lengths, target_lengths = (source != pad_id).sum(1), (target != pad_id).sum(1)
     rows = len(target)

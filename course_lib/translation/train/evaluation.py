@@ -53,10 +53,9 @@ class Evaluator:
         self._decoder = BatchDecoder(vocabularies, device, self._max_length, self._config)
 
     def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
-        """Return the mean cross-entropy per token in nats, without label smoothing.
+        """Return the mean cross-entropy per token of all pairs in nats, without label smoothing.
 
-        `pairs` holds the token ids of all sources and targets, without the start and end tokens. Sentences
-        that exceed `data.max_length` are truncated.
+        Sentences that exceed `data.max_length` are truncated.
         """
         ids = self._vocabularies
         loss_sum = LossSum(model, LabelSmoothingLoss(len(ids.target), ids.pad_id, 0.0), self._precision)
@@ -84,8 +83,7 @@ class Evaluator:
     ) -> list[str]:
         """Translate sentences of token ids. Return all translations, in order, on every rank.
 
-        `settings` are those of the search, which is greedy by default. `decode`, if given, replaces the lab's
-        search. The translation of an empty sentence is empty.
+        The search is greedy by default; `decode`, if given, replaces it. An empty sentence stays empty.
         """
         found = self._find(model, sentences, settings, decode)
         return [candidates[0].text if candidates else "" for candidates in found]
@@ -97,22 +95,14 @@ class Evaluator:
         references: Sequence[str],
         beam: int,
     ) -> TunedAlpha:
-        """Find the exponent of the length penalty with which a beam search gets the best BLEU.
-
-        Return it together with the BLEU of every candidate exponent. BLEU is computed on `sentences`, with
-        one reference for each. `beam` is the beam size.
-        """
+        """Find the exponent of the length penalty with which a search with this beam gets the best BLEU."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
 
     def settings(
         self, model: TransformerModel, sentences: Sequence[Sequence[int]], references: Sequence[str]
     ) -> SearchSettings:
-        """Return the search settings of the config.
-
-        If `alpha` is `auto`, it is tuned by translating `sentences` with `model` and comparing the
-        translations with `references`. With a beam size of 1, it is 0, because it has no effect.
-        """
+        """Return the search settings of the config. If `alpha` is `auto`, it is tuned on `sentences`."""
         alpha = self._config.alpha
         if self._config.beam_size == 1:
             # With a single hypothesis, the length penalty has no effect.
@@ -130,8 +120,7 @@ class Evaluator:
     ) -> list[list[Candidate]]:
         """Decode this rank's share of the sentences. Return the candidates of all sentences, in order.
 
-        An empty sentence has no candidates. `decode`, if given, replaces the lab's search, except for an
-        ensemble.
+        An empty sentence has no candidates. `decode` isn't used for an ensemble.
         """
         shard = self._shard(self._decoder.batches(sentences, settings.beam))
         mine: list[tuple[int, list[Hypothesis]]] = []
@@ -157,15 +146,11 @@ class Evaluator:
 
 
 class BestWeights:
-    """A record of the best validation result, which also determines when to stop early.
-
-    `config` contains the metric that determines the best result, and the patience.
-    """
+    """A record of the best validation result, which also determines when to stop early."""
 
     def __init__(self, config: SelectionConfig) -> None:
         self._patience = config.patience
-        self._key = {"loss": "validation_loss", "bleu": "bleu"}[config.metric]
-        self._sign = {"loss": -1.0, "bleu": 1.0}[config.metric]
+        self._key, self._sign = {"loss": ("validation_loss", -1.0), "bleu": ("bleu", 1.0)}[config.metric]
         self._best = -math.inf
         self._since = 0
         self.step = 0
@@ -174,8 +159,7 @@ class BestWeights:
     def is_better(self, row: MetricsRow, step: int) -> bool:
         """Record the row of metrics of update `step`, and return whether it is the best so far.
 
-        A row without the selection metric is ignored: the result is False. Neither an equal result nor NaN
-        counts as better.
+        A row without the selection metric is ignored. Neither an equal result nor NaN counts as better.
         """
         if self._key not in row:
             return False
@@ -188,10 +172,7 @@ class BestWeights:
 
     @property
     def patience_exhausted(self) -> bool:
-        """Whether training should stop early, because none of the last `patience` results was a new best.
-
-        This is false if the config sets no `patience`.
-        """
+        """Whether training should stop early, because none of the last `patience` results was a new best."""
         return self._patience is not None and self._since >= self._patience
 
     def state(self) -> dict[str, float | int]:

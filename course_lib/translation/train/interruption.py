@@ -75,13 +75,11 @@ class Interruption:
     def immediate(self) -> Iterator[None]:
         """Within the block, raise `Interrupted` as soon as a signal arrives, even if signals were deferred.
 
-        It is also raised if a signal has already arrived. Use this where an immediate exit loses nothing,
-        because all progress has been saved.
+        It is also raised if one has already arrived. Use this where all progress has been saved.
         """
         before, self._deferred = self._deferred, False
         try:
-            if self._number is not None:
-                raise Interrupted(self._number)
+            self._raise_if_requested()
             yield
         finally:
             self._deferred = before
@@ -92,6 +90,9 @@ class Interruption:
             end = time.monotonic() + seconds
             while self._number is None and time.monotonic() < end:
                 time.sleep(0.05)
+        self._raise_if_requested()
+
+    def _raise_if_requested(self) -> None:
         if self._number is not None:
             raise Interrupted(self._number)
 

@@ -32,10 +32,7 @@ class MetricsLog:
             self._file.truncate(keep_bytes)
 
     def write(self, row: MetricsRow) -> None:
-        """Append a row, which readers can see at once.
-
-        If the disk is full, keep the row in memory and try again with the next row.
-        """
+        """Append a row, which readers can see at once. If the disk is full, try again with the next row."""
         self._unwritten += json.dumps(row).encode("utf-8") + b"\n"
         with contextlib.suppress(OSError):
             self._write()
@@ -84,7 +81,7 @@ class MetricsWindow:
     def state(self) -> dict[str, float]:
         """Return the sums over all ranks, and the seconds since the clock was started.
 
-        Rank 0 then holds these sums, and the other ranks start again from zero. Must be called on every rank.
+        Rank 0 keeps these sums, and the other ranks restart from zero. Must be called on every rank.
         """
         if self._losses:
             self._sums[0] += torch.stack(self._losses).double().sum().cpu()
@@ -108,12 +105,12 @@ class MetricsWindow:
         """Return the loss, speed, padding and memory over all ranks, and begin the next window.
 
         `mfu`, the model FLOPs utilisation, is the share of the measured matmul rate that the model's own
-        matrix products reached. `memory_gib` is the largest peak memory of any rank so far, on its GPU or, if
-        it has none, in main memory. Both are left out if they are unknown. Must be called on every rank.
+        matrix products reached. `memory_gib` is the largest peak of any rank so far, as in `peak_memory`.
+        Both are left out if they are unknown. Must be called on every rank.
         """
         sums = self.state()
         self._sums = torch.zeros_like(self._sums)
-        self._started = time.perf_counter()
+        self.restart_clock()
         row = {
             "loss": sums["loss_sum"] / sums["target_tokens"],
             "tokens_per_second": round(sums["target_tokens"] / sums["seconds"], 1),
@@ -126,9 +123,14 @@ class MetricsWindow:
         return row
 
 
+def uses_gpu() -> bool:
+    """Return whether this process uses a GPU."""
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
 def peak_memory() -> int:
     """Return the peak memory of this process in bytes, on its GPU if it uses one; 0 if unknown."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if uses_gpu():
         return torch.cuda.max_memory_allocated()
     try:
         import resource

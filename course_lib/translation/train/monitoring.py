@@ -51,13 +51,8 @@ class BackgroundRun:
         self._log = self.folder / _OUTPUT
         command = [sys.executable, "-m", "course_lib.translation.train", config]
         if processes > 1:
-            launcher = [
-                "course_lib.translation.launch",
-                "--standalone",
-                f"--nproc-per-node={processes}",
-                "-m",
-            ]
-            command[2:2] = launcher
+            launcher = ["course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
+            command[2:2] = [*launcher, "-m"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, f"run_folder={self.folder}", *overrides],
@@ -72,7 +67,7 @@ class BackgroundRun:
 
     @property
     def running(self) -> bool:
-        """Whether the run is still in progress."""
+        """Whether the run is in progress."""
         return self._process.poll() is None
 
     def rows(self) -> list[MetricsRow]:

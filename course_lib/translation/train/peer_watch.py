@@ -32,7 +32,7 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
     """Within the block, end this process with a message if the previous rank is silent for `seconds` seconds.
 
     The main thread can't be interrupted while it waits in a collective, so the process ends without saving.
-    Must be called on every rank. If there is only one rank, nothing is watched.
+    Must be called on every rank.
     """
     if distributed.world_size == 1:
         yield
@@ -45,10 +45,9 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
 
 
 class _PeerWatch:
-    """Two threads that exchange heartbeats with the neighbouring ranks.
+    """Two threads: one receives the previous rank's heartbeats, and the other sends them to the next rank.
 
-    One receives the previous rank's heartbeats. The other sends heartbeats to the next rank, and ends the
-    process if the previous rank has been silent for more than `seconds` seconds.
+    The sender ends the process if the previous rank has been silent for more than `seconds` seconds.
     """
 
     def __init__(self, distributed: DistributedInfo, seconds: int) -> None:
@@ -67,10 +66,7 @@ class _PeerWatch:
         self._sender.start()
 
     def stop(self) -> None:
-        """Send a last heartbeat, and wait until the neighbours have stopped too.
-
-        The process group can be destroyed after that.
-        """
+        """Send a last heartbeat, and wait until the neighbours have stopped too."""
         self._stopped.set()
         self._sender.join()
 

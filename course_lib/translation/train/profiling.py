@@ -5,6 +5,8 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from course_lib.translation.train.metrics import uses_gpu
+
 #: Updates before the profile begins: kernels are loaded and layers compiled during the first ones.
 _SKIPPED, _WARMUP = 5, 1
 
@@ -14,8 +16,7 @@ class UpdateProfiler:
 
     Open `trace.json` in Perfetto (ui.perfetto.dev) or chrome://tracing, and `memory.pickle`, which is only
     written on a GPU, at pytorch.org/memory_viz. `operations.txt` is a table of the operations that take the
-    most time. The first updates of the process are not profiled, because kernels are loaded and layers are
-    compiled during them. With a count of 0, nothing is profiled.
+    most time. With a count of 0, nothing is profiled.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -29,26 +30,25 @@ class UpdateProfiler:
         if not self._remaining:
             return None
         if self._profiler is None:
-            self._start()
-        assert self._profiler is not None, "just started"
+            self._profiler = self._started()
         self._remaining -= 1
         if self._remaining == 0:
             return self._finish(self._profiler)
         self._profiler.step()
         return None
 
-    def _start(self) -> None:
-        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    def _started(self) -> profile:
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if uses_gpu() else [])]
         phases = schedule(wait=_SKIPPED - 1, warmup=_WARMUP, active=self._count)
-        self._profiler = profile(activities=activities, schedule=phases, profile_memory=True)
-        self._profiler.start()
-        if on_gpu:
+        profiler = profile(activities=activities, schedule=phases, profile_memory=True)
+        profiler.start()
+        if uses_gpu():
             torch.cuda.memory._record_memory_history(max_entries=100_000)
+        return profiler
 
     def _finish(self, profiler: profile) -> str:
         profiler.stop()
-        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        on_gpu = uses_gpu()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             profiler.export_chrome_trace(str(self._folder / "trace.json"))

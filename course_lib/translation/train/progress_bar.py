@@ -53,10 +53,7 @@ class RunDisplay:
         self._bar.advance(self._task)
 
     def show_metrics(self, row: MetricsRow, permanent: bool) -> None:
-        """Show a row of metrics next to the progress bar, or on a separate line if `permanent` is true.
-
-        Without a progress bar, every row is on a separate line.
-        """
+        """Show a row of metrics next to the bar or, without a bar or if `permanent`, on a separate line."""
         text = "  ".join(f"{name} {_short(value)}" for name, value in row.items())
         if permanent or self._bar.disable:
             self._console.print(text)
@@ -70,10 +67,9 @@ class RunDisplay:
 
 @contextmanager
 def reading_bar(descriptor: int, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Show how much of a file has been read. Yield a function that updates the display.
+    """Show how much of a regular file has been read. Yield a function that updates the display.
 
-    Nothing is shown if `quiet` is true, if standard error is not a terminal, or if the descriptor is not a
-    regular file.
+    Nothing is shown if `quiet` is true or if standard error is not a terminal.
     """
     status = os.fstat(descriptor)
     shown = not quiet and stat.S_ISREG(status.st_mode) and sys.stderr.isatty()

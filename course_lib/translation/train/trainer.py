@@ -9,7 +9,6 @@ state has to be saved or shared.
 import contextlib
 import hashlib
 import inspect
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -108,42 +107,33 @@ class Trainer:
         self.step = self.epochs_done = self.updates_done = 0
 
     def plan(self) -> list[list[list[int]]]:
-        """Return the plan of the current epoch: a list of updates.
-
-        An update is a list of batches, and a batch is a list of the indices of sentence pairs.
-        """
+        """Return the plan of the current epoch: a list of updates, as returned by `epoch_plan`."""
         training = self._config.training
-        _, lengths = self._epoch_pairs()
-        return epoch_plan(
-            lengths,
-            training.tokens_per_batch,
-            training.batches_per_update,
-            self._config.seed,
-            self.epochs_done,
-            self._buckets,
-        )
+        sizes = training.tokens_per_batch, training.batches_per_update
+        return epoch_plan(self._epoch_pairs()[1], *sizes, self._config.seed, self.epochs_done, self._buckets)
 
     def update(
         self, batches: Sequence[Sequence[int]], upcoming: Sequence[Sequence[int]] | None = None
     ) -> float:
         """Make one update from batches, which are divided among the ranks. Return its learning rate.
 
-        `upcoming` holds the batches of the next update, which are prefetched; it is None for the last update
-        of an epoch. Must be called on every rank.
+        `upcoming`, the batches of the next update in the epoch, are prefetched. Must be called on every rank.
         """
-        world_size = self._distributed.world_size
         moved = self._prepared(batches)
         if upcoming is not None:
             position = self.epochs_done, self.updates_done + 1
             self._next_batches = position, self._prefetcher.submit(self._load_shard, upcoming)
         # DDP averages the gradients over the ranks; the world size turns that average into a sum.
-        scale = world_size / self._label_count(batches)
+        scale = self._distributed.world_size / self._label_count(batches)
 
         self._loss_sum.train()
         self._model_and_loss.refresh()
         self._optimizer.zero_grad()
         if not moved:
-            self._contribute_zero_gradients()
+            # Contribute zero gradients, because the all-reduce needs all ranks.
+            empty = self._empty_sentence()
+            first = torch.zeros(1, dtype=torch.int64, device=self._device)
+            (self._loss_sum(empty, empty, first) * 0.0).backward()
         for number, batch in moved:
             torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
             # Gradients are synchronised once per update, with the last batch.
@@ -214,17 +204,13 @@ class Trainer:
 
     def estimate_memory(self) -> MemoryEstimate:
         """Estimate the memory that training needs on this rank's device."""
-        lengths = [8 * math.ceil(self._config.data.max_length / 8), *self._buckets]
         tokens = self._config.training.tokens_per_batch
         # Attention saves the most in batches of the longest sentences.
-        length = min(max(lengths), tokens)
+        length = min(bucket_lengths(self._config.data.max_length, 1)[0], tokens)
         return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
 
     def _epoch_pairs(self) -> tuple[TokenPairs, NDArray[np.int64]]:
-        """Return the pairs, as split into subwords for the current epoch, and their lengths, (pairs, 2).
-
-        Lengths include the start and end tokens, and are at most `data.max_length`.
-        """
+        """Return the pairs of the current epoch and their lengths, (pairs, 2), with start and end tokens."""
         if self._current is None or self._current[0] != self.epochs_done:
             pairs = self._pairs.of_epoch(self._config.seed, self.epochs_done)
             lengths = np.minimum(pairs.lengths + 2, self._config.data.max_length)
@@ -232,16 +218,12 @@ class Trainer:
         return self._current[1:]
 
     def _label_count(self, batches: Sequence[Sequence[int]]) -> int:
-        """Count the labels of an update's batches on all ranks.
-
-        This needs no communication, because every rank knows the plan.
-        """
+        """Count the labels of an update on all ranks, without communication: every rank knows the plan."""
         _, lengths = self._epoch_pairs()
         # The start token of a target is not a label.
         return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
 
     def _prepared(self, batches: Sequence[Sequence[int]]) -> list[tuple[int, DeviceBatch]]:
-        """Return this rank's batches of an update with their numbers, prefetched if possible."""
         prefetched, self._next_batches = self._next_batches, None
         if prefetched is not None and prefetched[0] == (self.epochs_done, self.updates_done):
             return prefetched[1].result()
@@ -266,12 +248,6 @@ class Trainer:
 
     def _empty_sentence(self) -> Tensor:
         return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
-
-    def _contribute_zero_gradients(self) -> None:
-        """Contribute zero gradients when this rank has no batch, because the all-reduce needs all ranks."""
-        empty = self._empty_sentence()
-        position = torch.zeros(1, dtype=torch.int64, device=self._device)
-        (self._loss_sum(empty, empty, position) * 0.0).backward()
 
     def _compile(self) -> None:
         # Sizes that are equal or 1 would be compiled as constants, so use different lengths and three rows.

@@ -36,10 +36,9 @@ def load_captions() -> Corpus:
 
 
 def corpus_fingerprint(config: DataConfig) -> str:
-    """Return a hash that changes if the corpus changes.
+    """Return a hash that changes if the corpus changes. Raises BadInputError if one of its files is missing.
 
-    Published corpora are identified by their pinned checksums, so their files are not read. Other corpora are
-    identified by the contents of their files. Raises BadInputError if one of these files is missing.
+    It is made from the pinned checksums of published corpora, and otherwise from the contents of the files.
     """
     if config.corpus in PUBLISHED:
         return PUBLISHED[config.corpus].fingerprint

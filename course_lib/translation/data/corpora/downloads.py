@@ -15,8 +15,7 @@ from course_lib.errors import BadInputError
 TIMEOUT_SECONDS = 30
 #: The number of consecutive attempts without progress after which a download fails. A later call resumes it.
 ATTEMPTS = 4
-#: Seconds to wait after the first attempt without progress. The wait grows by as much after each further one
-#: in a row.
+#: Seconds to wait after the first attempt without progress, and by how much this grows with each further one.
 PAUSE = 0.5
 #: Bytes written at a time. If the connection breaks, an incomplete chunk is lost.
 CHUNK = 2**14
@@ -83,10 +82,7 @@ def _fetch_part(url: str, part: Path) -> None:
 
 
 def _fetch_rest(url: str, part: Path) -> None:
-    """Request the rest of a partial file and append it.
-
-    If the server doesn't support ranges, the whole file is downloaded again.
-    """
+    """Request the rest of a partial file, or all of it if the server doesn't support ranges."""
     have = _size(part)
     # Without "identity", the length could count the bytes of a compressed response.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
@@ -94,7 +90,6 @@ def _fetch_rest(url: str, part: Path) -> None:
         if have and answer.status_code == requests.codes.requested_range_not_satisfiable:
             return  # The part is complete or too long. The caller verifies the checksum.
         answer.raise_for_status()
-        # A server without support for ranges sends the whole file.
         resumes = answer.status_code == requests.codes.partial_content
         with part.open("ab" if resumes else "wb") as file, _progress(part) as progress:
             length = int(answer.headers.get("Content-Length", 0))
@@ -111,15 +106,9 @@ def _size(part: Path) -> int:
 
 def _progress(part: Path) -> Progress:
     console = Console(stderr=True)
-    return Progress(
-        TextColumn(part.name.removesuffix(".part")),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
+    name = TextColumn(part.name.removesuffix(".part"))
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
 
 def _reason(error: requests.RequestException) -> str:

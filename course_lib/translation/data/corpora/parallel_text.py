@@ -52,10 +52,7 @@ def concatenate(parts: Sequence[ParallelText]) -> ParallelText:
 
 
 def parallel_text(german: list[str], english: list[str], origin: str) -> ParallelText:
-    """Pair German and English sentences.
-
-    Raises BadInputError, naming `origin`, if the numbers of German and English sentences differ or are zero.
-    """
+    """Pair German and English sentences. Raises BadInputError if their numbers differ or are zero."""
     if len(german) != len(english) or not german:
         raise BadInputError(
             f"{origin}: expected one English sentence for each German one, got {len(german)} German and "
@@ -85,10 +82,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _lines(content: bytes, origin: str) -> list[str]:
-    """Decode the contents of a file, and return its lines without surrounding whitespace.
-
-    Raises BadInputError, naming the origin and the line, if the contents are not UTF-8.
-    """
+    """Decode the contents of a file, and return its lines without surrounding whitespace."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -128,7 +122,6 @@ def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
 def segments(lines: Iterable[str]) -> list[str]:
     """Extract the sentences of a test set in SGML or XML: the text of each <seg> element.
 
-    Runs of whitespace are collapsed, as in sacrebleu. Entities are unescaped; sacrebleu's 13a tokenizer does
-    that too, so scores stay comparable.
+    Whitespace is collapsed and entities are unescaped, as in sacrebleu, so scores stay comparable.
     """
     return [html.unescape(" ".join(text.split())) for text in _SEGMENT.findall("\n".join(lines))]

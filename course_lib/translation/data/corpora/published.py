@@ -37,12 +37,11 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class PublishedCorpus:
-    """A published corpus: its files, and the function that reads them."""
+    """A published corpus: its files, and the function that reads them, given their paths by name."""
 
     name: str
     files: tuple[PublishedFile, ...]
     read: Callable[[Mapping[str, Path]], Corpus]
-    """The function that reads the corpus, given the paths of the files by name."""
 
     @property
     def fingerprint(self) -> str:
@@ -51,12 +50,10 @@ class PublishedCorpus:
         return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
     def load(self, mirror: Path | None = None, url: str | None = None, cache: Path | None = None) -> Corpus:
-        """Read the corpus from the folder `mirror` or, if that is None, from the cache.
+        """Read the corpus from the folder `mirror` or, if that is None, from the cache, as `fetch` fills it.
 
-        Files that are not in the cache are downloaded first, from the folder at `url` (default: each file's
-        publisher). `cache` is the folder of the cache (default: the user's cache folder). Raises
-        BadInputError if a file is missing from the mirror, cannot be downloaded, or differs from the
-        published one.
+        The default cache is in the user's cache folder. Raises BadInputError if a file is missing from the
+        mirror, cannot be downloaded, or differs from the published one.
         """
         if mirror is not None:
             return self.read(self._find(mirror))
@@ -65,9 +62,9 @@ class PublishedCorpus:
     def fetch(self, folder: Path, url: str | None = None) -> dict[str, Path]:
         """Download the files into the subfolder of `folder` that is named after the corpus.
 
-        Return the paths of the files by name. `folder` can then be used as a mirror. `url` is the folder to
-        download from (default: each file's publisher). Files that already have the right checksum are not
-        downloaded again. Raises BadInputError if a file cannot be downloaded or written.
+        Return the paths of the files by name. `url` is the folder to download from (default: each file's
+        publisher). Files that already have the right checksum are not downloaded again. Raises BadInputError
+        if a file cannot be downloaded or written.
         """
         return {file.name: self._download(file, url, folder / self.name) for file in self.files}
 
