@@ -36,9 +36,8 @@ _KNOWN = {
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
     """Replace the layers of the reference's Transformer with faster ones that compute in `dtype`.
 
-    Return the merged weights of each new layer, to be passed to `refresh`. The list is empty if nothing is
-    replaced. Any other model, and any layer that contains classes other than the reference's and their fused
-    versions, is left unchanged, because a student's classes may compute something different.
+    Return the merged weights of each new layer, to be passed to `refresh`. Layers with other classes than the
+    reference's are left unchanged, because a student's classes may compute something different.
     """
     if type(model) is not Transformer:
         return []
@@ -55,11 +54,7 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
 
 
 def refresh(weights: "Sequence[MergedWeights]") -> None:
-    """Copy the current values of the weights to the merged copies, converted to the dtype of the layers.
-
-    Call this before the forward pass of each update. Layers whose weights already have this dtype have no
-    copies, and need no refresh.
-    """
+    """Copy the current values of the weights to the merged copies, before the forward pass of each update."""
     pairs = [pair for each in weights for pair in each.views()]
     if pairs:
         copies, originals = zip(*pairs, strict=True)
@@ -78,9 +73,9 @@ def decode_with_kernels(
 ) -> Float[Tensor, "B T D"]:
     """Compute the decoder's output like `Transformer`, but with the masks that suit fused attention best.
 
-    Every layer of the model must be a fast layer with `fused_attention`. `bias`, the result of `padding_bias`
-    for the source, is computed once instead of in every layer. The decoder's self-attention uses only a
-    causal mask: padding is on the right, so no real position attends to it.
+    Every layer must be a fast layer with `fused_attention`. `bias` is the result of `padding_bias` for the
+    source. The decoder's self-attention uses only a causal mask: padding is on the right, so no real position
+    attends to it.
     """
     memory = model.positions(model.source_embedding(source))
     for layer in model.encoder_layers:
@@ -103,8 +98,7 @@ class MergedWeights:
     def views(self) -> list[tuple[Tensor, Tensor]]:
         """Return a pair for each weight: its part of the merged copy, as a view, and the weight itself.
 
-        The copies are allocated if necessary. If the weights already have the dtype of the layer, there are
-        no copies, and the list is empty.
+        If the weights already have the dtype of the layer, there are no copies, and the list is empty.
         """
         if self._groups[0][0].dtype == self._dtype:
             return []
@@ -121,8 +115,7 @@ class MergedWeights:
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the merged weights, one tensor for each group. Their gradients flow to the original weights.
 
-        If there are copies and gradients are enabled, the values are those of the last `refresh`. Otherwise,
-        they are the current values.
+        With copies and gradients, the values are those of the last `refresh`, and otherwise the current ones.
         """
         if self._copies and torch.is_grad_enabled():
             weights = [weight for group in self._groups for weight in group]

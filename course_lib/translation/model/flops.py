@@ -22,15 +22,13 @@ def training_flops(
     """Count the operations of all matrix products in a forward and a backward pass over a batch.
 
     The product of an n x k and a k x m matrix takes 2 n k m operations, and the backward pass does two
-    products of that size for each. `target_vocabulary` is the number of tokens in the target vocabulary. The
-    lengths are the numbers of tokens that the encoder and the decoder read of each sentence, without padding.
-    Neither padding nor the keys that the causal mask excludes (half of the decoder's self-attention) count as
-    useful work.
+    products of that size for each. The lengths are the numbers of tokens that the encoder and the decoder
+    read of each sentence. Neither padding nor the keys that the causal mask excludes (half of the decoder's
+    self-attention) count as useful work.
     """
     d, ff, layers = model.d_model, model.d_ff, model.layers
     source, target = source_lengths.double(), target_lengths.double()
-    # Each source token also passes through cross-attention's key and value projections in every decoder
-    # layer.
+    # Each source token also passes through the key and value projections of every cross-attention.
     per_source_token = layers * (4 * d * d + 2 * d * ff) + layers * 2 * d * d
     per_target_token = layers * (6 * d * d + 2 * d * ff) + target_vocabulary * d
     attended_pairs = layers * (source * source + target * target / 2 + source * target).sum()
@@ -41,10 +39,9 @@ def training_flops(
 def measure_matmul_rate(device: torch.device, precision: Precision, seconds: float = 0.3) -> float:
     """Measure the floating-point operations per second that a device reaches on large matrix products.
 
-    The model FLOPs utilisation (MFU) is relative to this rate. The matrices have the dtype of `precision`.
-    The rate is the best of at least five measurements, which take `seconds` or more in total, with the
-    current number of threads. The first product is not measured, because loading its kernels can take fifty
-    times as long as the product itself.
+    The model FLOPs utilisation (MFU) is relative to this rate, the best of at least five measurements in
+    `precision`, which take `seconds` or more in total. The first product is not measured, because loading its
+    kernels can take fifty times as long as the product itself.
     """
     resolved = resolve_precision(precision, device)
     dtype = torch.float32 if resolved == "tf32" else getattr(torch, resolved)

@@ -19,10 +19,9 @@ from course_lib.transformer import LayerNorm
 
 
 def use_fused_layers(model: nn.Module) -> None:
-    """Replace the modules of a model that have a faster implementation, keeping the weights and their names.
+    """Replace `nn.Dropout` and the reference's `LayerNorm` by faster versions, keeping the weights' names.
 
-    Only direct instances of `nn.Dropout` and the reference's `LayerNorm` are replaced, because a subclass may
-    compute something different.
+    Subclasses are not replaced, because they may compute something different.
     """
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
@@ -41,11 +40,10 @@ def fused_attention(
     mask: Bool[Tensor, "..."] | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Float[Tensor, "B H Q d"], None]:
-    """Compute scaled dot-product attention with PyTorch's fused kernel. Return the output and None.
+    """Compute scaled dot-product attention with PyTorch's fused kernel, which doesn't return the weights.
 
-    A `mask` of None masks nothing. The kernel doesn't return the attention weights. It applies dropout
-    itself, so it needs the dropout rate. Raises BadInputError if `dropout` is neither None nor an
-    `nn.Dropout`.
+    A `mask` of None masks nothing. The kernel applies dropout itself, so it needs the rate: BadInputError is
+    raised if `dropout` is neither None nor an `nn.Dropout`.
     """
     if dropout is not None and not isinstance(dropout, nn.Dropout):
         raise BadInputError(
@@ -96,16 +94,12 @@ class BlockDropout(nn.Dropout):
 
 
 def _random_ones(like: Tensor, dropped: int) -> Tensor:
-    """Return random ones and zeros, with the shape and dtype of `like`.
-
-    An element is zero with probability `dropped` / 2^16.
-    """
+    """Return ones, and zeros with probability `dropped` / 2^16, with the shape and dtype of `like`."""
     count = like.numel()
     blocks = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = blocks.view(torch.int16)[:count].view(like.shape)
     # Of the values from -2^15 to 2^15 - 1, the lowest `dropped` become 0 and all others 1. Multiplying by
-    # _ONE turns these into the bits of 0.0 and 1.0. A comparison would be simpler, but converting its result
-    # takes longer than these operations.
+    # _ONE turns these into the bits of 0.0 and 1.0, faster than a comparison whose result is converted.
     last_dropped = dropped - 1 - _LEVELS // 2
     ones = bits.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).mul_(_ONE)
     return ones.view(torch.bfloat16).to(like.dtype)
@@ -148,8 +142,7 @@ def fused_smoothed_loss(
 class _SmoothedLoss(torch.autograd.Function):
     """The autograd function behind `fused_smoothed_loss`.
 
-    The forward pass also computes the gradients, if they are needed, because the logits are in memory only
-    during that pass.
+    The forward pass also computes the gradients, because only then the logits are in memory.
     """
 
     @staticmethod
@@ -200,11 +193,10 @@ class _SmoothedLoss(torch.autograd.Function):
 def _softmax_step(
     logits: Tensor, labels: Tensor, smoothing: float, exact: torch.dtype, needs_gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the summed loss of some rows of logits, its gradient with respect to them, and the column sums.
+    """Return the summed loss of some rows of logits, its gradient, and the gradient's column sums.
 
-    The column sums are those of the gradient. `labels` has one column, and calculations run in the dtype
-    `exact`. The logits may be overwritten. Without `needs_gradient`, the second and third results are
-    placeholders.
+    Calculations run in the dtype `exact`, and the logits may be overwritten. Without `needs_gradient`, the
+    second and third results are placeholders.
     """
     dtype, classes = logits.dtype, logits.shape[1]
     logits = logits.to(exact)

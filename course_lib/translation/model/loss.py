@@ -71,10 +71,7 @@ class LossSum(nn.Module):
         self._masks_for_kernels = False
 
     def use_fast_layers(self, device: torch.device) -> None:
-        """Replace the reference's layers with faster ones, in the dtype for matrix products on `device`.
-
-        After this, call `refresh` before each update.
-        """
+        """Replace the reference's layers with faster ones. After this, call `refresh` before each update."""
         use_fused_layers(self)
         self._weights = use_fast_layers(self.model, self._dtype(device))
         self._masks_for_kernels = bool(self._weights) and all(
@@ -83,7 +80,7 @@ class LossSum(nn.Module):
         )
 
     def refresh(self) -> None:
-        """Update the fast layers' converted copies of the weights. Call this before each update."""
+        """Update the fast layers' converted copies of the weights."""
         refresh(self._weights)
 
     @property
@@ -92,7 +89,6 @@ class LossSum(nn.Module):
         return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
 
     def _dtype(self, device: torch.device) -> torch.dtype:
-        """Return the dtype of matrix products on a device."""
         return product_dtype(self.precision, device) or self.model.generator.weight.dtype
 
     def forward(
@@ -103,8 +99,7 @@ class LossSum(nn.Module):
     ) -> Float[Tensor, ""]:
         """Sum the loss over the labels that are not padding.
 
-        If SimCut is enabled, its divergence is added during training. `positions` is the result of
-        `real_positions`, computed here if it is None. Computing it on the CPU beforehand avoids a
+        `positions` is the result of `real_positions`. Computing it on the CPU beforehand avoids a
         synchronisation with the GPU.
         """
         if positions is None:
@@ -132,7 +127,7 @@ class LossSum(nn.Module):
     def _hidden_and_labels(self, source: Tensor, target: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return the decoder's output and the label at each of the given positions.
 
-        Padding is removed before the generator, which is by far the widest layer.
+        So padding is removed before the generator, which is by far the widest layer.
         """
         components = self.components
         decoder_input, labels = components.shift_target(target)
@@ -182,9 +177,8 @@ def token_cutoff(model: TransformerModel, p: float) -> Iterator[None]:
 
 
 def divergence_sum(plain: Float[Tensor, "N V"], cut: Float[Tensor, "N V"]) -> Float[Tensor, ""]:
-    """Sum the Kullback-Leibler divergence KL(plain || cut) of two predictions over N positions.
+    """Sum the Kullback-Leibler divergence KL(plain || cut) of two predictions, as logits, over N positions.
 
-    The predictions are logits. Gradients flow into both, because the SimCut paper found that this improves
-    the results.
+    Gradients flow into both, because the SimCut paper found that this improves the results.
     """
     return F.kl_div(cut.log_softmax(-1), plain.log_softmax(-1), reduction="sum", log_target=True)

@@ -19,10 +19,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def resolve_precision(precision: Precision, device: torch.device) -> Precision:
-    """Return the precision to use on a device: `precision` itself, unless it is `auto`.
-
-    `auto` selects bfloat16 if the hardware supports it, otherwise float16 on a GPU and float32 on a CPU.
-    """
+    """Return the precision to use on a device, with `auto` resolved as `TrainingConfig` documents."""
     if precision != "auto":
         return precision
     if has_bfloat16(device):

@@ -51,13 +51,12 @@ def build_model(
     device: torch.device | str = "cpu",
     components: Components = REFERENCE,
 ) -> TransformerModel:
-    """Build the model that the config describes, on a device.
+    """Build the model that the config describes, with vocabularies of the given sizes, on a device.
 
-    `source_size` and `target_size` are the sizes of the vocabularies. With `config.tie_embeddings`, source
-    and target must share one vocabulary. The weights are in float64 if `precision` is float64, and in float32
-    otherwise. The model is built with `components`, except that fused attention replaces its attention
-    function if the config says so. Raises BadInputError if `config.inner_dropout` is set, but an attention or
-    feed-forward module contains no `nn.Dropout`.
+    The weights are in float64 if `precision` is float64, and in float32 otherwise. The model is built with
+    `components`, except that fused attention replaces its attention function if the config says so. Raises
+    BadInputError if `config.inner_dropout` is set, but an attention or feed-forward module contains no
+    `nn.Dropout`.
     """
     sizes = reference.TransformerConfig(
         layers=config.layers,
@@ -78,10 +77,7 @@ def build_model(
 
 
 def _set_inner_dropout(model: TransformerModel, rate: float) -> None:
-    """Set the dropout rate inside attention and feed-forward modules, whose names the exercises prescribe.
-
-    Raises BadInputError if one of these modules contains no `nn.Dropout`.
-    """
+    """Set the dropout rate inside attention and feed-forward modules, whose names the exercises prescribe."""
     for layer in (*model.encoder_layers, *model.decoder_layers):
         for name, sublayer in layer.named_children():
             if name not in ("self_attention", "cross_attention", "feed_forward"):

@@ -272,7 +272,7 @@ def _load(
             data.vocabularies.save(folder.vocabulary)
         atomic_write_text(folder.config, documented_yaml(given))
         if student is not None and state is None:
-            student.save(folder.parts)
+            student.parts.keep(folder.parts)  # The notebooks may change later.
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
     return config, data

@@ -23,11 +23,10 @@ from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
 
 class StudentSchedule(LRScheduler):
-    """A schedule that wraps the result of a student's `make_scheduler` and can be saved.
+    """A schedule that wraps the result of `make`, a student's `make_scheduler`, and can be saved.
 
-    `make` calls `make_scheduler`. The result may be an object that cannot be saved, such as a closure with a
-    counter. Its state is determined by the number of steps, so only this number is saved, and loading repeats
-    the steps.
+    The result may be an object that cannot be saved, such as a closure with a counter. The number of steps
+    determines its state, so only this number is saved, and loading repeats the steps.
     """
 
     def __init__(self, optimizer: Optimizer, make: Callable[[], LRScheduler]) -> None:
@@ -53,7 +52,7 @@ class StudentSchedule(LRScheduler):
         return {"updates": self._updates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Create the schedule again, and repeat the number of steps that `state_dict` holds."""
+        """Create the schedule again, and repeat its steps."""
         for group, rate in zip(self._optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = rate
             group.pop("initial_lr", None)
@@ -78,12 +77,10 @@ def search_exercises(beam: int) -> tuple[str, ...]:
 def student_search(
     parts: Parts, config: RunConfig, vocabularies: Vocabularies, device: torch.device
 ) -> DecodeFunction | None:
-    """Return a search for translating the test split that uses the student's code, or None.
+    """Return a search for translating the test split with the student's exercises, or None if there are none.
 
-    The beam size in the config determines which exercises the search uses. The result is None if the student
-    has written none of them. The search computes the whole prefix again for every token, so it is too slow
-    for validation during training, which uses the lab's search. Each sentence gets one hypothesis, whose
-    log-probability and score are 0, because the exercises don't return them.
+    It computes the whole prefix again for every token, so it is too slow for validation during training. Each
+    sentence gets one hypothesis, whose log-probability and score are 0: the exercises don't return them.
     """
     if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
         return None
@@ -100,9 +97,9 @@ def student_search(
             by_length.setdefault(len(sentence), []).append(index)
         for indices in by_length.values():
             rows = search(model, [sentences[index] for index in indices], settings)
-            for index, row in zip(indices, rows, strict=True):
-                # The student's functions don't return the log-probability.
-                found[index] = [Hypothesis(_until(row[1:], ids.end_id), 0.0, 0.0)]
+            for index, (_, *row) in zip(indices, rows, strict=True):
+                end = row.index(ids.end_id) + 1 if ids.end_id in row else len(row)
+                found[index] = [Hypothesis(row[:end], 0.0, 0.0)]
         return found
 
     def search(
@@ -124,10 +121,6 @@ def student_search(
     return decode
 
 
-def _until(ids: list[int], end_id: int) -> list[int]:
-    return ids[: ids.index(end_id) + 1] if end_id in ids else ids
-
-
 #: A student's generator may have no bias, which is the same as a bias of zeros.
 _OPTIONAL_WEIGHT = "generator.bias"
 _FIRST_TOKEN, _TOKENS = 1, 6
@@ -138,9 +131,8 @@ def reference_view(
 ) -> TransformerModel:
     """Return the reference's Transformer, sharing the weights of a student's model.
 
-    The exercises prescribe the names of the weights and the computation, so a student's model can be saved,
-    and decoded with a cache, as if it were the reference's. If the two models nevertheless have different
-    weights or compute different logits, return the student's model itself.
+    So a student's model can be saved, and decoded with a cache, as if it were the reference's. If the two
+    models have different weights or compute different logits, return the student's model itself.
     """
     weights = model.state_dict()
     generator = weights["generator.weight"]

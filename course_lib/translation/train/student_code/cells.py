@@ -31,7 +31,7 @@ class SuppressedPrint:
         """The file names of the cells that tried to print."""
 
     def __call__(self, *values: object, **options: Any) -> None:
-        """Record the cell that tries to print to the terminal. Output to other files is written as usual."""
+        """Record the cell that tries to print to the terminal, and write output to other files as usual."""
         if options.get("file") not in (None, sys.stdout, sys.stderr):
             builtins.print(*values, **options)
             return
@@ -44,12 +44,10 @@ class SuppressedPrint:
 
 @contextlib.contextmanager
 def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Iterator[None]:
-    """Within the block, convert exceptions in a student's code to errors that name the innermost cell.
+    """Within the block, convert exceptions in a student's code to an UpdateFailedError that names the cell.
 
-    The error is an UpdateFailedError, and also names the line in the cell. A PartsError becomes a
-    BadInputError with the same message, and other exceptions propagate. If another rank has exited, this
-    rank's UpdateFailedError refers to the other rank's message. `parts` is None if no student's code is in
-    use; a LostPeerError then propagates too.
+    If another rank has exited, the error refers to the other rank's message. A PartsError becomes a
+    BadInputError. Other exceptions propagate, and so does LostPeerError if `parts` is None.
     """
     try:
         with lost_peers_reported(distributed) if parts else contextlib.nullcontext():

@@ -76,13 +76,6 @@ class StudentCode:
         summary = f"{used} of the {len(list(self.parts))} parts come from your code."
         return f"{self.parts.table(self.notes)}\n{summary}"
 
-    def save(self, path: Path) -> None:
-        """Save a copy of the code, because the notebooks may change later.
-
-        Raises OSError if the file cannot be written.
-        """
-        self.parts.keep(path)
-
     def components(self) -> Components:
         """Return the components for training, with the student's parts."""
         parts = self.parts
@@ -121,11 +114,11 @@ class StudentCode:
 def load_student_code(
     choice: PartsChoice, config: RunConfig, distributed: DistributedInfo, device: torch.device
 ) -> StudentCode:
-    """Load a student's parts and compare them with the reference. Must be called on every rank.
+    """Load a student's parts and compare those that the config uses. Must be called on every rank.
 
-    Parts that the config doesn't use are not compared. Raises BadInputError on all ranks if the folder
-    doesn't exist or contains no completed exercise, or if the ranks have different code. Also raises it if a
-    part fails or differs from the reference, unless the choice is to use the reference's parts instead.
+    Raises BadInputError on all ranks if the folder doesn't exist or contains no completed exercise, if the
+    ranks have different code, or if a part fails or differs from the reference, unless the choice is to use
+    the reference's parts instead.
     """
     suppressed_print = SuppressedPrint()
     parts = _read(choice.folder, distributed, suppressed_print)
@@ -203,10 +196,9 @@ def _read(folder: str, distributed: DistributedInfo, suppressed_print: Suppresse
 def _unequal(
     parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
 ) -> dict[str, str]:
-    """Compare the student's parts with the reference, and describe the difference of each that differs.
+    """Return a description of each part that differs from the reference, the same on all ranks.
 
-    The exercises in `unused` are skipped. The result, by exercise, is the same on all ranks. Must be called
-    on every rank.
+    The exercises in `unused` are skipped. Must be called on every rank.
     """
     skipped = {*unused, *LESSONS["12-data-parallel"]}
     model_parts = [name for name in parts.yours if name not in skipped]
