@@ -23,10 +23,10 @@ from course_lib.translation.model.seq2seq import REFERENCE
 from course_lib.translation.train.__main__ import main
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.student_code.adapters import reference_view
-from course_lib.translation.train.student_code.cells import UpdateFailedError
 from course_lib.translation.train.student_code.parts import (
     PartsChoice,
     StudentCode,
+    UpdateFailedError,
     load_student_code,
     require_same_code,
 )

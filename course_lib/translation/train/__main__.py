@@ -25,8 +25,7 @@ from course_lib.translation.distributed import (
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.peer_watch import EXIT_LOST_PEER, watched_peers
-from course_lib.translation.train.student_code.cells import UpdateFailedError
-from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice
+from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice, UpdateFailedError
 
 #: How long a rank that has lost a peer waits for its own signal. A cluster may signal the ranks at different
 #: times.

@@ -28,8 +28,12 @@ from course_lib.translation.train.run_files import RunFiles
 from course_lib.translation.train.scoring import Score, score, tokenized_score
 from course_lib.translation.train.setup import open_run, require_enough_memory, set_up_process
 from course_lib.translation.train.student_code.adapters import reference_view, student_search
-from course_lib.translation.train.student_code.cells import failing_cell_named
-from course_lib.translation.train.student_code.parts import PartsChoice, StudentCode, load_student_code
+from course_lib.translation.train.student_code.parts import (
+    PartsChoice,
+    StudentCode,
+    failing_cell_named,
+    load_student_code,
+)
 from course_lib.translation.train.trainer import Trainer
 
 

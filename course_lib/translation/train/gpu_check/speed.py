@@ -1,9 +1,11 @@
 """Measurements on a device: training, the textbook method, decoding, memory, and a profile of the updates."""
 
+import itertools
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,19 +188,12 @@ def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
     textbook = TextbookTraining(model, scale.vocabulary, device)
     batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
-    ours: list[float] = []
-    tokens, spent = 0, 0.0
+    ours = theirs = 0.0
     for _ in range(2):
-        ours.append(_train_for(lab, scale.seconds / 2, device)["tokens_per_second"])
-        synchronize(device)
-        started = time.perf_counter()
-        while time.perf_counter() < started + scale.seconds / 2:
-            tokens += textbook.update(*next(batches))
-        synchronize(device)
-        spent += time.perf_counter() - started
-    mean, theirs = sum(ours) / len(ours), tokens / spent
-    rates = {"lab, target tokens/s": round(mean, 1), "textbook, target tokens/s": round(theirs, 1)}
-    return [{"model": name, **rates, "ratio": round(mean / theirs, 2)}]
+        ours += _train_for(lab, scale.seconds / 2, device)["tokens_per_second"] / 2
+        theirs += _rate(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
+    rates = {"lab, target tokens/s": round(ours, 1), "textbook, target tokens/s": round(theirs, 1)}
+    return [{"model": name, **rates, "ratio": round(ours / theirs, 2)}]
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
@@ -219,30 +214,34 @@ def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
     sources = [source for source, _ in sentence_pairs(scale)][:512]
     backend = make_backend(network, config.training.precision)
     decoder = BatchDecoder(vocabularies, device, config.data.max_length, config.evaluation)
-    rows = []
+    one_by_one = itertools.cycle(sources)
+
+    def decode_all(beam: int) -> int:
+        return len(decoder.decode_all(backend, sources, SearchSettings(beam)))
+
+    def decode_one() -> int:
+        start_id, end_id = vocabularies.start_id, vocabularies.end_id
+        row = torch.tensor([[start_id, *next(one_by_one), end_id]], device=device)
+        limit = config.evaluation.max_target_length(row.shape[1])
+        greedy_decode(network, row, padding_mask(row, 0), limit, start_id, end_id)
+        return 1
+
+    rates = {}
     for beam in (1, 4):
         decoder.decode_all(backend, sources[:8], SearchSettings(beam))
-        synchronize(device)
-        started, done = time.perf_counter(), 0
-        while time.perf_counter() < started + scale.seconds / 3:
-            decoder.decode_all(backend, sources, SearchSettings(beam))
-            done += len(sources)
-        synchronize(device)
-        rows.append({"model": name, "search": f"batches, beam {beam}", "sentences/s": _rate(done, started)})
-    started, done = time.perf_counter(), 0
-    while time.perf_counter() < started + scale.seconds / 3:
-        source = [vocabularies.start_id, *sources[done % len(sources)], vocabularies.end_id]
-        row = torch.tensor([source], device=device)
-        limit = config.evaluation.max_target_length(len(source))
-        greedy_decode(network, row, padding_mask(row, 0), limit, vocabularies.start_id, vocabularies.end_id)
-        done += 1
+        rates[f"batches, beam {beam}"] = _rate(partial(decode_all, beam), scale.seconds / 3, device)
+    rates["one at a time, greedy"] = _rate(decode_one, scale.seconds / 3, device)
+    return [{"model": name, "search": key, "sentences/s": round(rate, 1)} for key, rate in rates.items()]
+
+
+def _rate(step: Callable[[], int], seconds: float, device: torch.device) -> float:
+    """Repeat a step for the given time. Return how many items it processes per second."""
     synchronize(device)
-    rows.append({"model": name, "search": "one at a time, greedy", "sentences/s": _rate(done, started)})
-    return rows
-
-
-def _rate(done: int, started: float) -> float:
-    return round(done / (time.perf_counter() - started), 1)
+    started, done = time.perf_counter(), 0
+    while time.perf_counter() < started + seconds:
+        done += step()
+    synchronize(device)
+    return done / (time.perf_counter() - started)
 
 
 def memory_use(device: torch.device, scale: Scale) -> list[Row]:

@@ -1,13 +1,18 @@
 """A student's parts of a run, which are compared with the reference before training starts.
 
 Every rank reads the notebooks, and all must find the same code. A mistake is reported with its lesson before
-the run starts, rather than discovered through a low BLEU score at the end.
+the run starts, rather than discovered through a low BLEU score at the end. During the run, errors name the
+student's cell, and its output is suppressed.
 """
 
+import builtins
+import contextlib
 import hashlib
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any, Literal, cast
 
 import torch
@@ -21,14 +26,15 @@ from course_lib.transformer import Transformer, TransformerConfig, global_token_
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import (
     DistributedInfo,
+    LostPeerError,
     all_gather,
     broadcast_from_rank_zero,
+    lost_peers_reported,
     raise_on_all_ranks,
     require_equal,
 )
 from course_lib.translation.model.seq2seq import Components, TransformerModel
 from course_lib.translation.train.student_code.adapters import StudentSchedule, search_exercises
-from course_lib.translation.train.student_code.cells import SuppressedPrint
 
 UnequalParts = Literal["refuse", "reference"]
 UNEQUAL_PARTS: tuple[UnequalParts, ...] = ("refuse", "reference")
@@ -36,6 +42,9 @@ UNEQUAL_PARTS: tuple[UnequalParts, ...] = ("refuse", "reference")
 #: The exercises whose code doesn't affect the weights.
 _AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
 _NOT_USED = "not used: "
+_MAX_MESSAGE = 200
+#: A part of the file name of every cell's code objects.
+_CELL = ".ipynb, cell "
 
 
 @dataclass(frozen=True)
@@ -270,3 +279,70 @@ def _refusal(faults: dict[str, str]) -> str:
         "them (the checks of their lessons say more) and save the notebooks, or add "
         "--parts-unequal=reference to train with the reference's instead."
     )
+
+
+class UpdateFailedError(BadInputError):
+    """A BadInputError in the middle of an update, when the other ranks are waiting and can't be notified."""
+
+
+class SuppressedPrint:
+    """A replacement for `print` in a student's cells that suppresses output to the terminal.
+
+    Training calls the cells on every update. The class records which cells tried to print.
+    """
+
+    def __init__(self) -> None:
+        self.cells: set[str] = set()
+        """The file names of the cells that tried to print."""
+
+    def __call__(self, *values: object, **options: Any) -> None:
+        """Record the cell that tries to print to the terminal, and write output to other files as usual."""
+        if options.get("file") not in (None, sys.stdout, sys.stderr):
+            builtins.print(*values, **options)
+            return
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and _CELL not in frame.f_code.co_filename:
+            frame = frame.f_back
+        if frame is not None:
+            self.cells.add(frame.f_code.co_filename)
+
+
+@contextlib.contextmanager
+def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Iterator[None]:
+    """Within the block, convert exceptions in a student's code to an UpdateFailedError that names the cell.
+
+    If another rank has exited, the error refers to the other rank's message. A PartsError becomes a
+    BadInputError. Other exceptions propagate, and so does LostPeerError if `parts` is None.
+    """
+    try:
+        with lost_peers_reported(distributed) if parts else contextlib.nullcontext():
+            yield
+    except PartsError as error:
+        raise BadInputError(str(error)) from None
+    except BadInputError:
+        raise
+    except LostPeerError:
+        if parts is None:
+            raise
+        raise UpdateFailedError("Another process has ended, so this one ends too. See its message.") from None
+    except Exception as error:
+        where = _innermost_cell(error.__traceback__, parts) if parts else None
+        if where is None:
+            raise
+        # Truncate the message, because torch's may be long.
+        message = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:_MAX_MESSAGE]
+        raise UpdateFailedError(
+            f"{where}: your code raised {message}. Fix it, run the check of its lesson, save the notebook, "
+            "and choose another run_folder, because changed code needs a new run."
+        ) from None
+
+
+def _innermost_cell(trace: TracebackType | None, parts: Parts) -> str | None:
+    yours = set(parts.yours)
+    cells = {source.location for source in parts.sources if source.exercise in yours}
+    found = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename in cells:
+            found = f"{trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
