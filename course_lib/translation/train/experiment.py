@@ -125,8 +125,7 @@ def train(
         # The process must never exit while a checkpoint is being written, even after an exception.
         stack.callback(experiment.files.finish_writing)
         experiment.train()
-        test_score, tokenized, translations = experiment.test()
-    return Result(test_score, tokenized, data.test.sources, translations, data.test.references, folder)
+        return experiment.test()
 
 
 @dataclass
@@ -241,10 +240,10 @@ class Experiment:
         self._save_checkpoint()
         self.trainer.window.restart_clock()
 
-    def test(self) -> tuple[Score, Score, list[str]]:
+    def test(self) -> Result:
         """Translate the test split with the weights that the config selects, and save the results.
 
-        Return the two scores and the translations. Raises BadInputError if loading or saving fails.
+        Raises BadInputError if loading the weights or saving the results fails.
         """
         use, test, validation = self.config.evaluation.weights, self.data.test, self.data.validation
         self.files.save_average(self.trainer.step)
@@ -267,7 +266,7 @@ class Experiment:
             row |= {f"test_bleu{suffix}": each.bleu, f"signature{suffix}": each.signature}
         self._record({**row, "weights": use, "beam": settings.beam, "alpha": settings.alpha})
         self.files.save_results(translations, settings)
-        return result, tokenized, translations
+        return Result(result, tokenized, test.sources, translations, test.references, self.files.folder)
 
     def _record(self, values: MetricsRow, permanent: bool = False) -> None:
         epoch = self.trainer.epochs_done + (self.trainer.updates_done > 0)
