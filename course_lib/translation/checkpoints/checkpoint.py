@@ -51,8 +51,7 @@ class StepFiles:
     def remove_others(self, up_to: int) -> None:
         """Remove all files except the newest `count` of those up to update `up_to`.
 
-        Files of later updates are removed as well: an earlier run left them, or the run has resumed from a
-        checkpoint that is older than they are.
+        An earlier run left files of later updates, or the run has resumed from an older checkpoint.
         """
         kept = self.newest_first(up_to)[: self.count]
         for path in self.newest_first():
@@ -73,10 +72,9 @@ class Checkpoints(StepFiles):
     """The newest checkpoints of a run, which resumes from the newest one that is intact."""
 
     def save(self, step: int, state: dict[str, Any]) -> None:
-        """Write the checkpoint of update `step` atomically, then remove all but the newest `count`.
+        """Write tensors and plain values as the checkpoint of update `step`, then call `remove_others`.
 
-        Checkpoints of later updates are removed as well. `state` may contain tensors and plain values. Raises
-        OSError, for example if the disk is full; no other checkpoint is removed in that case.
+        Raises OSError, for example if the disk is full; no other checkpoint is removed in that case.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         save_checksummed(self.path(step), state)
@@ -129,8 +127,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) -> None:
     """Raise BadInputError if a checkpoint's config differs from `config` in keys that influence the weights.
 
-    `path` is the checkpoint, and `saved` is the config in it. The message names these keys and their values.
-    It is also an error if `saved` is not a valid config for this version of the lab.
+    `path` is the checkpoint, and `saved` is the config in it, which may be of another version of the lab.
     """
     try:
         before = RunConfig.model_validate(saved)

@@ -48,11 +48,10 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
 
 
 def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
-    """Load a trained model of a run, or a provided model. Return its folder and a `TrainedRun`.
+    """Load a trained model of a run, as `load_trained_run` does, or a provided model. Also return its folder.
 
-    `name` is the path of a run or the name of a provided model, and `checkpoint` selects one of the run's
-    models, as in `load_trained_run`. Raises BadInputError for the same reasons as `load_trained_run`, if a
-    provided model is damaged, or if `checkpoint` is set for a provided model, which has only one checkpoint.
+    `name` is that of `find_run`. Raises BadInputError also if a provided model is damaged, or if `checkpoint`
+    is set for a provided model, which has only one.
     """
     folder, is_provided = find_run(name)
     if not is_provided:
@@ -80,10 +79,9 @@ def load_provided(folder: RunFolder) -> TrainedRun:
 
 
 def provide(run: RunFolder, folder: Path) -> None:
-    """Write a run's model to a folder in the format of a provided model, replacing its files.
+    """Write the model that a run's config selects to a folder in the format of a provided model.
 
-    The weights are those that the run's config selects, converted to float16. The model card is not written.
-    Raises BadInputError for the same reasons as `load_trained_run`.
+    The model card is not written. Raises BadInputError for the same reasons as `load_trained_run`.
     """
     model = load_trained_run(run).model
     kept: dict[str, Tensor] = {}

@@ -85,9 +85,8 @@ def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> Traine
     """Load a model of a run, which may still be training, and its vocabularies.
 
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that
-    `evaluation.weights` names in the run's config, or the first of last, best and averaged that exists if
-    that one hasn't been saved yet. Raises BadInputError if the run or the model is missing or damaged, or if
-    the model was trained with a vocabulary other than the run's.
+    `evaluation.weights` names in the run's config or, if that hasn't been saved yet, the first that exists.
+    Raises BadInputError if the run or the model is missing or damaged, or if their vocabularies differ.
     """
     model = load_model(_model_path(folder, checkpoint))
     vocabularies = load_vocabularies(folder.vocabulary, model.config.data.direction)
@@ -126,10 +125,7 @@ class Snapshots(StepFiles):
     """
 
     def save(self, model: TrainedModel) -> None:
-        """Write a snapshot, then remove all but the newest `count`.
-
-        Snapshots of later updates are removed as well. Raises OSError, for example if the disk is full.
-        """
+        """Write a snapshot, then call `remove_others`. Raises OSError, for example if the disk is full."""
         save_model(self.path(model.step), model)
         self.remove_others(up_to=model.step)
 

@@ -111,19 +111,14 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
 
 
 def open_existing(config: DataConfig, folder: Path, vocabulary: Path) -> PreparedData:
-    """Open the data of a run: from the folder that `data.prepared` names, or otherwise from `folder`.
-
-    `vocabulary` is the path of the vocabulary file for the data in `folder`. Raises BadInputError if the data
-    is missing or damaged, or if the data that `data.prepared` names doesn't fit the config.
-    """
+    """Open the data of a run with `open_given` if `data.prepared` is set, otherwise with `open_prepared`."""
     return open_given(config, Path(config.prepared)) if config.prepared else open_prepared(folder, vocabulary)
 
 
 def open_given(config: DataConfig, folder: Path) -> PreparedData:
-    """Open data that `course prepare` wrote into `folder`, for a run with this config.
+    """Open data that `course prepare` wrote into `folder`. Raises BadInputError if it doesn't fit the config.
 
-    Raises BadInputError if it is missing or damaged, or was prepared with other settings, from another corpus
-    or by another version of the course.
+    It is also raised if the data is missing or damaged, or from another version of the course.
     """
     origin = f"data.prepared: {folder}"
     try:
@@ -197,7 +192,7 @@ def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedD
 
 
 def _without_empty(train: ParallelText) -> ParallelText:
-    """Drop the pairs in which a sentence is empty. Raises BadInputError if no pair is left."""
+    """Drop the pairs in which a sentence is empty."""
     pairs = [pair for pair in zip(train.german, train.english, strict=True) if all(pair)]
     if not pairs:
         raise BadInputError(f"no training pair is left: all {len(train)} have an empty side")

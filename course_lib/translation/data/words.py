@@ -22,10 +22,9 @@ class Words:
 
     `language` is spaCy's code for the language, such as "de".
 
-    Decoding omits the space before (or after) a word if the training split usually has none there. This is
-    correct for commas, brackets and "n't", but often wrong for quotation marks, because opening and closing
-    marks are the same word. `joined` contains the words without a space before them, and the words without a
-    space after them.
+    Decoding omits the space before (or after) a word if the training split usually has none there, as for
+    commas, brackets and "n't". `joined` contains the words without a space before them, and the words without
+    a space after them. Opening and closing quotation marks are the same word, so they are often wrong.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)

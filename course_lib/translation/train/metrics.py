@@ -21,8 +21,8 @@ MetricsRow: TypeAlias = dict[str, int | float | str]
 class MetricsLog:
     """The file `metrics.jsonl`, with one JSON object per line.
 
-    `keep_bytes` is the size of the file when the checkpoint to resume from was saved, or 0 for a new run. An
-    existing file is truncated to this size, because a resumed run repeats the later updates.
+    An existing file is truncated to `keep_bytes`, its size when the checkpoint to resume from was saved,
+    because a resumed run repeats the later updates.
     """
 
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:

@@ -116,8 +116,7 @@ class RunFiles:
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
         """Load the last, the best or the averaged model of the run.
 
-        Raises BadInputError if the model is missing or damaged, or if it is the best model but was not saved
-        at update `best_step`.
+        Raises BadInputError if it is missing or damaged, or if the best one is not of update `best_step`.
         """
         path = self.folder.model(kind)
         model = load_model(path)

@@ -45,10 +45,9 @@ _SHAPE = ("layers", "d_model", "heads", "d_ff", "norm_first", "tie_embeddings")
 def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[RunConfig, torch.device]:
     """Select this rank's device, set its number of threads, and check that the config is equal on all ranks.
 
-    Local paths and thread counts may differ. All ranks need the same model of GPU, or a CPU, and the same
-    version of PyTorch. Return the config with `precision: auto` resolved, so that a resumed run uses the same
-    precision, and the device. Must be called on every rank. Raises BadInputError on all ranks if the config
-    cannot be satisfied or if the ranks differ.
+    All ranks need the same model of GPU, or a CPU, and the same version of PyTorch. Return the config with
+    `precision: auto` resolved, so that a resumed run uses the same precision, and the device. Must be called
+    on every rank. Raises BadInputError on all ranks if the config cannot be satisfied or if the ranks differ.
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
@@ -90,10 +89,7 @@ def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
 def resolve_precision_on_all_ranks(
     precision: Precision, device: torch.device, distributed: DistributedInfo
 ) -> Precision:
-    """Return the precision to use on all ranks. Must be called on every rank.
-
-    `auto` selects bfloat16 if all devices support it, otherwise float16 on GPUs and float32 on CPUs.
-    """
+    """Return the precision to use on all ranks, as `resolve_precision` does. Must be called on every rank."""
     if precision != "auto":
         return precision
     supported = global_sum(distributed, torch.tensor(int(has_bfloat16(device)), device=device))
@@ -103,12 +99,9 @@ def resolve_precision_on_all_ranks(
 
 
 def choose_kernels(precision: Precision) -> None:
-    """Select PyTorch's GPU kernels for the whole process.
-
-    Matrix products of float32 use TF32 if `precision` is "tf32". cuDNN's attention is disabled: PyTorch would
-    select it on Hopper GPUs if there is no dropout inside attention, but it takes tens of milliseconds to
-    plan each new shape.
-    """
+    """Select PyTorch's GPU kernels for the whole process, with TF32 if `precision` is "tf32"."""
+    # PyTorch would select cuDNN's attention on Hopper GPUs if there is no dropout inside attention, but it
+    # takes tens of milliseconds to plan each new shape.
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
@@ -116,8 +109,8 @@ def choose_kernels(precision: Precision) -> None:
 def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch.device:
     """Return the device for this rank: its own GPU, which becomes PyTorch's current device, or the CPU.
 
-    Raises BadInputError if a GPU is required but missing, if this machine has a GPU that PyTorch can't use
-    (unless `config.device` is cpu), or if there are fewer GPUs than local ranks.
+    Raises BadInputError if a GPU is required but missing, if PyTorch can't use this machine's GPU and
+    `config.device` isn't cpu, or if there are fewer GPUs than local ranks.
     """
     if config.device == "cpu" or (
         config.device == "auto" and not torch.cuda.is_available() and gpu_problem() is None
@@ -144,10 +137,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def gpu_problem() -> str | None:
-    """Return the reason why PyTorch can't use this machine's GPU, or None if there is no GPU or no problem.
-
-    Without this check, a run on a machine with an outdated driver would silently use the CPU.
-    """
+    """Return why PyTorch can't use this machine's GPU, such as an outdated driver, or None if it can."""
     if torch.cuda.is_available() or not DRIVER.is_file():
         return None
     try:
@@ -301,10 +291,9 @@ def _divided_as_before(
 
 
 def load_starting_run(config: RunConfig) -> TrainedRun | None:
-    """Load the run that `training.init_from` names. Return None if training starts from random weights.
+    """Load the run that `training.init_from` names, or return None if it names none.
 
-    Raises BadInputError if that run has no model, or if its model or vocabulary doesn't fit this run's
-    config.
+    Raises BadInputError if that run has no model, or if its model or vocabulary doesn't fit the config.
     """
     folder = config.training.init_from
     if folder is None:
