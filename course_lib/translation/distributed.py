@@ -142,9 +142,8 @@ def is_port_in_use(port: int) -> bool:
 def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
     """Raise LostPeerError in place of a RuntimeError in the block if another process has exited.
 
-    gloo, NCCL and DDP raise a RuntimeError for a lost peer, but also for many other causes. To distinguish
-    them without parsing messages, attempt an all-reduce: it fails at once if a peer has exited, and times out
-    if the peers are busy.
+    gloo, NCCL and DDP raise a RuntimeError for many causes. To distinguish them without parsing messages,
+    attempt an all-reduce: it fails at once if a peer has exited, and times out if the peers are busy.
     """
     try:
         yield
@@ -318,10 +317,9 @@ def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(
 def end_process(exit_code: int) -> NoReturn:
     """End this process with the given exit code.
 
-    A process that torchrun started flushes its output and skips Python's shutdown, because DDP keeps gloo's
-    threads alive after the group has been destroyed. If one of them releases a tensor during the shutdown,
-    the process aborts (seen with torch 2.13 on a busy machine), and a finished run counts as failed. Any
-    other process raises SystemExit.
+    A process that torchrun started skips Python's shutdown, because DDP keeps gloo's threads alive after the
+    group has been destroyed. If one of them releases a tensor during the shutdown, the process aborts (seen
+    with torch 2.13 on a busy machine), and a finished run counts as failed.
     """
     if "WORLD_SIZE" not in os.environ:
         sys.exit(exit_code)

@@ -43,7 +43,7 @@ class RunFolder:
         return self.models / f"{kind}.pt"
 
     def remove_temporary_files(self) -> None:
-        """Remove incomplete files left by a killed process, so that they don't fill the disk."""
+        """Remove incomplete files left by a killed process."""
         for folder in (self.path, self.data, self.checkpoints, self.snapshots, self.models):
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)

@@ -30,10 +30,7 @@ GREEDY = SearchSettings()
 
 
 class Evaluator:
-    """An evaluator of models on sentences that are divided among the ranks.
-
-    Its methods must be called on every rank, with all of the sentences.
-    """
+    """An evaluator of models, whose methods must be called on every rank, with all of the sentences."""
 
     def __init__(
         self,
@@ -103,13 +100,12 @@ class Evaluator:
         self, model: TransformerModel, sentences: Sequence[Sequence[int]], references: Sequence[str]
     ) -> SearchSettings:
         """Return the search settings of the config. If `alpha` is `auto`, it is tuned on `sentences`."""
-        alpha = self._config.alpha
-        if self._config.beam_size == 1:
-            # With a single hypothesis, the length penalty has no effect.
-            return SearchSettings()
+        alpha, beam = self._config.alpha, self._config.beam_size
+        if beam == 1:
+            return SearchSettings()  # With a single hypothesis, the length penalty has no effect.
         if alpha == "auto":
-            alpha = self.tune(model, sentences, references, self._config.beam_size).alpha
-        return SearchSettings(self._config.beam_size, alpha)
+            alpha = self.tune(model, sentences, references, beam).alpha
+        return SearchSettings(beam, alpha)
 
     def _find(
         self,

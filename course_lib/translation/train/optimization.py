@@ -15,11 +15,9 @@ def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Op
 
     Its learning rate is 1.0, which the schedule multiplies.
     """
-    if config.optimizer == "adamw":
-        return AdamW(
-            parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay, fused=True
-        )
-    return Adam(parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    # The config allows a weight decay only with AdamW.
+    kind = AdamW if config.optimizer == "adamw" else Adam
+    return kind(parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay, fused=True)
 
 
 def make_scheduler(
@@ -38,16 +36,13 @@ def make_scheduler(
 def learning_rate(config: TrainingConfig, step: int) -> float:
     """Return the learning rate of update `step`, counted from 1. The paper's schedule is not supported."""
     assert config.lr is not None, "validated with the config"
-    warmup_share = step / config.warmup_steps
-    return config.lr * min(warmup_share, _decay(config, max(step, config.warmup_steps)))
-
-
-def _decay(config: TrainingConfig, step: int) -> float:
-    """Return the learning rate at a step as a share of the peak. The warm-up must have ended by then."""
-    if config.schedule == "inverse-sqrt":
-        return math.sqrt(config.warmup_steps / step)
+    warmup = config.warmup_steps
+    if step <= warmup:
+        return config.lr * (step / warmup)
     if config.schedule == "constant":
-        return 1.0
+        return config.lr
+    if config.schedule == "inverse-sqrt":
+        return config.lr * math.sqrt(warmup / step)
     assert config.decay_steps is not None, "validated with the config"
-    done = min(1.0, (step - config.warmup_steps) / (config.decay_steps - config.warmup_steps))
-    return 1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    done = min(1.0, (step - warmup) / (config.decay_steps - warmup))
+    return config.lr * (1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)

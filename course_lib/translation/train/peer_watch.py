@@ -38,10 +38,13 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[None]:
         yield
         return
     watch = _PeerWatch(distributed, seconds)
-    watch.start()
+    watch.receiver.start()
+    watch.sender.start()
     yield
-    # Skip this after an exception, because the other ranks may not get here.
-    watch.stop()
+    # Send a last heartbeat, and wait until the neighbours have stopped too. This is skipped after an
+    # exception, because the other ranks may not get here.
+    watch.stopped.set()
+    watch.sender.join()
 
 
 class _PeerWatch:
@@ -57,18 +60,9 @@ class _PeerWatch:
         self._group = dist.new_group(backend="gloo")
         self._limit = seconds
         self._silent = 0.0
-        self._stopped = threading.Event()
-        self._receiver = threading.Thread(target=self._receive, name="heartbeats received", daemon=True)
-        self._sender = threading.Thread(target=self._send, name="heartbeats sent", daemon=True)
-
-    def start(self) -> None:
-        self._receiver.start()
-        self._sender.start()
-
-    def stop(self) -> None:
-        """Send a last heartbeat, and wait until the neighbours have stopped too."""
-        self._stopped.set()
-        self._sender.join()
+        self.stopped = threading.Event()
+        self.receiver = threading.Thread(target=self._receive, name="heartbeats received", daemon=True)
+        self.sender = threading.Thread(target=self._send, name="heartbeats sent", daemon=True)
 
     def _receive(self) -> None:
         beat = torch.ones(1)
@@ -83,18 +77,18 @@ class _PeerWatch:
         sent = deque[dist.Work | None](maxlen=_IN_FLIGHT)
         seconds, has_said_goodbye = _INTERVAL.total_seconds(), False
         try:
-            while self._receiver.is_alive() or not has_said_goodbye:
+            while self.receiver.is_alive() or not has_said_goodbye:
                 if not has_said_goodbye:
-                    has_said_goodbye = self._stopped.is_set()
+                    has_said_goodbye = self.stopped.is_set()
                     beat = torch.tensor([0.0 if has_said_goodbye else 1.0])
                     sent.append(dist.isend(beat, self._next, self._group))
                 if has_said_goodbye:
-                    self._receiver.join(seconds)
+                    self.receiver.join(seconds)
                 else:
-                    self._stopped.wait(seconds)
+                    self.stopped.wait(seconds)
                 # Count intervals rather than read a clock, which continues while all processes are suspended.
                 self._silent += seconds
-                if self._silent > self._limit and self._receiver.is_alive():
+                if self._silent > self._limit and self.receiver.is_alive():
                     self._end()
             for work in sent:
                 if work is not None:

@@ -26,7 +26,7 @@ def load_corpus(config: DataConfig) -> Corpus:
         cache = Path(config.cache) if config.cache else None
         corpus = PUBLISHED[config.corpus].load(Path(mirror) if mirror else None, config.url, cache)
     else:
-        corpus = _read_folder(_folder(config))
+        corpus = _read_folder(Path(config.folder or CAPTIONS))
     return replace(corpus, train=corpus.train.first(config.train_pairs))
 
 
@@ -42,13 +42,9 @@ def corpus_fingerprint(config: DataConfig) -> str:
     """
     if config.corpus in PUBLISHED:
         return PUBLISHED[config.corpus].fingerprint
-    files = [path for pair in _files(_folder(config)) for path in pair]
+    files = [path for pair in _files(Path(config.folder or CAPTIONS)) for path in pair]
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     return hashlib.sha256("\n".join([config.corpus, *digests]).encode()).hexdigest()
-
-
-def _folder(config: DataConfig) -> Path:
-    return Path(config.folder) if config.folder else CAPTIONS
 
 
 def _read_folder(folder: Path) -> Corpus:

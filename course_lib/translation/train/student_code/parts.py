@@ -120,6 +120,32 @@ class StudentCode:
         return StudentSchedule(optimizer, lambda: make(optimizer, d_model, warmup, factor))
 
 
+class UpdateFailedError(BadInputError):
+    """A BadInputError in the middle of an update, when the other ranks are waiting and can't be notified."""
+
+
+class SuppressedPrint:
+    """A replacement for `print` in a student's cells that suppresses output to the terminal.
+
+    Training calls the cells on every update. The class records which cells tried to print.
+    """
+
+    def __init__(self) -> None:
+        self.cells: set[str] = set()
+        """The file names of the cells that tried to print."""
+
+    def __call__(self, *values: object, **options: Any) -> None:
+        """Record the cell that tries to print to the terminal, and write output to other files as usual."""
+        if options.get("file") not in (None, sys.stdout, sys.stderr):
+            builtins.print(*values, **options)
+            return
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and _CELL not in frame.f_code.co_filename:
+            frame = frame.f_back
+        if frame is not None:
+            self.cells.add(frame.f_code.co_filename)
+
+
 def load_student_code(
     choice: PartsChoice, config: RunConfig, distributed: DistributedInfo, device: torch.device
 ) -> StudentCode:
@@ -279,32 +305,6 @@ def _refusal(faults: dict[str, str]) -> str:
         "them (the checks of their lessons say more) and save the notebooks, or add "
         "--parts-unequal=reference to train with the reference's instead."
     )
-
-
-class UpdateFailedError(BadInputError):
-    """A BadInputError in the middle of an update, when the other ranks are waiting and can't be notified."""
-
-
-class SuppressedPrint:
-    """A replacement for `print` in a student's cells that suppresses output to the terminal.
-
-    Training calls the cells on every update. The class records which cells tried to print.
-    """
-
-    def __init__(self) -> None:
-        self.cells: set[str] = set()
-        """The file names of the cells that tried to print."""
-
-    def __call__(self, *values: object, **options: Any) -> None:
-        """Record the cell that tries to print to the terminal, and write output to other files as usual."""
-        if options.get("file") not in (None, sys.stdout, sys.stderr):
-            builtins.print(*values, **options)
-            return
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and _CELL not in frame.f_code.co_filename:
-            frame = frame.f_back
-        if frame is not None:
-            self.cells.add(frame.f_code.co_filename)
 
 
 @contextlib.contextmanager
