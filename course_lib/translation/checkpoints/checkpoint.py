@@ -13,7 +13,7 @@ from course_lib.translation.checkpoints.checksummed_files import (
     load_checksummed,
     save_checksummed,
 )
-from course_lib.translation.configs.loader import differing_keys, value_text
+from course_lib.translation.configs.loader import differing_keys, yaml_values
 from course_lib.translation.configs.schema import RunConfig
 
 #: The keys of a checkpoint.
@@ -137,9 +137,8 @@ def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) ->
             "another run_folder."
         ) from None
     if keys := differing_keys(before, config):
-        changes = ", ".join(
-            f"{key} (was {value_text(before, key)}, now {value_text(config, key)})" for key in keys
-        )
+        was, now = yaml_values(before), yaml_values(config)
+        changes = ", ".join(f"{key} (was {was[key]}, now {now[key]})" for key in keys)
         raise BadInputError(
             f"{path} was made with another config: {changes}. Undo these changes to resume that run, or "
             "choose another run_folder to start a new one."

@@ -92,14 +92,9 @@ def differing_keys(before: RunConfig, now: RunConfig) -> list[str]:
     ]
 
 
-def keys() -> list[str]:
-    """Return every key as `section.key`, or as `key` if it is in no section."""
-    return [path for path, _ in _fields(RunConfig)]
-
-
-def value_text(config: RunConfig, path: str) -> str:
-    """Return the value of a key as YAML. `path` is a key as returned by `keys`."""
-    return yaml_value(_value_at(config, path))
+def yaml_values(config: RunConfig) -> dict[str, str]:
+    """Return the values of all keys as YAML, by `section.key`, or by `key` if it is in no section."""
+    return {path: yaml_value(_value_at(config, path)) for path, _ in _fields(RunConfig)}
 
 
 def _value_at(config: RunConfig, path: str) -> object:
@@ -207,7 +202,7 @@ def _message(error: ErrorDetails) -> str:
 def _suggestion(path: str) -> str:
     if path in RENAMED:
         return f'; it is now "{RENAMED[path]}"'
-    known = list(dict.fromkeys([*keys(), *RunConfig.model_fields]))
+    known = list(dict.fromkeys([*(path for path, _ in _fields(RunConfig)), *RunConfig.model_fields]))
     section, _, key = path.rpartition(".")
     siblings = [name for name in known if name.rpartition(".")[0] == section]
     for paths, cutoff in ((siblings, 0.6), (known, 0.8)):

@@ -31,6 +31,7 @@ from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, Parts
 #: times.
 _SECONDS_UNTIL_SIGNAL = 5.0
 _SAMPLES = 3
+_RESUME = "Run the same command again to resume from the latest checkpoint."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,25 +53,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 interruption.wait(_SECONDS_UNTIL_SIGNAL)
                 raise
         except BadInputError as error:
-            _report(error, distributed)
+            if not isinstance(error, RankZeroError):
+                rank = distributed.rank if distributed else 0
+                _report(f"train{f', process {rank}' if rank else ''}: {error}")
+            if distributed is not None and not isinstance(error, UpdateFailedError):
+                wait_for_peers(distributed)
             return EXIT_BAD_INPUT
         except Interrupted as stopped:
             if distributed is not None and distributed.is_rank_zero:
-                print(
-                    f"\nStopped by {stopped}. Run the same command again to resume from the latest "
-                    "checkpoint.",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                _report(f"\nStopped by {stopped}. {_RESUME}")
             return stopped.exit_code
         except LostPeerError as lost:
             assert distributed is not None, "a single process has no peers"
-            print(
-                f"train, process {distributed.rank}: {lost}, so this one stops. Run the same command again "
-                "to resume from the latest checkpoint.",
-                file=sys.stderr,
-                flush=True,
-            )
+            _report(f"train, process {distributed.rank}: {lost}, so this one stops. {_RESUME}")
             return EXIT_LOST_PEER
     return 0
 
@@ -114,12 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _report(error: BadInputError, distributed: DistributedInfo | None) -> None:
-    if not isinstance(error, RankZeroError):
-        rank = distributed.rank if distributed else 0
-        print(f"train{f', process {rank}' if rank else ''}: {error}", file=sys.stderr, flush=True)
-    if distributed is not None and not isinstance(error, UpdateFailedError):
-        wait_for_peers(distributed)
+def _report(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def _summary(result: Result) -> str:

@@ -13,7 +13,7 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, LatestCheckpoint, require_same_config
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
-from course_lib.translation.configs.loader import documented_yaml, keys, value_text
+from course_lib.translation.configs.loader import documented_yaml, yaml_values
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
 from course_lib.translation.data.subwords import BidirectionalSubwords
@@ -67,7 +67,7 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     choose_kernels(precision)
     config = config.model_copy(update={"training": training.model_copy(update={"precision": precision})})
-    settings = {path: value_text(config, path) for path in keys() if path not in _LOCAL_SETTINGS}
+    settings = {path: value for path, value in yaml_values(config).items() if path not in _LOCAL_SETTINGS}
     require_equal(distributed, settings | {"PyTorch": torch.__version__})
     return config, device
 
