@@ -83,9 +83,8 @@ class Checkpoints(StepFiles):
     def find_latest(self) -> LatestCheckpoint:
         """Find and load the newest intact checkpoint. If there are none, the result's `path` is None.
 
-        Raises BadInputError if all checkpoints are
-        damaged, or if one cannot be read before an intact one is found. An unreadable checkpoint is not
-        skipped, because it may be intact.
+        Raises BadInputError if all checkpoints are damaged, or if one cannot be read before an intact one is
+        found. An unreadable checkpoint is not skipped, because it may be intact.
         """
         damaged: list[Path] = []
         for path in self.newest_first():

@@ -102,7 +102,7 @@ def id_type(vocab_size: int) -> str:
 
 
 def write_pairs(chunks: Iterable[Sequence[IdPair]], ids: Path, offsets: Path, dtype: str) -> None:
-    """Write pairs, chunk by chunk, to the two files for `TokenPairs.mapped`. `dtype` is that of the ids."""
+    """Write pairs, chunk by chunk, to the files for `TokenPairs.mapped`. The ids get the type `dtype`."""
     ends = [np.zeros(1, OFFSETS)]
     with atomic_write(ids) as file:
         for chunk in chunks:

@@ -227,6 +227,7 @@ class _FastLayer(nn.Module):
         # With norm_first, the residual stream is a sum that grows from layer to layer.
         exact = torch.promote_types(dtype, torch.float32)
         self.residual_dtype = exact if layer.sublayers[0].norm_first else dtype
+        # `forward` takes the merged weights in this order, a matrix and a vector for each projection or norm.
         groups = [
             *_projections(self.self_attention, "query", "key", "value"),
             *_singles(self.self_attention.output_projection),

@@ -142,7 +142,7 @@ def fused_smoothed_loss(
 class _SmoothedLoss(torch.autograd.Function):
     """The autograd function behind `fused_smoothed_loss`.
 
-    The forward pass also computes the gradients, because only then the logits are in memory.
+    The forward pass also computes the gradients, because only then are the logits in memory.
     """
 
     @staticmethod

@@ -127,7 +127,7 @@ class LossSum(nn.Module):
     def _hidden_and_labels(self, source: Tensor, target: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return the decoder's output and the label at each of the given positions.
 
-        So padding is removed before the generator, which is by far the widest layer.
+        This leaves padding out of the generator, which is by far the widest layer.
         """
         components = self.components
         decoder_input, labels = components.shift_target(target)
