@@ -226,10 +226,7 @@ def _tune(translator: Translator, folder: RunFolder) -> None:
     validation = open_existing(translator.config.data, folder.data, folder.vocabulary).validation
     evaluator = Evaluator(translator.config, translator.vocabularies, SINGLE_PROCESS, translator.device)
     tuned = evaluator.tune(
-        translator.model,
-        [source for source, _ in validation.pairs],
-        validation.references,
-        translator.settings.beam,
+        translator.model, validation.source_ids, validation.references, translator.settings.beam
     )
     for alpha, bleu in tuned.bleu.items():
         chosen = "  <- chosen" if alpha == tuned.alpha else ""

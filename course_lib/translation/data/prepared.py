@@ -7,7 +7,7 @@ again.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -44,6 +44,11 @@ class EvaluationSplit:
     sources: list[str]
     references: list[str]
     pairs: TokenPairs
+
+    @property
+    def source_ids(self) -> list[Sequence[int]]:
+        """The sources as ids."""
+        return [source for source, _ in self.pairs]
 
 
 @dataclass(frozen=True)

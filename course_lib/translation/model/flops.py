@@ -57,7 +57,12 @@ def measure_matmul_rate(device: torch.device, precision: Precision, seconds: flo
     return 2 * size**3 / min(durations)
 
 
-def _now(device: torch.device) -> float:
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has finished its pending operations."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def _now(device: torch.device) -> float:
+    synchronize(device)
     return time.perf_counter()

@@ -230,8 +230,7 @@ class Experiment:
             row: MetricsRow = {"validation_loss": self.evaluator.loss(self._model, validation.pairs)}
             bleu_every = self.config.evaluation.bleu_every
             if bleu_every and (epochs % bleu_every == 0 or self.trainer.updates_done):
-                sources = [source for source, _ in validation.pairs]
-                translations = self.evaluator.translate(self._model, sources)
+                translations = self.evaluator.translate(self._model, validation.source_ids)
                 row["bleu"] = score(translations, validation.references).bleu
         self._record(row, permanent=True)
         if self._best.is_better(row, self.trainer.step):
@@ -252,12 +251,9 @@ class Experiment:
                 self.distributed, lambda: self.files.load_model(use, self._best.step).weights
             )
             self._model.load_state_dict(weights)
-        settings = self.evaluator.settings(
-            self._model, [source for source, _ in validation.pairs], validation.references
-        )
+        settings = self.evaluator.settings(self._model, validation.source_ids, validation.references)
         model = self.trainer.model if self._student_search else self._model
-        sources = [source for source, _ in test.pairs]
-        translations = self.evaluator.translate(model, sources, settings, self._student_search)
+        translations = self.evaluator.translate(model, test.source_ids, settings, self._student_search)
         result = score(translations, test.references)
         lowercased = score(translations, test.references, lowercase=True)
         tokenized = tokenized_score(translations, test.references, self.config.data.direction[-2:])

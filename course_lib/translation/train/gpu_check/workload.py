@@ -84,9 +84,3 @@ def new_trainer(config: RunConfig, scale: Scale, device: torch.device) -> Traine
     """Return a trainer for a config and the synthetic sentences."""
     pairs, vocabularies = TokenPairs.of(sentence_pairs(scale)), number_vocabularies(scale.vocabulary)
     return Trainer(config, pairs, vocabularies, SINGLE_PROCESS, device)
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished its pending operations."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
