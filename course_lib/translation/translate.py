@@ -269,17 +269,13 @@ def _writer(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
     if output is None:
 
         def show(rows: list[str]) -> None:
-            sys.stdout.write("".join(f"{row}\n" for row in rows))
+            sys.stdout.writelines(f"{row}\n" for row in rows)
             sys.stdout.flush()
 
         yield show
         return
     with _write_errors_reported(output), atomic_write(output) as file:
-
-        def collect(rows: list[str]) -> None:
-            file.write("".join(f"{row}\n" for row in rows).encode())
-
-        yield collect
+        yield lambda rows: file.writelines(f"{row}\n".encode() for row in rows)
 
 
 @contextlib.contextmanager

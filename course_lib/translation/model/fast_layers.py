@@ -62,21 +62,21 @@ def refresh(weights: "Sequence[MergedWeights]") -> None:
             torch._foreach_copy_(list(copies), list(originals))
 
 
-def padding_bias(mask: Bool[Tensor, "B 1 S"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"]:
-    """Convert a padding mask to a bias for attention scores: 0 for tokens, minus infinity for padding."""
-    zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
-    return zeros.masked_fill(~mask, -torch.inf).unsqueeze(1)
-
-
 def decode_with_kernels(
-    model: Transformer, source: Int[Tensor, "B S"], bias: Float[Tensor, "B 1 1 S"], target: Int[Tensor, "B T"]
+    model: Transformer,
+    source: Int[Tensor, "B S"],
+    source_mask: Bool[Tensor, "B 1 S"],
+    target: Int[Tensor, "B T"],
+    dtype: torch.dtype,
 ) -> Float[Tensor, "B T D"]:
     """Compute the decoder's output like `Transformer`, but with the masks that suit fused attention best.
 
-    Every layer must be a fast layer with `fused_attention`. `bias` is the result of `padding_bias` for the
-    source. The decoder's self-attention uses only a causal mask: padding is on the right, so no real position
-    attends to it.
+    Every layer must be a fast layer with `fused_attention`. The source mask becomes a bias for scores in
+    `dtype` only once: 0 for tokens, minus infinity for padding. The decoder's self-attention uses only a
+    causal mask: padding is on the right, so no real position attends to it.
     """
+    zeros = torch.zeros(source_mask.shape, dtype=dtype, device=source.device)
+    bias = zeros.masked_fill(~source_mask, -torch.inf).unsqueeze(1)
     memory = model.positions(model.source_embedding(source))
     for layer in model.encoder_layers:
         memory = layer(memory, bias)

@@ -15,7 +15,6 @@ from course_lib.translation.configs.schema import Precision
 from course_lib.translation.model.fast_layers import (
     MergedWeights,
     decode_with_kernels,
-    padding_bias,
     refresh,
     use_fast_layers,
 )
@@ -133,8 +132,8 @@ class LossSum(nn.Module):
         decoder_input, labels = components.shift_target(target)
         source_mask = components.padding_mask(source, self.pad_id)
         if self._masks_for_kernels:
-            bias = padding_bias(source_mask, self._dtype(source.device))
-            hidden = decode_with_kernels(self.model, source, bias, decoder_input)
+            dtype = self._dtype(source.device)
+            hidden = decode_with_kernels(self.model, source, source_mask, decoder_input, dtype)
         else:
             memory = self.model.encode(source, source_mask)
             mask = components.decoder_mask(decoder_input, self.pad_id)
