@@ -47,10 +47,9 @@ class ClassReport(ExportPlugin):
         records = read_records(gradebook, course, set(map(str, self.student)), set(map(str, self.assignment)))
         found = figures(records)
         folder = page.with_suffix("")
-        links = {name: f"{folder.name}/{name}.csv" for name in found.named()}
-        html = report_page(records, found, course.course_id, links, self.formgrader)
+        html = report_page(records, found, course.course_id, folder.name, self.formgrader)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, table in found.named().items():
+        for name, table in vars(found).items():
             atomic_write_text(folder / f"{name}.csv", as_csv(table))
         atomic_write_text(page, html)
         self.log.info("Wrote %s, and its tables as CSV files to %s", page, folder)

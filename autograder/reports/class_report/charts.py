@@ -21,6 +21,7 @@ SHOWN = 20
 _LETTER = 7.5
 
 _TENTHS = [f"{tenth * 10}–{tenth * 10 + 9} %" for tenth in range(9)] + ["90–100 %"]
+_TENTHS_AXIS: dict[str, Any] = {"labelAngle": 0, "grid": False, "labelFontSize": 10, "ticks": False}
 #: Lessons are bold headings above their exercises, which show only the part of their label after the "/".
 _HEADED = {
     "labelExpr": "slice(datum.value, indexof(datum.value, '/') + 1)",
@@ -42,12 +43,7 @@ def totals_chart(figures: Figures) -> Picture | None:
     counts = _tenths(shares).value_counts().reindex(_TENTHS, fill_value=0)
     data = counts.rename_axis("tenth").reset_index(name="students")
     base = alt.Chart(data).encode(
-        x=alt.X(
-            "tenth:N",
-            sort=_TENTHS,
-            title="share of the points so far",
-            axis=alt.Axis(labelAngle=0, grid=False, labelFontSize=10, ticks=False),
-        ),
+        x=alt.X("tenth:N", sort=_TENTHS, title="share of the points so far", axis=alt.Axis(**_TENTHS_AXIS)),
         y=alt.Y("students:Q", title="students", axis=alt.Axis(format="d", tickMinStep=1)),
     )
     bars = base.mark_bar(color=CATEGORIES[0])
@@ -83,7 +79,7 @@ def scores_chart(figures: Figures) -> Picture | None:
             sort=_TENTHS,
             scale=alt.Scale(domain=_TENTHS),
             title="share of the lesson's points",
-            axis=alt.Axis(labelAngle=0, grid=False, labelFontSize=10, ticks=False, domain=False),
+            axis=alt.Axis(**_TENTHS_AXIS, domain=False),
         ),
         y=rows_of("lesson", lessons),
     )
@@ -117,10 +113,8 @@ def exercises_chart(figures: Figures) -> Picture | None:
     data = rows.melt(
         id_vars=["label", "students"], value_vars=list(_OUTCOMES), var_name="outcome", value_name="count"
     )
-    order = {outcome: number for number, outcome in enumerate(_OUTCOMES)}
-    data["order"] = data["outcome"].map(order)
     data["share"] = data["count"] / data["students"]
-    data = data.sort_values(["label", "order"], kind="stable")
+    data = data.sort_values("label", kind="stable")
     data["end"] = data.groupby("label")["share"].cumsum()
     data["start"] = data["end"] - data["share"]
     data["middle"] = (data["start"] + data["end"]) / 2

@@ -61,10 +61,6 @@ class Figures:
     needs_a_human: pd.DataFrame
     """A row for each entry that a person has to review, the most urgent first."""
 
-    def named(self) -> dict[str, pd.DataFrame]:
-        """Return the tables as a dict, keyed by name."""
-        return dict(vars(self))
-
 
 def figures(records: ClassRecords) -> Figures:
     """Compute all tables of the class report."""
@@ -110,7 +106,7 @@ _NUMBERS = (
 )
 
 
-def _table(rows: Iterator[dict[str, object]], columns: str) -> pd.DataFrame:
+def _table(rows: Iterator[dict[str, object] | tuple[object, ...]], columns: str) -> pd.DataFrame:
     table = pd.DataFrame(list(rows), columns=columns.split())
     return table.astype({name: float for name in _NUMBERS if name in table})
 
@@ -119,7 +115,7 @@ def _names(records: ClassRecords) -> dict[str, str]:
     return {student.id: student.name for student in records.students}
 
 
-def _scores(records: ClassRecords) -> Iterator[dict[str, object]]:
+def _scores(records: ClassRecords) -> Iterator[tuple[object, ...]]:
     found = {(entry.lesson, entry.student): entry for entry in records.submissions}
     for lesson in records.lessons:
         for student in records.students:
@@ -134,16 +130,8 @@ def _scores(records: ClassRecords) -> Iterator[dict[str, object]]:
                 state, points = (WAITING if submission.waiting else GRADED), submission.points
                 still_open = submission.open
             decided = lesson.most - (still_open or 0.0)
-            yield {
-                "lesson": lesson.name,
-                "student": student.id,
-                "name": student.name,
-                "state": state,
-                "points": points,
-                "of": lesson.most,
-                "still_open": still_open,
-                "share": points / decided if points is not None and decided > 0 else None,
-            }
+            share = points / decided if points is not None and decided > 0 else None
+            yield lesson.name, student.id, student.name, state, points, lesson.most, still_open, share
 
 
 def _totals(scores: pd.DataFrame) -> pd.DataFrame:
@@ -157,7 +145,7 @@ def _totals(scores: pd.DataFrame) -> pd.DataFrame:
 
 def _students_to_help(
     records: ClassRecords, scores: pd.DataFrame, totals: pd.DataFrame
-) -> Iterator[dict[str, object]]:
+) -> Iterator[tuple[object, ...]]:
     handed_in = (scores["state"] != NOT_HANDED_IN).groupby(scores["lesson"]).mean()
     expected = set(handed_in[handed_in >= 0.5].index)
     missing = scores[(scores["state"] == NOT_HANDED_IN) & scores["lesson"].isin(expected)]
@@ -173,16 +161,10 @@ def _students_to_help(
     for student, name, share in zip(rows["student"], rows["name"], rows["share"].astype(float), strict=True):
         lessons = list(missing.loc[missing["student"] == student, "lesson"])
         if lessons or share < HELP_BELOW:
-            marks = weak[student]
-            said = (text for mark in marks if mark.verdict for text in mark.verdict.says)
-            yield {
-                "student": student,
-                "name": name,
-                "share": share,
-                "not_handed_in": "; ".join(lessons),
-                "weak_exercises": "; ".join(dict.fromkeys(mark.exercise for mark in marks)),
-                "mistakes": "; ".join(dict.fromkeys(said)),
-            }
+            exercises = (mark.exercise for mark in weak[student])
+            mistakes = (text for mark in weak[student] if mark.verdict for text in mark.verdict.says)
+            lists = ("; ".join(dict.fromkeys(texts)) for texts in (lessons, exercises, mistakes))
+            yield student, name, share, *lists
 
 
 _VERDICTS = (
@@ -194,11 +176,17 @@ _VERDICTS = (
 def _verdict(mark: Points) -> str | None:
     if mark.verdict is None or mark.verdict.verdict == "right":
         return None
-    if mark.verdict.verdict == "wrong":
-        return "known_mistake" if mark.verdict.misconceptions else "other_mistake"
-    names = {"forbidden": "forbidden_call", "out-of-time": "took_too_long"}
-    names |= dict.fromkeys(("unwritten", "missing"), "not_written")
-    return names.get(mark.verdict.verdict, "not_checked")
+    match mark.verdict.verdict:
+        case "wrong":
+            return "known_mistake" if mark.verdict.misconceptions else "other_mistake"
+        case "unwritten" | "missing":
+            return "not_written"
+        case "forbidden":
+            return "forbidden_call"
+        case "out-of-time":
+            return "took_too_long"
+        case _:
+            return "not_checked"
 
 
 def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
@@ -281,59 +269,47 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
         }
 
 
-def _similar(records: ClassRecords) -> Iterator[dict[str, object]]:
+def _similar(records: ClassRecords) -> Iterator[tuple[object, ...]]:
     for pair in similar_answers(records):
-        yield vars(pair) | {"students": "; ".join(pair.students), "other": "; ".join(pair.other)}
+        people = ("; ".join(pair.students), "; ".join(pair.other))
+        yield pair.lesson, pair.exercise, *people, pair.similarity, pair.usual, pair.code, pair.other_code
 
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
     names = _names(records)
     last: dict[str, datetime] = {}
     for submission in records.submissions:  # in the order of the lessons
-        if submission.handed_in is None:
+        handed_in, due = submission.handed_in, submission.due
+        if handed_in is None:
             continue
         before = last.get(submission.student)
-        last[submission.student] = submission.handed_in
-        days = submission.handed_in - before if before is not None else None
-        late = submission.handed_in - submission.due if submission.due else None
+        last[submission.student] = handed_in
+        # Leave the days empty if the lesson was handed in before the previous one.
+        days = round((handed_in - before) / _DAY, 3) if before and handed_in > before else None
+        late = handed_in - due if due else None
         yield {
             "lesson": submission.lesson,
             "student": submission.student,
             "name": names[submission.student],
-            "handed_in_utc": submission.handed_in.isoformat(" ", "seconds"),
-            "due_utc": submission.due.isoformat(" ", "seconds") if submission.due else "",
-            # Leave this empty if the lesson was handed in before the previous one.
-            "days_since_lesson_before": round(days / _DAY, 3)
-            if days is not None and days > timedelta(0)
-            else None,
+            "handed_in_utc": handed_in.isoformat(" ", "seconds"),
+            "due_utc": due.isoformat(" ", "seconds") if due else "",
+            "days_since_lesson_before": days,
             "hours_late": round(max(0.0, late / timedelta(hours=1)), 2) if late is not None else None,
         }
 
 
-def _attention(records: ClassRecords) -> Iterator[dict[str, object]]:
+def _attention(records: ClassRecords) -> Iterator[tuple[object, ...]]:
     names = _names(records)
-    found = [
-        *(
-            (lesson, student, "not graded", reason)
-            for (lesson, student), reason in records.not_graded.items()
-        ),
-        *(
-            (submission.lesson, submission.student, kind, what)
-            for submission in records.submissions
-            if submission.graded
-            for kind, what in _of_one(submission)
-        ),
-    ]
-    for lesson, student, kind, what in sorted(
-        found, key=lambda entry: (KINDS.index(entry[2]), entry[0], entry[1])
+    found: list[tuple[str, ...]] = [("not graded", *key, why) for key, why in records.not_graded.items()]
+    for submission in records.submissions:
+        if submission.graded:
+            found += (
+                (kind, submission.lesson, submission.student, what) for kind, what in _of_one(submission)
+            )
+    for kind, lesson, student, what in sorted(
+        found, key=lambda entry: (KINDS.index(entry[0]), entry[1], entry[2])
     ):
-        yield {
-            "kind": kind,
-            "lesson": lesson,
-            "student": student,
-            "name": names.get(student, student),
-            "what": what,
-        }
+        yield kind, lesson, student, names.get(student, student), what
 
 
 def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
@@ -354,7 +330,4 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
         elif mark.waiting and mark.by_hand:
             yield "answer in words", f"{mark.exercise}: up to {mark.most:g} points"
         elif mark.waiting:
-            yield (
-                "check without a verdict",
-                f"{mark.exercise}: the check gave no points and no reason",
-            )
+            yield "check without a verdict", f"{mark.exercise}: the check gave no points and no reason"

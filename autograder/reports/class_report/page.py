@@ -31,12 +31,12 @@ _SIGNS = {WAITING: "*", NOT_GRADED: "not graded", NOT_HANDED_IN: "–"}
 
 
 def report_page(
-    records: ClassRecords, figures: Figures, course: str, tables: dict[str, str], formgrader: str = ""
+    records: ClassRecords, figures: Figures, course: str, tables: str, formgrader: str = ""
 ) -> str:
     """Render the page of the class report. All text from students, including names, is escaped.
 
-    `course` is the name of the course, and `tables` maps the name of each table to the link to its CSV file.
-    If `formgrader` is an address, the page links to the submissions in Formgrader.
+    `course` is the name of the course, and `tables` is the folder of the CSV files, relative to the page. If
+    `formgrader` is an address, the page links to the submissions in Formgrader.
     """
     return _template().render(
         course=course,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
-from typing import Protocol
+from typing import Any
 
 from autograder.reports.class_report.records import ClassRecords
 from autograder.reports.class_report.teaching import plain_definition
@@ -53,10 +53,6 @@ class SimilarAnswers:
     other_code: str
 
 
-class _Fingerprint(Protocol):
-    filtered_code: str
-
-
 def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
     """Return at most 100 pairs or groups of answers that are unusually alike, the most similar first."""
     answers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -79,19 +75,15 @@ def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterat
     entry = catalogue()[exercise]
     assert isinstance(entry, Exercise)
 
-    def fingerprint(code: str) -> _Fingerprint:
-        # Without the given signature, the text of a stub would be found in every answer.
-        text = io.StringIO(_bodies(code))
-        made: _Fingerprint = CodeFingerprint(f"{exercise}.py", _MATCH, _WINDOW, fp=text, language="python")
-        return made
-
     plain = {student: plain_definition(code, exercise) for student, code in codes.items()}
     plain[REFERENCE] = plain_definition(entry.source, exercise)
-    prints: dict[str, _Fingerprint] = {}
+    prints: dict[str, Any] = {}
     same: dict[str, list[str]] = defaultdict(list)
     for student, code in plain.items():
         if code:
-            made = fingerprint(code)
+            # Without the given signature, the text of a stub would be found in every answer.
+            text = io.StringIO(_bodies(code))
+            made = CodeFingerprint(f"{exercise}.py", _MATCH, _WINDOW, fp=text, language="python")
             if len(made.filtered_code) >= _MIN_LENGTH:
                 prints.setdefault(made.filtered_code, made)
                 same[made.filtered_code].append(student)

@@ -38,19 +38,16 @@ def explanations(misconceptions: pd.DataFrame) -> list[Explanation]:
 
     `misconceptions` is the table of this name in `Figures`.
     """
-    found = (_explanation(row) for _, row in misconceptions.iterrows())
-    return [explanation for explanation in found if explanation is not None][:EXPLAINED]
-
-
-def _explanation(row: "pd.Series[str]") -> Explanation | None:
-    entry = catalogue().get(row["exercise"])
-    if not isinstance(entry, Exercise):
-        return None
-    for known in entry.misconceptions:
-        if known.name == row["misconception"]:
-            students, of_students = int(row["students"]), int(row["of_students"])
-            return Explanation(entry.name, students, of_students, known.statement, known.hint, known.source)
-    return None
+    found = [
+        Explanation(
+            entry.name, row["students"], row["of_students"], known.statement, known.hint, known.source
+        )
+        for row in misconceptions.to_dict("records")
+        if isinstance(entry := catalogue().get(row["exercise"]), Exercise)
+        for known in entry.misconceptions
+        if known.name == row["misconception"]
+    ]
+    return found[:EXPLAINED]
 
 
 @dataclass(frozen=True)
