@@ -4,8 +4,10 @@ import hmac
 import logging
 import math
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -191,12 +193,10 @@ class _Start(_Handler):
 
 
 class _File(_Handler):
-    _KINDS: Mapping[str, str] = {".css": "text/css", ".js": "text/javascript"}
-
     def get(self, _: str, name: str) -> None:
-        path = Path(__file__).with_name(name)
-        self.set_header("Content-Type", f"{self._KINDS[path.suffix]}; charset=utf-8")
-        self.finish(path.read_bytes())
+        kind = "css" if name.endswith(".css") else "javascript"
+        self.set_header("Content-Type", f"text/{kind}; charset=utf-8")
+        self.finish(Path(__file__).with_name(name).read_bytes())
 
 
 class _Page(_Handler):
@@ -229,7 +229,7 @@ class _Page(_Handler):
                 lesson=server.answers.lesson,
                 question=question,
                 counts=server.answers.open_counts(),
-                pages=_by_group(shown[start:end]),
+                pages=groupby(shown[start:end], key=itemgetter(0)),
                 number={answer.id: place for place, answer in enumerate(_in_order(groups), start=1)},
                 total=len(shown),
                 start=start,
@@ -321,23 +321,9 @@ def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str)
 
     That answer itself need not be shown any more. The index is 0 if there is no such answer.
     """
-    if not after:
-        return 0
-    before = set()
-    for answer in _in_order(groups):
-        before.add(answer.id)
-        if answer.id == after:
-            return sum(card.first.id in before for _, card in shown)
-    return 0
-
-
-def _by_group(shown: Iterable[tuple[Group, Card]]) -> list[tuple[Group, list[Card]]]:
-    pages: list[tuple[Group, list[Card]]] = []
-    for group, card in shown:
-        if not pages or pages[-1][0] is not group:
-            pages.append((group, []))
-        pages[-1][1].append(card)
-    return pages
+    ids = [answer.id for answer in _in_order(groups)]
+    before = set(ids[: ids.index(after) + 1]) if after in ids else set()
+    return sum(card.first.id in before for _, card in shown)
 
 
 def _written(written: Written) -> Markup:
