@@ -6,7 +6,7 @@ update. The parameters and their names are the same as in the reference's layers
 results are equal up to rounding.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -190,22 +190,21 @@ def _attend(
     return output.transpose(1, 2).flatten(2)
 
 
-def _connect(
-    connection: SublayerConnection,
-    x: Tensor,
-    norm: Sequence[Tensor],
-    sublayer: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """Apply a sublayer as `SublayerConnection` does, with the scale and the shift in `norm`."""
+def _norm(connection: SublayerConnection, x: Tensor, norm: Sequence[Tensor]) -> Tensor:
+    scale, shift = norm
+    y = F.layer_norm(x, scale.shape, scale.to(x.dtype), shift.to(x.dtype), connection.norm.eps)
+    return y.to(scale.dtype)
 
-    def normalized(x: Tensor) -> Tensor:
-        scale, shift = norm
-        y = F.layer_norm(x, scale.shape, scale.to(x.dtype), shift.to(x.dtype), connection.norm.eps)
-        return y.to(scale.dtype)
 
-    if connection.norm_first:
-        return x + connection.dropout(sublayer(normalized(x)))
-    return normalized(x + connection.dropout(sublayer(x)))
+def _before(connection: SublayerConnection, x: Tensor, norm: Sequence[Tensor]) -> Tensor:
+    """Return a sublayer's input as in `SublayerConnection`, with the scale and the shift in `norm`."""
+    return _norm(connection, x, norm) if connection.norm_first else x
+
+
+def _after(connection: SublayerConnection, x: Tensor, output: Tensor, norm: Sequence[Tensor]) -> Tensor:
+    """Add a sublayer's output to the residual stream, as in `SublayerConnection`."""
+    x = x + connection.dropout(output)
+    return x if connection.norm_first else _norm(connection, x, norm)
 
 
 class _FastLayer(nn.Module):
@@ -270,8 +269,10 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
         attend, feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.residual_dtype)
-            x = _connect(attend, x, weights[8:10], lambda y: self._self_attend(y, weights[:4], source_mask))
-            return _connect(feed, x, weights[10:12], lambda y: self._feed(y, weights[4:8]))
+            y = self._self_attend(_before(attend, x, weights[8:10]), weights[:4], source_mask)
+            x = _after(attend, x, y, weights[8:10])
+            y = self._feed(_before(feed, x, weights[10:12]), weights[4:8])
+            return _after(feed, x, y, weights[10:12])
 
 
 class FastDecoderLayer(_FastLayer, DecoderLayer):
@@ -292,22 +293,14 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         weights = self.merged.tensors()
         w_q, b_q, w_kv, b_kv, w_out, b_out = weights[14:]
         causal = target_mask is None and self.self_attention.attention is fused_attention
-
-        def cross_attend(y: Tensor) -> Tensor:
-            key, value = F.linear(memory.to(w_kv.dtype), w_kv, b_kv).chunk(2, -1)
-            query = F.linear(y, w_q, b_q)
-            return F.linear(
-                _attend(self.cross_attention, query, key, value, source_mask, False), w_out, b_out
-            )
-
         attend, cross, feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.residual_dtype)
-            x = _connect(
-                attend,
-                x,
-                weights[8:10],
-                lambda y: self._self_attend(y, weights[:4], target_mask, causal),
-            )
-            x = _connect(cross, x, weights[10:12], cross_attend)
-            return _connect(feed, x, weights[12:14], lambda y: self._feed(y, weights[4:8]))
+            y = self._self_attend(_before(attend, x, weights[8:10]), weights[:4], target_mask, causal)
+            x = _after(attend, x, y, weights[8:10])
+            query = F.linear(_before(cross, x, weights[10:12]), w_q, b_q)
+            key, value = F.linear(memory.to(w_kv.dtype), w_kv, b_kv).chunk(2, -1)
+            y = _attend(self.cross_attention, query, key, value, source_mask, False)
+            x = _after(cross, x, F.linear(y, w_out, b_out), weights[10:12])
+            y = self._feed(_before(feed, x, weights[12:14]), weights[4:8])
+            return _after(feed, x, y, weights[12:14])
