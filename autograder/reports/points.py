@@ -101,11 +101,7 @@ class Points:
         if self.by_hand:
             if not self.answered:
                 return "There was no answer."
-            return (
-                "A person has read your answer."
-                if self.person is not None
-                else "A person still has to read your answer."
-            )
+            return f"A person {'still has to' if self.person is None else 'has'} read your answer."
         found = self._found()
         extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
         if self.person is None:

@@ -171,13 +171,8 @@ class _Reader:
             marks += (Points.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
         place = {name: number for number, name in enumerate(lesson.cells)}
         marks.sort(key=lambda mark: place.get(mark.cell, len(place)))
-        scored = any(
-            grade.auto_score is not None or grade.manual_score is not None
-            for notebook in submission.notebooks
-            for grade in notebook.grades
-        )
         key = (lesson.name, student)
-        if not scored:
+        if all(mark.automatic is None and mark.person is None for mark in marks):
             self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish grading it")
         due = submission.assignment.duedate
         return SubmissionRecord(
