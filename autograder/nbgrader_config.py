@@ -63,6 +63,7 @@ c.ZipCollectApp.collector_plugin = "autograder.submissions.downloads.DownloadCol
 # To use another gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")
 # Set this to True if several graders have Unix accounts of their own: see "Several graders" in the guide.
+# Change it here: the next lines would miss a value that is set below or as an option, and not set the umask.
 c.CourseDirectory.groupshared = False
 if c.CourseDirectory.groupshared:  # whatever is created here is writable for the graders' group
     os.umask(os.umask(0o077) & ~0o070)
