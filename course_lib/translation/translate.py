@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from course_lib.atomic_files import atomic_write
 from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
@@ -21,7 +22,7 @@ from course_lib.translation.configs.schema import Direction
 from course_lib.translation.data.prepared import open_existing
 from course_lib.translation.decoding.attention_maps import SUFFIXES, AttentionMaps, save_attention_maps
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
-from course_lib.translation.decoding.translator import Translator, load_translator
+from course_lib.translation.decoding.translator import DecodingPrecision, Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.progress_bar import reading_bar
@@ -105,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     parser.add_argument(
+        "--precision",
+        choices=get_args(DecodingPrecision),
+        help="precision of decoding; bfloat16 is faster on processors with AMX and may change translations; "
+        "default: chosen by the run's config, the device and the size of the model",
+    )
+    parser.add_argument(
         "--output", metavar="FILE", type=Path, help="write the translations to this file, once all are done"
     )
     parser.add_argument(
@@ -125,6 +132,7 @@ def _run(options: argparse.Namespace) -> None:
         options.device,
         options.ensemble_with,
         _DIRECTIONS[options.to] if options.to else None,
+        options.precision,
     )
     direction = translator.direction
     translator.settings = _settings(translator.settings, options)

@@ -31,7 +31,7 @@ from rich.table import Table
 from course_lib.transformer import Transformer, greedy_decode, padding_mask
 from course_lib.translation.configs.schema import EvaluationConfig, Precision
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.decoding.backends import BFLOAT16_MIN_D_MODEL, make_backend
+from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.decoding.translator import Translator, load_translator
@@ -78,7 +78,7 @@ def setups(translator: Translator, threads: int) -> list[Setup]:
     searches = ((1, "greedy"), (BEAM, f"beam {BEAM}"))
     found = [Setup("one at a time, greedy, no cache", "reference", 1)]
     precisions: list[Precision] = ["float32"]
-    if has_bfloat16(translator.device) and translator.config.model.d_model >= BFLOAT16_MIN_D_MODEL:
+    if has_bfloat16(translator.device):
         precisions.append("bfloat16")
     for precision in precisions:
         for batch, batches in ((BATCH, f"batches of {BATCH}"), (None, "default batches")):
@@ -164,7 +164,7 @@ def in_batches(translator: Translator, beam: int, precision: Precision, size: in
     decoder = BatchDecoder(
         translator.vocabularies, translator.device, config.data.max_length, EvaluationConfig()
     )
-    backend = make_backend(translator.model, precision)
+    backend = make_backend(translator.model, precision, any_size=True)
     settings = SearchSettings(beam, 0.0 if beam == 1 else 1.0)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:

@@ -221,11 +221,14 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(backends, "has_bfloat16", lambda device: False)
         assert found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16") == exact
+    monkeypatch.undo()
     if not has_bfloat16(torch.device("cpu")):
         pytest.skip("a CPU that does not multiply in bfloat16")
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    got = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
+    got = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16", any_size=True)
     assert got != exact
+    monkeypatch.setattr(backends, "BFLOAT16_MIN_D_MODEL", 1)
+    assert found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16") == got
     for row, (best, *_) in zip(rows, got, strict=True):
         assert best.log_probability == pytest.approx(log_probability(model, row, best.ids), rel=0.1, abs=0.3)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from course_lib.errors import EXIT_BAD_INPUT
 from course_lib.translation import translate as command
 from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.decoding import translator as decoding_translator
 from course_lib.translation.decoding.search_settings import load_settings, save_settings
 from course_lib.translation.decoding.translator import Translator
 from course_lib.translation.translate import main
@@ -47,6 +49,18 @@ def test_options_reach_the_search(
     ):
         assert main([str(trained_folder), *options, str(german)]) == 0
         assert capsys.readouterr().out.split("\n") == [expected[0], "", expected[1], ""]
+
+
+def test_the_precision_reaches_the_translator(
+    trained_folder: Path, german: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decoding_translator, "has_bfloat16", lambda device: False)
+    assert main([str(trained_folder), str(german), "--precision", "bfloat16"]) == EXIT_BAD_INPUT
+    assert "precision: this device has no bfloat16 matrix products" in capsys.readouterr().err
+    assert main([str(trained_folder), str(german), "--precision=float32"]) == 0
+    with pytest.raises(SystemExit):
+        main([str(trained_folder), str(german), "--precision", "int4"])
+    assert "invalid choice: 'int4'" in capsys.readouterr().err
 
 
 def test_n_best_are_rows(

@@ -18,8 +18,15 @@ from course_lib.translation.data.subwords import (
     BidirectionalSubwords,
     Subwords,
 )
+from course_lib.translation.decoding import translator as decoding_translator
 from course_lib.translation.decoding.search_settings import SearchSettings, load_settings, save_settings
-from course_lib.translation.decoding.translator import Translator, load_translator, token_texts
+from course_lib.translation.decoding.translator import (
+    DecodingPrecision,
+    Translator,
+    load_translator,
+    token_texts,
+)
+from course_lib.translation.model.precision import has_bfloat16
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 
@@ -146,6 +153,20 @@ def test_what_is_not_there_is_refused(trained_folder: Path, tmp_path: Path) -> N
     if not torch.cuda.is_available():
         with pytest.raises(BadInputError, match="there is no GPU on this machine"):
             load_translator(trained_folder, device="cuda")
+
+
+def test_the_precision_of_decoding(trained_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def log_probabilities(precision: DecodingPrecision | None) -> list[float]:
+        found = load_translator(trained_folder, precision=precision).translate(GERMAN, beam=1, n_best=1)
+        return [best.log_probability for (best,) in found]
+
+    exact = log_probabilities("float32")
+    assert log_probabilities(None) == exact, "this model is small and was trained in float32"
+    if has_bfloat16(torch.device("cpu")):
+        assert log_probabilities("bfloat16") != exact
+    monkeypatch.setattr(decoding_translator, "has_bfloat16", lambda device: False)
+    with pytest.raises(BadInputError, match=r"precision: this device has no bfloat16 .* Use float32"):
+        log_probabilities("bfloat16")
 
 
 def test_weights_that_do_not_belong_are_refused(trained_folder: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
+from typing import Literal, overload
 
 import torch
 
@@ -25,7 +25,11 @@ from course_lib.translation.decoding.attention_maps import AttentionMaps, record
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings, load_settings
+from course_lib.translation.model.precision import has_bfloat16
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
+
+#: The precisions that a user can choose for decoding.
+DecodingPrecision = Literal["float32", "bfloat16"]
 
 #: The length penalty of section 6.1 of the paper, for models without a tuned one.
 DEFAULT_ALPHA = 0.6
@@ -54,6 +58,7 @@ class Translator:
         vocabularies: Vocabularies,
         settings: SearchSettings,
         device: torch.device,
+        precision: DecodingPrecision | None = None,
     ) -> None:
         self.model = model
         self.config = config
@@ -62,7 +67,9 @@ class Translator:
         """The default search settings."""
         self.device = device
         self._decoder = BatchDecoder(vocabularies, device, config.data.max_length, config.evaluation)
-        self._backend = make_backend(model, config.training.precision)
+        self._backend = make_backend(
+            model, precision or config.training.precision, any_size=precision is not None
+        )
 
     @property
     def direction(self) -> Direction:
@@ -179,6 +186,7 @@ def load_translator(
     device: str | torch.device = "cpu",
     ensemble_with: Sequence[str | Path] = (),
     direction: Direction | None = None,
+    precision: DecodingPrecision | None = None,
 ) -> Translator:
     """Load a translator from a provided model, or from the folder of a run, which may still be training.
 
@@ -186,16 +194,20 @@ def load_translator(
     `evaluation.weights` names in the run's config, or the first of last, best and averaged that exists if
     that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction` selects a direction of a run
     that was trained in both; it defaults to the direction in the run's config. `ensemble_with` holds the
-    folders or names of other runs and provided models that decode together with this one.
+    folders or names of other runs and provided models that decode together with this one. `precision` is that
+    of decoding; by default, it depends on the precision of training, the device and the model's size.
 
     Raises BadInputError if a run, a model or the device is missing, if a model is damaged, doesn't fit the
     reference's Transformer or wasn't trained for the direction, if `checkpoint` is set for a provided model,
-    or if another model of the ensemble has a different vocabulary or a smaller maximum length.
+    if another model of the ensemble has a different vocabulary or a smaller maximum length, or if the device
+    doesn't support the precision.
     """
     folder, run = load_run(run_folder, checkpoint)
     if direction is not None:
         run = _in_direction(folder, run, direction)
     config, target_device = run.model.config, device_named(device)
+    if precision == "bfloat16" and not has_bfloat16(target_device):
+        raise BadInputError("precision: this device has no bfloat16 matrix products. Use float32.")
     first = _build(folder, run, target_device)
     model: TransformerModel | Ensemble = first
     if ensemble_with:
@@ -203,7 +215,7 @@ def load_translator(
         model = Ensemble([first, *others])
     alpha = DEFAULT_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
     settings = load_settings(folder.search) or SearchSettings(config.evaluation.beam_size, alpha)
-    return Translator(model, config, run.vocabularies, settings, target_device)
+    return Translator(model, config, run.vocabularies, settings, target_device, precision)
 
 
 def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> TrainedRun:
