@@ -1,5 +1,6 @@
 """The data of a check: an exercise with its reference, probes and known mistakes, or a prediction."""
 
+import __future__
 import inspect
 import sys
 import textwrap
@@ -146,6 +147,8 @@ class Exercise:
         if misconceptions not in self.compiled:
             label = "+".join(misconception.name for misconception in misconceptions)
             names = dict(vars(sys.modules[self.reference.__module__]))
-            exec(compile(self.source_with(*misconceptions), f"<{label}>", "exec"), names)
+            # Annotations of shapes stay strings: evaluating them would take as long as a probe.
+            flags = __future__.annotations.compiler_flag
+            exec(compile(self.source_with(*misconceptions), f"<{label}>", "exec", flags), names)
             self.compiled[misconceptions] = names[self.name]
         return self.compiled[misconceptions]

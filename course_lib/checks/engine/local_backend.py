@@ -41,6 +41,9 @@ LONGEST_MESSAGE, MOST_WARNINGS, LONGEST_PRINT = 10_000, 100, 500
 #: Calls of a fixture are counted up to this number.
 MOST_CALLS = 20
 
+#: The folder of the standard library.
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+
 
 class MissingParameter(Exception):  # noqa: N818 - students read the name
     """An error for a module that lacks a parameter that the exercise requires."""
@@ -87,10 +90,9 @@ class LocalBackend:
         printed = _Printed()
         try:
             # Inspecting the result also runs the student's code, such as the `__float__` of a number.
-            with time_limit(SECONDS), as_torch_starts():
-                with torch.random.fork_rng(devices=[]):  # Some fixtures draw their initial weights.
-                    given = tuple(self._given(argument) for argument in request.arguments)
-                    keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
+            with time_limit(SECONDS), as_torch_starts(), torch.random.fork_rng(devices=[]):
+                given = tuple(self._given(argument) for argument in request.arguments)
+                keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
                 with self._surroundings() as (caught, calls), redirect_stdout(printed):
                     value = _ACTIONS[request.action](found, request, given, keywords)
                 self.calls += calls.calls
@@ -132,7 +134,6 @@ class LocalBackend:
         calls = CallRecorder(self._may_not_call)
         with (
             warnings.catch_warnings(record=True) as caught,
-            torch.random.fork_rng(devices=[]),
             # Recording every call takes time.
             calls.recording() if self._may_not_call or self._count_calls else nullcontext(),
         ):
@@ -293,7 +294,7 @@ def _raised(error: BaseException) -> Raised:
 def _in_library(filename: str) -> bool:
     """Return whether a file belongs to an installed package, this course or Python itself."""
     installed = "site-packages" in filename or "course_lib" in filename or filename.startswith("<frozen ")
-    return installed or filename.startswith(sysconfig.get_path("stdlib"))
+    return installed or filename.startswith(_STANDARD_LIBRARY)
 
 
 def _raises(trace: TracebackType) -> bool:

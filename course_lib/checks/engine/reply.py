@@ -1,7 +1,6 @@
 """The replies to a probe's requests. They hold only plain values, which can be sent between processes."""
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -104,26 +103,41 @@ def plain(value: object, known: Sequence[object] = ()) -> Value:
     so do sparse or nested tensors and integers of hundreds of digits. Raises ValueError for a value with more
     items, deeper nesting or a larger tensor than any exercise needs, such as a list that contains itself.
     """
-    return _plain(value, known, itertools.count(1), 0)
+    return _plain(value, known, _Size(), 0)
 
 
-def _plain(value: object, known: Sequence[object], number: Iterator[int], depth: int) -> Value:
-    if depth > DEEPEST or next(number) > MOST_VALUES:
-        raise ValueError(
-            f"the result holds more than {MOST_VALUES} values, or values nested more than {DEEPEST} levels "
-            "deep"
-        )
+class _Size:
+    """The number of plain values found so far."""
+
+    def __init__(self) -> None:
+        self.values = 1
+
+    def add(self, values: int, depth: int) -> None:
+        """Add the items of a container at this depth. Raises ValueError if there are too many."""
+        self.values += values
+        if self.values > MOST_VALUES or depth >= DEEPEST:
+            raise ValueError(
+                f"the result holds more than {MOST_VALUES} values, or values nested more than {DEEPEST} "
+                "levels deep"
+            )
+
+
+def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> Value:
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:
             return Opaque("Tensor, nested or sparse")
-        if (size := value.numel() * value.element_size()) > MOST_BYTES:
-            raise ValueError(f"the result is a tensor of {size} bytes, and at most {MOST_BYTES} are expected")
+        if (given := value.numel() * value.element_size()) > MOST_BYTES:
+            raise ValueError(f"the result is a tensor of {given} bytes, and at most {MOST_BYTES} are expected")
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
-        items = tuple(_plain(item, known, number, depth + 1) for item in value)
+        size.add(len(value), depth)
+        # Floats need no conversion, and a tensor as a list has many.
+        are_floats = {float}.issuperset(map(type, value))
+        items = tuple(value if are_floats else (_plain(item, known, size, depth + 1) for item in value))
         return FrozenList(items) if isinstance(value, list) else items
     if isinstance(value, dict):
-        return {str(key): _plain(item, known, number, depth + 1) for key, item in value.items()}
+        size.add(len(value), depth)
+        return {str(key): _plain(item, known, size, depth + 1) for key, item in value.items()}
     if isinstance(value, int) and int.bit_length(value) > MOST_BITS:
         return Opaque("int, of hundreds of digits")
     for kind in (bool, int, float, str):

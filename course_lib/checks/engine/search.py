@@ -18,13 +18,13 @@ _MOST_COMBINED = 4
 #: The budget of the search, in units of effort (see `Versions.effort`) of about 10 microseconds, so that
 #: unknown mistakes are answered within two seconds. A time limit would give different verdicts on
 #: different machines.
-_EFFORT = 140_000
+_EFFORT = 125_000
 
 #: The budget including the search for resemblances, if nothing explains all results.
-_ALL_EFFORT = 155_000
+_ALL_EFFORT = 137_000
 
 #: The budget for deciding which misconceptions to combine first.
-_ORDERING_EFFORT = 50_000
+_ORDERING_EFFORT = 45_000
 
 #: The number of combinations that are extended in each round: the most promising ones.
 _WIDTH = 3

@@ -10,7 +10,7 @@ from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import MAKING, LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.probe import Probe
-from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Value
+from course_lib.checks.engine.reply import FrozenList, Handle, Raised, Reply, Returned, Value
 
 Mistakes = tuple[Misconception, ...]
 
@@ -151,13 +151,19 @@ def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
     )
 
 
+#: The types of values that may be or contain handles. Long lists of numbers need not be searched for them.
+_MAY_HOLD_HANDLES = frozenset({Handle, Returned, tuple, FrozenList, dict})
+
+
 def _relative(value: Any, before: int) -> Any:
     if isinstance(value, Handle):
         return Handle(value.number - before) if value.number > before else value
     if isinstance(value, Returned):
         return replace(value, value=_relative(value.value, before))
     if isinstance(value, tuple):
-        return type(value)(_relative(item, before) for item in value)
+        if not _MAY_HOLD_HANDLES.isdisjoint(map(type, value)):
+            return type(value)(_relative(item, before) for item in value)
+        return value
     if isinstance(value, dict):
         return {key: _relative(item, before) for key, item in value.items()}
     return value
