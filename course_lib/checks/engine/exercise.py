@@ -1,6 +1,7 @@
 """The data of a check: an exercise with its reference, probes and known mistakes, or a prediction."""
 
 import __future__
+
 import inspect
 import sys
 import textwrap

@@ -126,8 +126,10 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:
             return Opaque("Tensor, nested or sparse")
-        if (given := value.numel() * value.element_size()) > MOST_BYTES:
-            raise ValueError(f"the result is a tensor of {given} bytes, and at most {MOST_BYTES} are expected")
+        if (needed := value.numel() * value.element_size()) > MOST_BYTES:
+            raise ValueError(
+                f"the result is a tensor of {needed} bytes, and at most {MOST_BYTES} are expected"
+            )
         return value.detach().as_subclass(Tensor).clone()
     if isinstance(value, list | tuple):
         size.add(len(value), depth)
