@@ -41,7 +41,7 @@ def greedy_decode(
 ) -> Int[Tensor, "B T"]:
     """Translate a batch by appending the most likely next token to each translation at every step.
 
-    This is the "auto-regressive" generation of section 3.1. Each row of the result begins with `start_id`.
+    This is the "auto-regressive" generation of section 3. Each row of the result begins with `start_id`.
     After its first `end_id`, a row is filled with `end_id`. Decoding stops when every row has ended, or at
     `max_length` tokens including the start. The source is encoded once for the whole batch.
     """

@@ -41,7 +41,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: X + torch.ones(2, 4), "Axis 1 has size 3 in one tensor and 4 in the other."),
+        (lambda: X + torch.ones(2, 4), "Along axis 1 of the result, one has size 3 and the other 4."),
         (lambda: X @ X, "the left matrix has 3 columns and the right one has 2 rows."),
         (lambda: torch.ones(2, 2, 3) @ torch.ones(2, 4, 3), "3 columns and the right one has 4"),
         (lambda: X.view(4, 2), "keeps all numbers: the tensor has 6, but the shape [4, 2] needs a different"),

@@ -64,7 +64,10 @@ def test_sums_of_rows() -> None:
     [
         (~EMPTY, "Every truth value is inverted."),
         (EMPTY | True, "Every value of your result is True."),
-        (EMPTY & (torch.arange(5) > 0), "the others are right. Only index 0 of the 5 along axis 1 is wrong."),
+        (
+            EMPTY & (torch.arange(5) > 0),
+            "the others are right. All numbers that differ are at index 0 of the 5 along axis 1.",
+        ),
         (EMPTY.float(), "Apart from the dtype, every number is right."),
     ],
 )  # fmt: skip

@@ -343,7 +343,7 @@ def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterat
     wrong = ~_close(expected, found)
     if wrong.any() and not wrong.all() and (hidden := _hidden(wrong, inputs)):
         zeros = " There, yours are all 0." if not found[wrong].any() else ""
-        yield f"{int(wrong.sum())} of {wrong.numel()} numbers are wrong{hidden}.{zeros}"
+        yield f"{int(wrong.sum())} of {wrong.numel()} numbers differ{hidden}.{zeros}"
 
 
 def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
@@ -381,8 +381,8 @@ def _region(wrong: Tensor) -> str:
             else:
                 continue
             label = f" along axis {axis}" if wrong.dim() > 1 else ""
-            noun, verb = ("index", "is") if len(indices) == 1 else ("indices", "are")
-            best = share, f" Only {noun} {text} of the {size}{label} {verb} wrong."
+            noun = "index" if len(indices) == 1 else "indices"
+            best = share, f" All numbers that differ are at {noun} {text} of the {size}{label}."
     return best[1]
 
 

@@ -202,7 +202,7 @@ class Search:
         return None
 
     def _part(self, mistake: Misconception, number: int) -> str:
-        """Return the names of the wrong parts of a result that a misconception explains, joined by "and".
+        """Return the names of the wrong parts of a result that a misconception explains, as in "a, b and c".
 
         Returns an empty string if there are none or more than three, or if the agreement could be a
         coincidence.
@@ -225,7 +225,8 @@ class Search:
         numbers = {value for value in explained.values() if isinstance(value, float)}
         others = [value for value in explained.values() if not isinstance(value, float)]
         is_telling = len(explained) < 4 and _weight((*numbers, *others)) > 4
-        return " and ".join(explained) if is_telling else ""
+        *names, last = explained or ("",)
+        return " and ".join(filter(None, (", ".join(names), last))) if is_telling else ""
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
         """Add one misconception to a combination, or two if no single one is enough.

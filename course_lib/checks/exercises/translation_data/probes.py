@@ -29,8 +29,12 @@ def _facts(
     result = reply.value["the result"]
     facts = {"the type of the result": kind, "the arguments": reply.value["the arguments"]}
     if not is_so(result):
-        other = "a different dict" if isinstance(result, dict) else describe(result)
-        other = "a different list" if isinstance(result, tuple) else other
+        other = describe(result)
+        if isinstance(result, dict):
+            other = "a different dict" if kind.startswith("a dict") else "a dict"
+        elif isinstance(result, tuple):
+            items = f"a list or tuple of {len(result)}"
+            other = "a different list" if kind.startswith("a list") else items
         return facts | {"the type of the result": other, "facts": {}}
     return facts | {"facts": facts_of(result)}
 
