@@ -171,8 +171,8 @@ def table(found: list[tuple[Answer, Outcome]]) -> Table:
     row("  only numbers", False, "numbers")
     for name, kinds in {
         "right": ("accepted",),
-        "named": ("exact", "partial"),
-        "unknown": ("structural", "numbers"),
+        "named exactly": ("exact",),
+        "all others": ("partial", "structural", "numbers"),
     }.items():
         shown.add_row(
             f"seconds, {name}: 95 %, most",

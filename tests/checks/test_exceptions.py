@@ -41,14 +41,14 @@ def told(call: Callable[..., object], *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: X + torch.ones(2, 4), "Along axis 1 of the result, one has size 3 and the other 4."),
+        (lambda: X + torch.ones(2, 4), "the two tensors have sizes 3 and 4 along axis 1."),
         (lambda: X @ X, "the left matrix has 3 columns and the right one has 2 rows."),
         (lambda: torch.ones(2, 2, 3) @ torch.ones(2, 4, 3), "3 columns and the right one has 4"),
         (lambda: X.view(4, 2), "keeps all numbers: the tensor has 6, but the shape [4, 2] needs a different"),
         (lambda: X.t().view(6), "Use `reshape` instead of `view` after a transpose."),
         (lambda: X @ X.t().double(), "have different dtypes: float and double."),
         (lambda: X.sum(2), "The tensor has no axis 2."),
-        (lambda: X.shape[2], "A shape has fewer axes here than the index needs."),
+        (lambda: X.shape[2], "The tuple has fewer items than the index needs."),
         (lambda: X[0, 0, 0], "The tensor has only 2 axes."),
         (lambda: nn.Embedding(3, 2)(torch.tensor([3])), "A token id is outside the embedding's table"),
         (lambda: nn.Embedding(3, 2)(torch.tensor([True])), "An embedding looks up integers"),

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import replace
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -40,9 +41,6 @@ LONGEST_MESSAGE, MOST_WARNINGS, LONGEST_PRINT = 10_000, 100, 500
 
 #: Calls of a fixture are counted up to this number.
 MOST_CALLS = 20
-
-#: The folder of the standard library.
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
 class MissingParameter(Exception):  # noqa: N818 - students read the name
@@ -294,7 +292,13 @@ def _raised(error: BaseException) -> Raised:
 def _in_library(filename: str) -> bool:
     """Return whether a file belongs to an installed package, this course or Python itself."""
     installed = "site-packages" in filename or "course_lib" in filename or filename.startswith("<frozen ")
-    return installed or filename.startswith(_STANDARD_LIBRARY)
+    return installed or filename.startswith(_standard_library())
+
+
+@cache
+def _standard_library() -> str:
+    # Python would compute this path in every call.
+    return sysconfig.get_path("stdlib")
 
 
 def _raises(trace: TracebackType) -> bool:

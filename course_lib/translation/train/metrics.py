@@ -117,7 +117,8 @@ class MetricsWindow:
             "padded": round(1 - sums["real_slots"] / sums["slots"], 4),
         }
         if self.matmul_rate is not None:
-            row["mfu"] = round(sums["flops"] / sums["seconds"] / self.matmul_rate, 4)
+            mfu = sums["flops"] / sums["seconds"] / self.matmul_rate
+            row["mfu"] = float(f"{mfu:.4g}")  # that of a small model on a fast machine would be rounded to 0
         if memory := global_max(self._distributed, peak_memory()):
             row["memory_gib"] = round(memory / 2**30, 3)
         return row
