@@ -225,8 +225,10 @@ class Search:
         numbers = {value for value in explained.values() if isinstance(value, float)}
         others = [value for value in explained.values() if not isinstance(value, float)]
         is_telling = len(explained) < 4 and _weight((*numbers, *others)) > 4
-        *names, last = explained or ("",)
-        return " and ".join(filter(None, (", ".join(names), last))) if is_telling else ""
+        if not is_telling:
+            return ""
+        *names, last = explained
+        return f"{', '.join(names)} and {last}" if names else last
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
         """Add one misconception to a combination, or two if no single one is enough.
