@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.atomic_files import atomic_write
 from course_lib.errors import BadInputError
@@ -54,6 +54,7 @@ def record_attention(
         [layer.self_attention for layer in model.decoder_layers],
         [layer.cross_attention for layer in model.decoder_layers],
     ]
+    assert isinstance(model, nn.Module), "a Transformer is a module"
     with evaluating(model), _recording([module for stack in stacks for module in stack]) as weights:
         mask = torch.ones(1, 1, source.shape[1], dtype=torch.bool, device=source.device)
         memory = model.encode(source, mask)

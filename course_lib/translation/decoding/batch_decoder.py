@@ -60,7 +60,8 @@ class BatchDecoder:
     ) -> list[list[Hypothesis]]:
         """Decode one batch, and return the hypotheses of each sentence, the best first.
 
-        The result for a sentence does not depend on the other sentences of the batch.
+        The result for a sentence does not depend on the other sentences of the batch, apart from rounding,
+        which in bfloat16 can change a translation.
         """
         ids = self.vocabularies
         source, _ = collate(

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.transformer import LabelSmoothingLoss
+from course_lib.transformer import LabelSmoothingLoss, Transformer
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.model.fast_layers import (
     MergedWeights,
@@ -55,7 +55,7 @@ class LossSum(nn.Module):
         simcut_p: float = 0.05,
     ) -> None:
         super().__init__()
-        self.model = model
+        self.model: TransformerModel = model
         self.loss = loss
         self.pad_id: int = loss.pad_id  # type: ignore[assignment]
         self.precision: Precision = precision
@@ -72,6 +72,7 @@ class LossSum(nn.Module):
     def use_fast_layers(self, device: torch.device) -> None:
         """Replace the reference's layers with faster ones. After this, call `refresh` before each update."""
         use_fused_layers(self)
+        assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
         self._weights = use_fast_layers(self.model, self._dtype(device))
         self._masks_for_kernels = bool(self._weights) and all(
             getattr(module, "attention", fused_attention) is fused_attention
@@ -88,7 +89,8 @@ class LossSum(nn.Module):
         return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
 
     def _dtype(self, device: torch.device) -> torch.dtype:
-        return product_dtype(self.precision, device) or self.model.generator.weight.dtype
+        own: torch.dtype = self.model.generator.weight.dtype
+        return product_dtype(self.precision, device) or own
 
     def forward(
         self,
@@ -109,12 +111,16 @@ class LossSum(nn.Module):
             hidden, labels = self._hidden_and_labels(source, target, positions)
             generator = self.model.generator
             # A student's generator may have no bias, or not be an nn.Linear.
-            is_plain = isinstance(generator, nn.Linear) and generator.bias is not None
-            if not (is_plain and isinstance(self.loss, LabelSmoothingLoss)):
-                return self._loss_sum(generator(hidden), labels)
-            smoothing, dtype = self.loss.smoothing, self._dtype(hidden.device)
-            weights, compiled = (generator.weight, generator.bias), self.compiled and self.training
-            return fused_smoothed_loss(hidden, *weights, labels, smoothing, dtype, compiled)
+            if (
+                isinstance(self.loss, LabelSmoothingLoss)
+                and isinstance(generator, nn.Linear)
+                and generator.bias is not None
+            ):
+                smoothing, dtype = self.loss.smoothing, self._dtype(hidden.device)
+                weights = generator.weight, generator.bias
+                compiled = self.compiled and self.training
+                return fused_smoothed_loss(hidden, *weights, labels, smoothing, dtype, compiled)
+            return self._loss_sum(generator(hidden), labels)
 
     def _simcut_loss(self, source: Tensor, target: Tensor, positions: Tensor) -> Tensor:
         both = torch.cat([positions, positions + target[:, 1:].numel()])
@@ -132,6 +138,7 @@ class LossSum(nn.Module):
         decoder_input, labels = components.shift_target(target)
         source_mask = components.padding_mask(source, self.pad_id)
         if self._masks_for_kernels:
+            assert isinstance(self.model, Transformer), "only its layers were replaced"
             dtype = self._dtype(source.device)
             hidden = decode_with_kernels(self.model, source, source_mask, decoder_input, dtype)
         else:

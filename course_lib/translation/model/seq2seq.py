@@ -1,8 +1,8 @@
 """The model that the lab trains, built from the reference's components or from a student's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,60 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import ModelConfig, Precision
 from course_lib.translation.model.fused import fused_attention
 
-#: The reference's Transformer, or a student's class with the methods and submodules that lesson 06 requires.
-TransformerModel: TypeAlias = reference.Transformer
+
+@runtime_checkable
+class Seq2SeqModel(Protocol):
+    """An encoder-decoder `nn.Module`, with the methods that decoding uses."""
+
+    @property
+    def generator(self) -> nn.Module:
+        """The layer that turns the decoder's output into logits."""
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
+        """Encode source tokens, (B, S) to (B, S, D), with a padding mask (B, 1, S)."""
+
+    def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+        """Decode target tokens with attention to the encoder's output `memory`, (B, T) to (B, T, D)."""
+
+    def modules(self) -> Iterator[nn.Module]:
+        """Return all modules, as `nn.Module.modules` does."""
+
+
+@runtime_checkable
+class TransformerModel(Seq2SeqModel, Protocol):
+    """A Transformer with the submodules that lesson 06 requires, such as the reference's or a student's."""
+
+    @property
+    def generator(self) -> nn.Linear:
+        """The layer that turns the decoder's output into logits."""
+
+    @property
+    def source_embedding(self) -> nn.Module:
+        """The embedding of source tokens."""
+
+    @property
+    def target_embedding(self) -> nn.Module:
+        """The embedding of target tokens; it may be the same module as `source_embedding`."""
+
+    @property
+    def encoder_layers(self) -> nn.ModuleList:
+        """The encoder layers, each with the submodules `self_attention` and `feed_forward`."""
+
+    @property
+    def decoder_layers(self) -> nn.ModuleList:
+        """The decoder layers, each with submodules `self_attention`, `cross_attention` and `feed_forward`."""
+
+    def __call__(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+        """Compute the logits of all target positions, (B, T, V)."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return all parameters, as `nn.Module.parameters` does."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights by name, as `nn.Module.state_dict` does."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> object:
+        """Copy weights into the model, as `nn.Module.load_state_dict` does."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +124,7 @@ def build_model(
         _set_inner_dropout(model, config.inner_dropout)
     if config.tie_embeddings:
         model = components.tie_embeddings(model)
+    assert isinstance(model, nn.Module), "a Transformer is a module"
     model.to(device)
     return model.double() if precision == "float64" else model
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -142,6 +142,7 @@ def reference_view(
     names = view.state_dict()
     if not names.keys() <= weights.keys():
         return model
+    assert isinstance(view, nn.Module), "a Transformer is a module"
     view.load_state_dict({name: weights[name] for name in names}, assign=True)
     view.to(generator.device)
     expected, got = _logits(model), _logits(view)
@@ -152,6 +153,7 @@ def reference_view(
 
 def _logits(model: TransformerModel) -> Tensor:
     """Compute a model's logits for a few fixed tokens."""
+    assert isinstance(model, nn.Module), "a Transformer is a module"
     device = model.generator.weight.device
     tokens = torch.arange(_FIRST_TOKEN, _FIRST_TOKEN + _TOKENS, device=device).repeat(2, 1)
     mask = torch.ones(2, 1, _TOKENS, dtype=torch.bool, device=device)
