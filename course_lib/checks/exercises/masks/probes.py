@@ -1,5 +1,7 @@
 """Probes of lesson 04: the padding mask, the causal mask, the decoder mask, and the shifted target."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -25,18 +27,21 @@ def _masked(candidate: Candidate, draw: Draw, *lengths: int, width: int) -> Repl
     return candidate.call(_sentences(draw, *lengths, width=width, pad_id=0), 0)
 
 
+def _add_small_batches(case: Callable[..., None], prefix: str) -> None:
+    """Add probes of one and of several sentences with `case`. Their names begin with `prefix`."""
+    case(f"{prefix}_of_two", "two sentences, the second with padding at its end", 5, 3, width=5)
+    square = "equal batch size and length: no axis is mistaken for the other"
+    case(f"{prefix}_of_a_square", square, 3, 1, 2, width=3)
+    case(f"{prefix}_of_one", "a single sentence that needs no padding", 4, width=4)
+    case(f"{prefix}_of_two_full", "two sentences that need no padding", 4, 4, width=4)
+
+
 # --- padding_mask -------------------------------------------------------------------------------------------
 
 PADDING_MASK = Exercise(padding_mask)
 probe = PADDING_MASK.probe
 case = PADDING_MASK.random_cases(_masked, __name__)
-
-case("_padding_of_two", "two sentences, the second with padding at its end", 5, 3, width=5)
-case(
-    "_padding_of_a_square", "equal batch size and length: no axis is mistaken for the other", 3, 1, 2, width=3
-)
-case("_padding_of_one", "a single sentence that needs no padding", 4, width=4)
-case("_padding_of_two_full", "two sentences that need no padding", 4, 4, width=4)
+_add_small_batches(case, "_padding")
 
 
 @probe("pad_id can differ from 0, and 0 can be a real token")
@@ -93,13 +98,7 @@ case("the mask for 130 positions: no length is too large", 130)
 DECODER_MASK = Exercise(decoder_mask)
 probe = DECODER_MASK.probe
 case = DECODER_MASK.random_cases(_masked, __name__)
-
-case("_decoder_of_two", "two sentences, the second with padding at its end", 5, 3, width=5)
-case(
-    "_decoder_of_a_square", "equal batch size and length: no axis is mistaken for the other", 3, 1, 2, width=3
-)
-case("_decoder_of_one", "a single sentence that needs no padding", 4, width=4)
-case("_decoder_of_two_full", "two sentences that need no padding", 4, 4, width=4)
+_add_small_batches(case, "_decoder")
 
 
 @probe("more sentences than tokens, and a pad_id other than 0")
