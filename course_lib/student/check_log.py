@@ -9,6 +9,7 @@ the log and you agree, `course log hand-in FOLDER` copies the lines of one lesso
 import argparse
 import contextlib
 import inspect
+import io
 import json
 import linecache
 import os
@@ -122,7 +123,8 @@ def read_log(path: Path) -> list[Entry]:
 def parse_log(content: bytes) -> list[Entry]:
     """Return the entries of a log, in order; lines that aren't valid entries are skipped."""
     entries = []
-    for line in content.decode("utf-8", errors="replace").splitlines():
+    # `splitlines` would also split at characters such as U+2028, which JSON strings can contain.
+    for line in content.decode("utf-8", errors="replace").split("\n"):
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
             entries.append(_entry(json.loads(line)))
     return entries
@@ -141,13 +143,15 @@ def _entry(fields: dict[str, Any]) -> Entry:
 def source_of(answer: object) -> str:
     """Return the source of the notebook cell that defines a function or class.
 
-    The result is empty if the object wasn't defined in a notebook.
+    The result is empty if the object wasn't defined in a notebook, or if looking at it raises an exception.
     """
-    if getattr(answer, "__module__", None) != "__main__":
-        return ""
-    members = [answer, *vars(answer).values()] if isinstance(answer, type) else [answer]
-    codes = (getattr(inspect.unwrap(member), "__code__", None) for member in members if callable(member))
-    return next(("".join(linecache.getlines(code.co_filename)) for code in codes if code), "")
+    with contextlib.suppress(Exception):  # An object's own `__getattr__` can do anything.
+        if getattr(answer, "__module__", None) != "__main__":
+            return ""
+        members = [answer, *vars(answer).values()] if isinstance(answer, type) else [answer]
+        codes = (getattr(inspect.unwrap(member), "__code__", None) for member in members if callable(member))
+        return next(("".join(linecache.getlines(code.co_filename)) for code in codes if code), "")
+    return ""
 
 
 def hand_in(folder: Path, with_code: bool = False) -> Path:
@@ -202,6 +206,9 @@ def _run(options: argparse.Namespace) -> int:
         (folder / _ON).unlink(missing_ok=True)
         print("The log is off.")
     elif options.command == "show":
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # On Windows, a file or a pipe has an encoding without some of the characters of a student's code.
+            sys.stdout.reconfigure(errors="backslashreplace")
         print(f"The log is {'on' if (folder / _ON).is_file() else 'off'}: {folder / LOG}")
         for entry in read_log(folder / LOG):
             print(_line(entry), end="")

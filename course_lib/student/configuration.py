@@ -79,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not options.exchange.is_absolute():
             raise ValueError(f"{options.exchange} is a relative path; give the exchange's absolute path")
+        if options.course_id in ("", "..") or "/" in options.course_id:
+            raise ValueError(f"--course-id: expected the name of a folder, got {options.course_id!r}")
         for path in write_configuration(options.into, options.exchange, options.course_id):
             print(f"wrote {path}")
     except (ValueError, OSError) as error:

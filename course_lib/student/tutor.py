@@ -4,10 +4,10 @@
     tutor()                       # right after a check has failed
 
 The tutor gets the verdict, the hints that you have opened, and your question. It gets your code only if you
-pass it, and never the reference or the hidden tests. Before the first request to a server, `tutor()` shows
-the text that it would send, and the server's address. To set it up, set COURSE_TUTOR_URL, COURSE_TUTOR_MODEL
-and, if the server needs one, COURSE_TUTOR_KEY, or write `url`, `model` and `key` into the file that `tutor()`
-names while it is off.
+pass it, and never the reference or the hidden tests. Before the first request to a server, `tutor()` only
+shows the text that it would send, and the server's address. To set it up, set COURSE_TUTOR_URL,
+COURSE_TUTOR_MODEL and, if the server needs one, COURSE_TUTOR_KEY, or write `url`, `model` and `key` into the
+file that `tutor()` names while it is off.
 """
 
 import ast
@@ -53,8 +53,9 @@ def tutor(
 
     `question` is an optional question of yours. `hints` is the number of hints that you have opened; the
     tutor is told to reveal no more than they do. `code=attention_scores` also sends the cell that defines
-    this function or class. `agree=True` confirms, once for each server, that texts may be sent there; before
-    that, the text is only shown. Errors are printed, not raised, and nothing here affects a grade.
+    this function or class. `agree=True` confirms, once for each server, that texts may be sent there. The
+    first call for a server only shows the text, even with `agree=True`. Errors are printed, not raised, and
+    nothing here affects a grade.
     """
     try:
         settings = _settings()
@@ -149,13 +150,23 @@ def _hints(exercise: str) -> Iterator[str]:
 
 
 def _agreed(url: str, agree: bool) -> bool:
-    """Return whether the student has agreed to send text to the server at `url`, and record that."""
-    path = _config_file().with_name("tutor-agreed")
-    agreed = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    if agree and url not in agreed:
+    """Return whether the student has agreed to send text to the server at `url`, and record that.
+
+    The first call for a server returns False: the student can only agree to what they have seen.
+    """
+    if not _is_recorded("tutor-shown", url, record=True):
+        agree = False
+    return _is_recorded("tutor-agreed", url, record=agree) or agree
+
+
+def _is_recorded(name: str, url: str, record: bool) -> bool:
+    """Return whether the file called `name` contains `url`. If not, add it if `record` is true."""
+    path = _config_file().with_name(name)
+    urls = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    if record and url not in urls:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([*agreed, url, ""]), encoding="utf-8")
-    return agree or url in agreed
+        path.write_text("\n".join([*urls, url, ""]), encoding="utf-8")
+    return url in urls
 
 
 def _notice(url: str, text: str) -> str:

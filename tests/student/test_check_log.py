@@ -1,13 +1,17 @@
 """The log of check results, which is off until a student turns it on, and is filled by real checks."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from course_lib.checks import CheckError, check
-from course_lib.student.check_log import LOG, main, read_log
+from course_lib.student.check_log import LOG, Entry, main, read_log
 from course_lib.transformer import attention_scores
 
 LESSON = Path(__file__).parents[2] / "lessons/01-attention"
@@ -122,3 +126,25 @@ def test_a_log_that_cannot_be_written_fails_no_check(
     printed = capsys.readouterr()
     assert "✓ attention_scores" in printed.out
     assert "The check log could not be written" in printed.err
+
+
+def test_code_with_other_line_separators_is_kept(tmp_path: Path) -> None:
+    entry = Entry("2026-01-01T00:00:00+00:00", "01-attention", "attention_scores", "wrong", (), 1, "")
+    entries = [replace(entry, code=f"a{separator}b") for separator in "\u2028\u2029\x85\x0b\x0c\r\n"]
+    lines = [json.dumps(asdict(one), ensure_ascii=False) for one in entries]
+    (tmp_path / LOG).write_text("\n".join([*lines, ""]), encoding="utf-8")
+    assert read_log(tmp_path / LOG) == entries
+
+
+def test_a_log_is_shown_in_any_encoding(folder: Path) -> None:
+    entry = Entry("2026-01-01T00:00:00+00:00", "01-attention", "attention_scores", "wrong", (), 1, "α = 1")
+    folder.mkdir()
+    (folder / LOG).write_text(json.dumps(asdict(entry), ensure_ascii=False), encoding="utf-8")
+    shown = subprocess.run(
+        [sys.executable, "-m", "course_lib.student.check_log", "show"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert r"\u03b1 = 1" in shown.stdout

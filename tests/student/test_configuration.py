@@ -35,3 +35,12 @@ def test_a_relative_exchange_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["exchange", "--into", str(tmp_path)]) == 1
     assert "exchange is a relative path" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("course_id", ["", "..", "a/b"])
+def test_a_course_id_that_is_no_folder_name_is_refused(
+    course_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["/srv/exchange", "--course-id", course_id, "--into", str(tmp_path)]) == 1
+    assert f"expected the name of a folder, got {course_id!r}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

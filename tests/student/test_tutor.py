@@ -103,8 +103,12 @@ def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def said(capsys: pytest.CaptureFixture[str], **options: object) -> str:
+    """Return the tutor's answer to a student who has agreed after seeing what would be sent."""
     tutor(agree=True, **options)  # type: ignore[arg-type]
-    return " ".join(capsys.readouterr().out.split())
+    if "Nothing has been sent yet" in (printed := capsys.readouterr().out):
+        tutor(agree=True, **options)  # type: ignore[arg-type]
+        printed = capsys.readouterr().out
+    return " ".join(printed.split())
 
 
 def test_in_a_notebook(
@@ -184,6 +188,16 @@ def test_a_file_sets_it_up_and_unknown_keys_are_refused(
     monkeypatch.setenv("COURSE_TUTOR_KYE", "k")
     assert "unknown key 'kye'" in said(capsys)
     assert len(failed.requests) == 1
+
+
+def test_the_first_call_only_shows_the_text(failed: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    tutor("Why?", agree=True)
+    printed = capsys.readouterr().out
+    assert "Nothing has been sent yet" in printed
+    assert "Why?" in printed
+    assert not failed.requests
+    tutor("Why?", agree=True)
+    assert ANSWER in capsys.readouterr().out
 
 
 def test_nothing_is_sent_to_another_server_than_agreed(

@@ -28,14 +28,14 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook
     try:
         statements = ast.parse(setup).body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return namespace
     for statement in statements:
         match statement:
             case ast.Import() | ast.ImportFrom() | ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
                 try:
                     exec(compile(ast.Module([statement], []), "<setup>", "exec"), namespace)
-                except (ImportError, NameError):
+                except (Exception, SystemExit):  # an imported module of the student's can raise anything
                     continue
         match statement:
             case ast.ImportFrom(module=str(module)) if module.startswith("course_lib.transformer"):
@@ -108,7 +108,7 @@ def _parse(code: str, location: str) -> ast.Module:
             tree = ast.parse(code)
             compile(tree, location, "exec")
     except SyntaxError as error:
-        lines = code.splitlines()
+        lines = code.split("\n")  # `splitlines` would count a form feed as the end of a line.
         number = error.lineno or 0
         line = lines[number - 1].strip() if 1 <= number <= len(lines) else ""
         if line.startswith(("%", "!", "?")):

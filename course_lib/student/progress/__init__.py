@@ -32,10 +32,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """A check cell, with its points and its state."""
+    """A check cell and its state."""
 
     name: str
-    points: float
     state: State
 
 
@@ -133,7 +132,7 @@ def _read_lesson(path: Path) -> Lesson:
             name,
             title=str(course.get("title", name)),
             minutes=int(course.get("minutes", 0)),
-            points=sum(_points(cell) for cell in cells.values() if _nbgrader_metadata(cell).get("grade")),
+            points=sum(_points(cell) for cell in cells.values()),
             checks=checks,
             started=any(check.state is not State.NOT_RUN for check in checks)
             or any(_is_answered(cell) for cell in cells.values()),
@@ -155,7 +154,7 @@ def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
         state = State.FAILS
     else:
         state = State.OUTDATED if run and checked and run > checked else State.PASSES
-    return Check(name, _points(check), state)
+    return Check(name, state)
 
 
 def _is_answered(cell: NotebookNode) -> bool:
@@ -166,7 +165,8 @@ def _is_answered(cell: NotebookNode) -> bool:
 
 
 def _points(cell: NotebookNode) -> float:
-    return float(_nbgrader_metadata(cell).get("points", 0))
+    metadata = _nbgrader_metadata(cell)
+    return float(metadata.get("points", 0)) if metadata.get("grade") else 0.0
 
 
 def _nbgrader_metadata(cell: NotebookNode) -> dict[str, Any]:

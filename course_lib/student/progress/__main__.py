@@ -13,7 +13,7 @@ from course_lib.student.progress.start_page import summary, terminal_table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 on success, 1 if there are no lessons."""
+    """Run the command and return its exit code: 0 on success, 1 after an error, which is printed."""
     parser = argparse.ArgumentParser(prog="course progress", description=__doc__)
     parser.add_argument(
         "folder",
@@ -24,15 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         lessons = read_lessons(options.folder or nearest_lessons())
-    except ProgressError as error:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # On Windows, a file or a pipe has an encoding without ✓.
+            sys.stdout.reconfigure(errors="replace")
+        console = Console(highlight=False)
+        console.print(terminal_table(lessons))
+        console.print(summary(lessons))
+    except (ProgressError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # On Windows, a file or a pipe has an encoding without ✓.
-        sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False)
-    console.print(terminal_table(lessons))
-    console.print(summary(lessons))
     return 0
 
 

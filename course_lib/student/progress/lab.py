@@ -66,6 +66,23 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
     ]
 
 
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """Join JupyterLab's options with their values: `--port 9000` becomes `--port=9000`.
+
+    Otherwise, the value would be read as the folder.
+    """
+    from jupyterlab.labapp import LabApp
+
+    joined: list[str] = []
+    for argument in arguments:
+        option = joined[-1] if joined and joined[-1].startswith("-") and "=" not in joined[-1] else ""
+        if option.strip("-") and option.lstrip("-") not in LabApp.flags and not argument.startswith("-"):
+            joined[-1] = f"{option}={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Open the lessons in JupyterLab, and return an exit code: 1 if the folder can't be prepared.
 
@@ -79,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         nargs="?",
         help="the lessons' folder (default: lessons, or else this folder or its parent)",
     )
-    options, for_jupyter = parser.parse_known_args(arguments)
+    options, for_jupyter = parser.parse_known_args(
+        with_values(sys.argv[1:] if arguments is None else arguments)
+    )
     folder = options.folder or nearest_lessons()
     try:
         if not folder.exists():

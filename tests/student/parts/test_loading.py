@@ -331,6 +331,21 @@ def test_a_setup_cell_with_a_syntax_error(student: Student) -> None:
     assert "NameError" in why(student, "causal_mask")
 
 
+@pytest.mark.parametrize("code", ["def f(", "1 / 0", "raise SystemExit(1)"])
+def test_a_setup_cell_that_imports_a_broken_module(
+    student: Student, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (student.folder / "my_broken_module.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(student.folder)
+    student.setup["04-masks"] = f"import my_broken_module\n{student.setup['04-masks']}"
+    assert load_parts(student.write()).part("causal_mask").origin == "student"
+
+
+def test_the_line_of_a_syntax_error_is_counted_as_python_does(student: Student) -> None:
+    student.code["causal_mask"] = "# a\f\u2028form feed\n%matplotlib inline"
+    assert "line 2: '%matplotlib inline' is a Jupyter command" in why(student, "causal_mask")
+
+
 def test_output_of_cells_is_discarded(student: Student, capsys: pytest.CaptureFixture[str]) -> None:
     student.code["split_heads"] = (
         "import sys, warnings\nprint('hello')\nprint('oh', file=sys.stderr)\n"

@@ -39,6 +39,25 @@ def test_an_existing_folder_is_left_alone(
     assert started == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--port", "9000", "FOLDER", "--no-browser"],
+        ["FOLDER", "--port", "9000", "--no-browser"],
+        ["--port=9000", "--no-browser", "FOLDER"],
+    ],
+)
+def test_options_are_passed_to_jupyterlab(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = fake_jupyter(monkeypatch)
+    folder = tmp_path / "mine"
+    lab.main([str(folder) if argument == "FOLDER" else argument for argument in arguments])
+    assert started[-2:] == ["--port=9000", "--no-browser"]
+    assert f"--notebook-dir={folder}" in started
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 def test_missing_lessons_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab, "__file__", str(tmp_path / "course_lib/student/progress/lab.py"))
     monkeypatch.setattr(lab, "files", lambda name: [])

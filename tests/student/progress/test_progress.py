@@ -166,3 +166,13 @@ def test_the_command(tmp_path: Path) -> None:
     told = run(tmp_path / "absent")
     assert (told.returncode, told.stdout) == (1, "")
     assert "there is no such folder" in told.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_reported_without_a_traceback() -> None:
+    command = [sys.executable, "-m", "course_lib.student.progress", str(LESSONS)]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert "No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
