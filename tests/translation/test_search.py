@@ -184,7 +184,7 @@ def test_the_cache_does_not_grow_with_the_beam_where_the_source_is_kept() -> Non
     mask = padding_mask(source, PAD)
     fused = FusedTransformer(model, torch.float64)
     memory = fused.encode(source, mask)
-    kept = [CachedDecoder(fused, memory, mask, beam, 5)._layers[0]._source for beam in (1, 5)]
+    kept = [CachedDecoder(fused, memory, mask, beam)._layers[0]._source for beam in (1, 5)]
     assert [keys.shape for keys, _ in kept] == [kept[0][0].shape] * 2
 
 

@@ -127,9 +127,10 @@ def test_without_the_runs_settings_the_configs_hold(trained_folder: Path) -> Non
         assert load_translator(trained_folder).settings == SearchSettings(3, 0.6)
         save_settings(kept, SearchSettings(2, 1.5))
         assert load_translator(trained_folder).settings == SearchSettings(2, 1.5)
-        kept.write_text('{"beam": -1}', "utf-8")
-        with pytest.raises(BadInputError, match="this file doesn't contain valid search settings"):
-            load_translator(trained_folder)
+        for invalid in ('{"beam": -1}', '{"beam": 2.5}', '{"beam": 2, "n_best": "1"}', '{"alpha": "1"}'):
+            kept.write_text(invalid, "utf-8")
+            with pytest.raises(BadInputError, match="this file doesn't contain valid search settings"):
+                load_translator(trained_folder)
     finally:
         kept.write_text(content, "utf-8")
 

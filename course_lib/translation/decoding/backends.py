@@ -143,7 +143,7 @@ class CachedBackend:
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
     ) -> IncrementalDecoder:
         """Encode a batch, compute the keys and values of cross-attention, and return a decoder."""
-        return CachedDecoder(self.fused, self.fused.encode(source, source_mask), source_mask, beam, max_steps)
+        return CachedDecoder(self.fused, self.fused.encode(source, source_mask), source_mask, beam)
 
 
 class UncachedBackend:

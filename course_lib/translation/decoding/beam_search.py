@@ -111,8 +111,12 @@ class _Search:
         """Return the best continuations of each sentence's beams, as total scores, parents and tokens."""
         sentences, beams, vocabulary = logits.shape
         count = min(self._beam, vocabulary)
-        best, token = top_candidates(logits.flatten(0, 1).log_softmax(dim=1), count)
-        log_probability = best.unflatten(0, (sentences, beams))
+        rows = logits.flatten(0, 1)
+        best, token = top_candidates(rows, count)
+        # Normalise only the candidates, and reuse the memory of the logits: allocating another large tensor
+        # at every step takes longer than computing it.
+        log_partition = rows.sub_(best[:, :1]).exp_().sum(dim=1, keepdim=True).log()
+        log_probability = (best - best[:, :1] - log_partition).unflatten(0, (sentences, beams))
         # A beam that has ended can only continue with the end token, with log-probability 0.
         ended = self._ended.unsqueeze(-1)
         only_first = torch.full_like(log_probability[:1, :1], -torch.inf)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from course_lib.translation.decoding.fused_model import (
     FusedDecoderLayer,
@@ -24,9 +25,13 @@ from course_lib.translation.decoding.fused_model import (
     padding_bias,
 )
 
+#: Keys are padded to a multiple of this many bytes of scores, the width of a CPU's vector registers. In
+#: PyTorch, the softmax of 15 scores takes 10 times as long as that of 16.
+VECTOR_BYTES = 64
+
 
 class CachedDecoder:
-    """A Transformer's decoder for a batch, with cache slots for `max_steps` steps of `beam` beams.
+    """A Transformer's decoder for a batch, with a cache for the prefixes of `beam` beams of each sentence.
 
     `memory` is the encoder's output, and `source_mask` masks its padding.
     """
@@ -37,18 +42,16 @@ class CachedDecoder:
         memory: Float[Tensor, "B S D"],
         source_mask: Bool[Tensor, "B 1 S"],
         beam: int,
-        max_steps: int,
     ) -> None:
         self._model = model
         self.dtype = model.logits_dtype
-        # The first step has only one beam.
-        slots = 1 + (max_steps - 1) * beam
-        self._layers = [_CachedLayer(layer, memory, slots) for layer in model.decoder_layers]
-        bias = padding_bias(source_mask, memory.dtype)
+        self._block = VECTOR_BYTES // memory.itemsize
+        padding = -memory.shape[1] % self._block
+        self._layers = [_CachedLayer(layer, memory, padding) for layer in model.decoder_layers]
+        bias = padding_bias(F.pad(source_mask, (0, padding)), memory.dtype)
         self._source_bias = None if bias is None else bias.squeeze(1).repeat_interleave(model.heads, dim=0)
-        # A bias added to the scores: zero for slots that a beam may attend to, minus infinity for others. A
-        # single beam attends to all slots and needs no bias.
-        self._visible = memory.new_full((len(memory), beam, slots), -torch.inf) if beam > 1 else None
+        # A bias added to the scores: zero for slots that a beam may attend to, minus infinity for others.
+        self._visible = memory.new_empty(len(memory), beam, 0)
         self._steps = self._filled = 0
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
@@ -69,49 +72,56 @@ class CachedDecoder:
 
     def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
         """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
-        if self._visible is not None:
-            visible = self._visible[:, :, : self._filled]
-            self._visible[:, :, : self._filled] = visible.gather(1, parent.unsqueeze(-1).expand_as(visible))
+        self._visible = self._visible.gather(1, parent.unsqueeze(-1).expand_as(self._visible))
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
         """Remove all sentences from the batch except those at the indices `sentences`."""
         for layer in self._layers:
-            layer.keep_sentences(sentences, self._filled)
+            layer.keep_sentences(sentences)
         if self._source_bias is not None:
             self._source_bias = _select(self._source_bias, sentences, self._model.heads)
-        if self._visible is not None:
-            self._visible = self._visible[sentences]
+        self._visible = self._visible[sentences]
 
-    def _add_slots(self, beams: int) -> Float[Tensor, "BH K N"] | None:
+    def _add_slots(self, beams: int) -> Float[Tensor, "BH K N"]:
         """Assign a new slot to each beam, to which only this beam and its continuations attend.
 
-        Return the bias that masks the slots of other beams, or None if there is only one beam so far.
+        Return the bias that masks the slots of other beams and free slots.
         """
-        if self._visible is None:
-            return None
-        if beams == 1:
-            self._visible[:, :, 0] = 0.0
-            return None
+        missing = self._filled + beams - self._visible.shape[2]
+        if missing > 0:
+            added = missing + -missing % self._block
+            self._visible = F.pad(self._visible, (0, added), value=-torch.inf)
+            for layer in self._layers:
+                layer.add_slots(added)
         new = torch.arange(beams, device=self._visible.device)
-        self._visible[:, new, self._filled + new] = 0.0
-        return self._visible[:, :, : self._filled + beams].repeat_interleave(self._model.heads, dim=0)
+        # The slot of the start token is visible to all beams.
+        rows = new if self._steps else slice(None)
+        self._visible[:, rows, self._filled + new] = 0.0
+        return self._visible[:, :beams].repeat_interleave(self._model.heads, dim=0)
 
 
 class _CachedLayer:
     """A decoder layer and its cache for a batch.
 
     The cache holds keys (B*H, d, S) and values (B*H, S, d) of the encoder's output, and keys and values (B*H,
-    N, d) of the prefix; the slots of a step's beams are adjacent.
+    N, d) of the prefix; the slots of a step's beams are adjacent. All tensors are contiguous, because matrix
+    products in bfloat16 would copy them otherwise.
     """
 
-    def __init__(self, layer: FusedDecoderLayer, memory: Float[Tensor, "B S D"], slots: int) -> None:
+    def __init__(self, layer: FusedDecoderLayer, memory: Float[Tensor, "B S D"], padding: int) -> None:
+        """Compute the keys and values of the encoder's output, and append `padding` zeros to them."""
         self._layer, self._heads = layer, layer.heads
-        keys, values = layer.cross_memory(memory)
+        keys, values = F.pad(layer.cross_memory(memory), (0, 0, 0, padding)).flatten(1, 2)
         self._source = keys.transpose(1, 2).contiguous(), values
-        self._prefix = memory.new_empty(2, len(values), slots, values.shape[2])
+        self._prefix = values.new_empty(2, len(values), 0, values.shape[2])
+
+    def add_slots(self, count: int) -> None:
+        """Append free slots. They are zero, because even a masked NaN would spoil the products."""
+        old = self._prefix
+        self._prefix = torch.cat([old, old.new_zeros(2, old.shape[1], count, old.shape[3])], dim=2)
 
     def step(
-        self, x: Float[Tensor, "B K D"], filled: int, self_bias: Tensor | None, source_bias: Tensor | None
+        self, x: Float[Tensor, "B K D"], filled: int, self_bias: Tensor, source_bias: Tensor | None
     ) -> Float[Tensor, "B K D"]:
         """Compute the output for one new token of every beam.
 
@@ -122,13 +132,13 @@ class _CachedLayer:
 
         def self_attention(x: Tensor) -> Tensor:
             projected, now = layer.self_projections(x), filled + x.shape[1]
-            self._prefix[:, :, filled:now] = projected[1:]
-            keys, values = self._prefix[:, :, :now]
-            output = attend(projected[0], keys.transpose(1, 2), values, self_bias)
+            self._prefix.unflatten(1, (-1, self._heads))[:, :, :, filled:now] = projected[1:]
+            keys, values = self._prefix
+            output = attend(projected[0].flatten(0, 1), keys.transpose(1, 2), values, self_bias)
             return layer.self_output(merge_heads(output, self._heads))
 
         def cross_attention(x: Tensor) -> Tensor:
-            output = attend(layer.cross_query(x)[0], *self._source, source_bias)
+            output = attend(layer.cross_query(x)[0].flatten(0, 1), *self._source, source_bias)
             return layer.cross_output(merge_heads(output, self._heads))
 
         sublayers: tuple[Callable[[Tensor], Tensor], ...] = (
@@ -140,15 +150,14 @@ class _CachedLayer:
             x = x + sublayer(norm(x)) if layer.norm_first else norm(x + sublayer(x))
         return x
 
-    def keep_sentences(self, sentences: Int[Tensor, "B2"], filled: int) -> None:
-        """Keep only the sentences at the indices `sentences`. `filled` is the number of slots in use."""
+    def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
+        """Keep only the sentences at the indices `sentences`."""
         keys, values = self._source
         self._source = _select(keys, sentences, self._heads), _select(values, sentences, self._heads)
-        before = self._prefix.unflatten(1, (-1, self._heads))
-        after = before.new_empty(2, len(sentences), *before.shape[2:])
-        after[:, :, :, :filled] = before[:, sentences, :, :filled]
-        self._prefix = after.flatten(1, 2)
+        self._prefix = _select(self._prefix, sentences, self._heads, axis=1)
 
 
-def _select(stored: Float[Tensor, "BH ..."], sentences: Int[Tensor, "B2"], heads: int) -> Tensor:
-    return stored.unflatten(0, (-1, heads))[sentences].flatten(0, 1)
+def _select(
+    stored: Float[Tensor, "... BH _ _"], sentences: Int[Tensor, "B2"], heads: int, axis: int = 0
+) -> Tensor:
+    return stored.unflatten(axis, (-1, heads)).index_select(axis, sentences).flatten(axis, axis + 1)

@@ -168,10 +168,10 @@ class HeadProjections:
         self._linear = FusedLinear([getattr(attention, f"{name}_projection") for name in names], dtype)
         self._count, self._heads = len(names), attention.heads
 
-    def __call__(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "P BH L d"]:
-        """Compute all P projections, and split them into heads."""
+    def __call__(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "P B H L d"]:
+        """Compute all P projections, and split them into heads, without copying them."""
         split = self._linear(x).unflatten(-1, (self._count, self._heads, -1))
-        return split.permute(2, 0, 3, 1, 4).flatten(1, 2)
+        return split.permute(2, 0, 3, 1, 4)
 
 
 class FusedNorm:

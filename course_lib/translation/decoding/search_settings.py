@@ -11,7 +11,7 @@ from course_lib.errors import BadInputError
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """The settings of greedy decoding or beam search. Raises ValueError if a value is out of range."""
+    """The settings of greedy decoding or beam search. Raises ValueError if a value is unusable."""
 
     beam: int = 1
     """The number of hypotheses kept at every step; 1 is greedy decoding."""
@@ -21,6 +21,9 @@ class SearchSettings:
     """The number of translations returned for each sentence, at most `beam`."""
 
     def __post_init__(self) -> None:
+        for name in ("beam", "n_best"):
+            if not isinstance(getattr(self, name), int):
+                raise ValueError(f"{name}: expected a whole number, got {getattr(self, name)}")
         if self.beam < 1:
             raise ValueError(f"beam: expected at least 1, got {self.beam}")
         if not 0 <= self.alpha < math.inf:

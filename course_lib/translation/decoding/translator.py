@@ -279,6 +279,13 @@ def device_named(name: str | torch.device) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise BadInputError(f"device: expected cpu, cuda or auto, got {name}.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise BadInputError(f"device: expected cpu, cuda or auto, got {name}.")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BadInputError("device: there is no GPU on this machine. Use cpu or auto.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise BadInputError(
+            f"device: expected cuda:0 to cuda:{torch.cuda.device_count() - 1}, because this machine has "
+            f"{torch.cuda.device_count()} GPUs, got {name}."
+        )
     return device
