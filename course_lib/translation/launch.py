@@ -24,7 +24,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
-from course_lib.errors import EXIT_KEYBOARD
+from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD
 from course_lib.translation.distributed import is_port_in_use
 from course_lib.translation.train.interruption import EXIT_RESTART
 
@@ -82,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"port {port} is in use. Choose another one, or start with --standalone."
             )
         return _failed_rendezvous(str(error).splitlines()[0])
+    except ValueError as error:  # for example, --nproc-per-node=gpu on a machine without a GPU
+        _report(str(error))
+        return EXIT_BAD_INPUT
     return 0
 
 

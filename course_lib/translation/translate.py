@@ -19,7 +19,7 @@ from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
 from course_lib.translation.checkpoints.provided import find_run, provided_models
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
-from course_lib.translation.data.prepared import open_existing
+from course_lib.translation.data.prepared import validation_split
 from course_lib.translation.decoding.attention_maps import SUFFIXES, AttentionMaps, save_attention_maps
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
 from course_lib.translation.decoding.translator import DecodingPrecision, Translator, load_translator
@@ -48,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"translate: {error}", file=sys.stderr, flush=True)
         return EXIT_BAD_INPUT
     except BrokenPipeError:
-        # The reader of the translations has closed the pipe. Python would report that again when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # The reader of the translations has closed the pipe.
         return 1
     except KeyboardInterrupt:
         return EXIT_KEYBOARD
@@ -134,8 +133,8 @@ def _run(options: argparse.Namespace) -> None:
         _DIRECTIONS[options.to] if options.to else None,
         options.precision,
     )
-    direction = translator.direction
-    translator.settings = _settings(translator.settings, options)
+    direction, default = translator.direction, translator.settings
+    translator.settings = _settings(default, options)
     if options.tune:
         folder, is_provided = find_run(options.run)
         if is_provided:
@@ -144,10 +143,12 @@ def _run(options: argparse.Namespace) -> None:
         if not options.ensemble_with:
             # The length penalty tuned for an ensemble isn't the best one for its first run alone.
             with _write_errors_reported(folder.search):
-                save_settings(folder.search, translator.settings)
+                save_settings(folder.search, replace(default, alpha=translator.settings.alpha))
         if options.file is None:
             return
     maps: list[AttentionMaps] = []
+    if options.output is None and sys.stdout is None:
+        raise BadInputError("standard output is closed. Give a file with --output.")
     on_screen = options.output is None and sys.stdout.isatty()
     with (
         _opened(options.file, direction) as descriptor,
@@ -182,11 +183,15 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
     Each list contains at least one line, and the reader never waits for more: a user at a keyboard gets an
     answer after each line, and a slow caller gets many lines of a fast pipe at once. Only a line feed ends a
     line, and surrounding whitespace is removed. If a line isn't valid UTF-8, BadInputError is raised after
-    the lines before it have been yielded. The message names `origin` and the line.
+    the lines before it have been yielded. The message names `origin` and the line. BadInputError is also
+    raised if the input cannot be read.
     """
     number, rest = 1, b""
     while True:
-        content = os.read(descriptor, READ_BYTES)
+        try:
+            content = os.read(descriptor, READ_BYTES)
+        except OSError as error:
+            raise BadInputError(f"{origin}: this file cannot be read ({error.strerror}).") from None
         *complete, rest = (rest + content).split(b"\n")
         if not content and rest:
             complete, rest = [*complete, rest], b""
@@ -231,15 +236,20 @@ def _tune(translator: Translator, folder: RunFolder) -> None:
             f"--tune: the validation split of this run is prepared for {translator.config.data.direction}. "
             "Leave out --to."
         )
-    validation = open_existing(translator.config.data, folder.data, folder.vocabulary).validation
-    evaluator = Evaluator(translator.config, translator.vocabularies, SINGLE_PROCESS, translator.device)
-    tuned = evaluator.tune(
-        translator.model, validation.source_ids, validation.references, translator.settings.beam
+    source_ids, references = validation_split(
+        translator.config.data, folder.data, folder.vocabulary, translator.vocabularies
     )
+    evaluator = Evaluator(translator.config, translator.vocabularies, SINGLE_PROCESS, translator.device)
+    tuned = evaluator.tune(translator.model, source_ids, references, translator.settings.beam)
     for alpha, bleu in tuned.bleu.items():
         chosen = "  <- chosen" if alpha == tuned.alpha else ""
         print(f"alpha {alpha:.1f}  validation BLEU {bleu:.2f}{chosen}", file=sys.stderr)
     translator.settings = replace(translator.settings, alpha=tuned.alpha)
+
+
+def _discard_output() -> None:
+    """Redirect standard output to the null device. Otherwise Python would try to write the rest on exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _rows(translator: Translator, lines: list[str], done: int, n_best: int | None) -> list[str]:
@@ -260,6 +270,8 @@ def _one_line(text: str) -> str:
 @contextlib.contextmanager
 def _opened(file: str | None, direction: Direction) -> Iterator[int]:
     if file is None:
+        if sys.stdin is None:
+            raise BadInputError("standard input is closed. Give the file to translate.")
         if sys.stdin.isatty():
             print(f"Type {_SOURCE[direction]}, one sentence a line; Ctrl-D ends.", file=sys.stderr)
         yield sys.stdin.fileno()
@@ -277,8 +289,14 @@ def _writer(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
     if output is None:
 
         def show(rows: list[str]) -> None:
-            sys.stdout.writelines(f"{row}\n" for row in rows)
-            sys.stdout.flush()
+            try:
+                sys.stdout.writelines(f"{row}\n" for row in rows)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                _discard_output()
+                raise BadInputError(f"standard output cannot be written ({error.strerror}).") from None
 
         yield show
         return

@@ -39,7 +39,7 @@ from course_lib.checks import check
 # All the parts come together in one program, `course_lib.translation`. One YAML file configures it:
 
 # %% tags=["see"]
-print(Path("my_run.yaml").read_text())
+print(Path("my_run.yaml").read_text("utf-8"))
 
 # %% [markdown]
 # ### Which configuration for which machine?

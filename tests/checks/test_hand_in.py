@@ -165,6 +165,15 @@ def test_translations_are_worth_what_their_score_is() -> None:
     assert "There would be" not in shares[0.05].says
 
 
+def test_translations_into_german_are_scored_against_german_references() -> None:
+    german = load_captions().test.german
+    config = documented_yaml(load_config("captions", ["data.direction=en-de"])).encode()
+    found = translations(lines(german), config_yaml=config)
+    assert found.share == 1
+    assert "BLEU 100.0 on captions into German" in found.says
+    assert translations(lines(ENGLISH), config_yaml=config).share == 0
+
+
 def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
     plain = translations(lines(worse(0.05)))
     assert translations(b"\xef\xbb\xbf" + lines(worse(0.05)).replace(b"\n", b"\r\n")) == plain

@@ -6,6 +6,7 @@ They are forked from a server that has imported torch, so that starting one take
 import itertools
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import traceback
@@ -49,13 +50,24 @@ def results(started: list[tuple[BaseProcess, Connection]]) -> list[Any]:
     outcomes = []
     for process, receiver in started:
         assert receiver.poll(SECONDS), f"process {process.pid} gave no result in {SECONDS} seconds"
-        good, value = receiver.recv()
+        good, value = received(receiver)
         assert good, value
         outcomes.append(value)
     for process, _ in started:
         process.join(SECONDS)
         assert process.exitcode == 0
     return outcomes
+
+
+def received(receiver: Connection) -> Any:
+    """Wait for what a process sends, and return it."""
+    return pickle.loads(receiver.recv_bytes())
+
+
+def _send(sender: Connection, value: Any) -> None:
+    # `Connection.send` would send tensors as file handles, which the receiver has to fetch from this process:
+    # that fails if this process has ended by then.
+    sender.send_bytes(pickle.dumps(value))
 
 
 def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -144,7 +156,7 @@ def _run(
     try:
         with process_group() as distributed:
             assert distributed == DistributedInfo(rank, world_size, rank, world_size)
-            sender.send((True, function(distributed, *arguments)))
+            _send(sender, (True, function(distributed, *arguments)))
     except BaseException:
-        sender.send((False, traceback.format_exc()))
+        _send(sender, (False, traceback.format_exc()))
         raise

@@ -90,6 +90,21 @@ def test_every_epoch_has_the_same_sentences_split_in_its_own_way(
     assert first.lengths.mean() > data.train.lengths.mean() * 1.05
 
 
+@pytest.mark.parametrize("too_long", ["drop", "truncate"])
+def test_no_random_split_is_truncated(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, too_long: str
+) -> None:
+    """A random split may be longer than the maximum, and training would cut it off silently."""
+    config = tiny_config("data.bpe_dropout=0.5", "data.max_length=18", f"data.too_long={too_long}")
+    data = prepared(config, tmp_path)
+    epoch = data.train.of_epoch(1, 0)
+    assert epoch.lengths.max() <= 16
+    assert list(epoch) != list(data.train)
+    for side, vocabulary in enumerate((data.vocabularies.source, data.vocabularies.target)):
+        plain, random_splits = ([pair[side] for pair in pairs] for pairs in (data.train, epoch))
+        assert vocabulary.decode(random_splits) == vocabulary.decode(plain)
+
+
 def test_an_epoch_depends_on_seed_and_epoch_alone(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:

@@ -107,3 +107,28 @@ def test_each_kind_of_layer_is_one_graph_for_each_shape(
         # An encoder's and a decoder's, whatever the number of layers.
         assert graphs <= (0 if buckets == "null" else 2 * 3)
         assert_equal_weights(got, expected, within=1e-9)
+
+
+def graphs_of_several_processes(distributed: DistributedInfo, config: RunConfig) -> tuple[int, int]:
+    """Return how many graphs the front end found and how many the backend compiled."""
+    compiled: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        compiled.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    training.COMPILE_BACKEND = backend  # type: ignore[assignment]
+    torch._dynamo.utils.counters.clear()
+    trainer = new_trainer(config, distributed)
+    trainer.update(trainer.plan()[0])
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"], len(compiled)
+
+
+def test_several_processes_compile_a_layer_as_a_whole(tiny_config: Callable[..., RunConfig]) -> None:
+    # The weights of a layer are larger than DDP's first bucket.
+    large = ("model.d_model=256", "model.d_ff=512", "model.dropout=0", "training.length_buckets=1")
+    for found, compiled in in_processes(
+        2, graphs_of_several_processes, tiny_config("training.compile=true", *large)
+    ):
+        assert found == compiled > 0

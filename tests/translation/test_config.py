@@ -136,6 +136,13 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
             "training.tokens_per_batch: must be at least data.max_length (128), so that every sentence fits, "
             "but got 100",
         ),
+        (
+            "training={epochs: 1, tokens_per_batch: 130, length_buckets: 4}\ndata.max_length=129",
+            "training.tokens_per_batch: must be at least data.max_length (129, rounded up to 136 for "
+            "training.length_buckets), so that every sentence fits, but got 130",
+        ),
+        ("evaluation.length_factor=.inf", "evaluation.length_factor: expected a finite number, got .inf"),
+        ("training.lr_factor=.inf", "training.lr_factor: expected a finite number, got .inf"),
         ("training.clip_norm=1", 'there is no key "training.clip_norm"; it is now "training.max_grad_norm"'),
         ("data.tokens=words", 'there is no key "data.tokens"; it is now "data.tokenizer"'),
         ("data.too_long=cut", 'data.too_long: expected "truncate" or "drop", got cut'),
@@ -150,7 +157,7 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
     ],
 )
 def test_wrong_keys_and_values_are_named(tmp_path: Path, override: str, expected: str) -> None:
-    assert expected in refusal(tmp_path, f"seed: 1\n{SMALLEST}", override)
+    assert expected in refusal(tmp_path, f"seed: 1\n{SMALLEST}", *override.split("\n"))
 
 
 def test_all_faults_stand_in_one_line(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """A run translates in either direction, and data or weights for the other direction are refused by name."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.prepared import prepare
+from course_lib.translation.data.prepared import open_prepared, prepare, validation_split
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train
@@ -91,7 +93,7 @@ def test_a_run_in_both_directions_translates_both_ways_and_starts_either(
 
 
 def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
-    tiny_config: Configs, config_file: Path, tmp_path: Path
+    tiny_config: Configs, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(tiny_config(*QUICK), SINGLE_PROCESS)
     given, run = tmp_path / "prepared", f"run_folder={tmp_path / 'other'}"
@@ -101,6 +103,29 @@ def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
     text = ["zwei Hunde schlafen", "fünf Züge"]
     assert first.translate(text) == second.translate(text)
     assert not (tmp_path / "other" / "data").exists()
+
+    # The prepared data was a copy on a node's own disk.
+    shutil.rmtree(given)
+    folder, data = RunFolder(tmp_path / "other"), tiny_config(f"data.prepared={given}").data
+    expected = open_prepared(tmp_path / "run" / "data", tmp_path / "run" / "vocabulary.json").validation
+    got = validation_split(data, folder.data, folder.vocabulary, second.vocabularies)
+    assert got == (expected.source_ids, expected.references)
+    assert translate_command([str(folder.path), "--tune", "--beam", "2"]) == 0
+    shutil.rmtree(tmp_path / "corpus")
+    assert translate_command([str(folder.path), "--tune", "--beam", "2"]) == 2
+    assert "prepared no longer exists, and the corpus cannot be read: " in capsys.readouterr().err
+
+
+def test_the_folder_of_a_run_is_not_prepared(
+    tiny_config: Configs, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(tiny_config(*QUICK), SINGLE_PROCESS)
+    run = tmp_path / "run"
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for folder in (run, run / "data"):
+        assert prepare_command([str(config_file), str(folder), "data.vocab_size=310"]) == 2
+        assert f"{folder}: this folder is part of a run" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 def test_prepared_data_that_does_not_fit_is_refused_by_name(

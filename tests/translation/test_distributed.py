@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from real_processes import in_processes, kill, start
+from real_processes import in_processes, kill, received, start
 
 from course_lib.errors import BadInputError
 from course_lib.translation.distributed import (
@@ -130,6 +130,19 @@ def test_half_of_torchrun_s_variables_are_refused(monkeypatch: pytest.MonkeyPatc
         pass
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("MASTER_PORT", "abc"), ("MASTER_PORT", "99999"), ("LOCAL_RANK", "-1")]
+)
+def test_torchrun_s_variables_must_be_numbers(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    place_in_environment(monkeypatch, 0, 1)
+    monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(BadInputError, match=f"{name}: expected a whole number up to [0-9]+, got {value}"),
+        process_group(),
+    ):
+        pass
+
+
 def first_says(distributed: DistributedInfo) -> tuple[str, int]:
     return broadcast_from_rank_zero(distributed, lambda: f"said by {distributed.rank}"), global_max(
         distributed, distributed.rank
@@ -240,7 +253,7 @@ def outcome_of_an_error(distributed: DistributedInfo, dies: bool) -> str:
 
 def test_an_error_after_the_loss_of_a_peer_says_so() -> None:
     started = start(2, outcome_of_an_error, True)
-    good, said = started[0][1].recv()
+    good, said = received(started[0][1])
     assert (good, said) == (True, "LostPeerError: another process of the run has exited")
     kill(started)
 

@@ -149,6 +149,13 @@ def test_no_connection_is_said(tmp_path: Path, server: Callable[[Answer], str]) 
     assert kept(tmp_path) == []
 
 
+@pytest.mark.parametrize("url", ["localhost:8000/a", "example.org/a", "http:///a"])
+def test_an_address_without_its_scheme_or_host_is_said(tmp_path: Path, url: str) -> None:
+    assert refusal(url, tmp_path / "a") == (
+        f"{url}: cannot be downloaded (expected an address such as https://example.org/files)"
+    )
+
+
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, server: Callable[[Answer], str]) -> None:
     (tmp_path / "file").write_text("not a folder")
     assert "cannot write downloads" in refusal("http://127.0.0.1/a", tmp_path / "file" / "a")

@@ -6,11 +6,13 @@ from collections.abc import Callable
 import pytest
 import torch
 from micro_training import assert_equal_weights, new_trainer, weights
+from real_processes import in_processes
 from torch import Tensor, nn
 
 from course_lib.transformer import EncoderLayer, Transformer, TransformerConfig
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig
 from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model.fast_layers import FastEncoderLayer, use_fast_layers
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
@@ -184,3 +186,17 @@ def test_float16_scales_the_loss_and_skips_what_overflows(tiny_config: Configs) 
     after = weights(half)
     for name in before:
         assert name == "generator.weight" or "embedding" in name or after[name] == before[name]
+
+
+def updates_with_too_few_batches(distributed: DistributedInfo, config: RunConfig) -> list[float]:
+    trainer = new_trainer(config, distributed)
+    for batches in trainer.plan()[:2]:
+        trainer.update(batches[:1])
+    return [trainer.window.close()["loss"], *weights(trainer)["generator.bias"]]
+
+
+def test_in_float16_a_process_may_have_no_batch_in_its_first_update(tiny_config: Configs) -> None:
+    config = tiny_config("training.precision=float16", "model.dropout=0")
+    one, other = in_processes(2, updates_with_too_few_batches, config)
+    assert one == other
+    assert one == pytest.approx(updates_with_too_few_batches(SINGLE_PROCESS, config), rel=1e-3, abs=1e-5)

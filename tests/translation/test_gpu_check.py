@@ -72,6 +72,14 @@ def test_a_wrong_result_is_reported_and_the_other_tests_still_run(
     assert "relative difference 1.0e-03, expected at most 1e-06" in str(rows["correctness"][0]["found"])
 
 
+def test_float32_and_float64_agree_although_they_round_differently() -> None:
+    """The tolerance for float32 allows for the rounding of another device."""
+    found, expected = (
+        correctness.trained(correctness._config(precision=each), CPU) for each in ("float32", "float64")
+    )
+    assert 0 < correctness.difference(found, expected) < 2e-5
+
+
 def test_a_part_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["trainig"])

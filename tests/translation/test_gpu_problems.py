@@ -3,22 +3,24 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from micro_training import new_trainer
-from torch import Tensor
+from micro_training import material, new_trainer
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import ModelConfig, RunConfig, TrainingConfig
+from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import train
+from course_lib.translation.train.trainer import Trainer
 
 CPU = torch.device("cpu")
 Configs = Callable[..., RunConfig]
@@ -64,17 +66,56 @@ def test_the_estimate_is_what_a_forward_pass_saves() -> None:
     assert (estimate.weights, estimate.gradients, estimate.optimiser) == (4 * count, 4 * count, 8 * count)
 
 
+@pytest.mark.parametrize(("precision", "matrices"), [("float32", 4), ("bfloat16", 2 + 4 + 2)])
+def test_the_estimate_contains_the_logits_of_a_chunk(precision: Precision, matrices: int) -> None:
+    model = build_model(ModelConfig(layers=1, d_model=16, heads=2, d_ff=16), 500, 500)
+    loss_sum = LossSum(model, REFERENCE.loss(500, 0, 0.1), precision)
+    assert loss_sum.logits_bytes(100, CPU) == 100 * 500 * matrices
+    largest = loss_sum.logits_bytes(10**9, torch.device("cuda"))
+    assert 2**27 - 500 < largest / matrices <= 2**27
+
+
 def test_a_card_without_enough_memory_is_told_what_to_set(tiny_config: Configs) -> None:
-    estimate = MemoryEstimate(GIB, GIB, 2 * GIB, 30 * GIB)
+    estimate = MemoryEstimate(GIB, GIB, 2 * GIB, 29 * GIB, GIB)
     message = setup.too_little_memory(tiny_config(), estimate, 15 * GIB)
-    assert "needs about 37.4 GiB (weights 1.00, gradients 1.00, optimiser 2.00, activations 30.00)" in message
+    assert (
+        "needs about 37.4 GiB (weights 1.00, gradients 1.00, optimiser 2.00, activations 29.00, logits 1.00)"
+        in message
+    )
     assert "only 15.0 GiB are free" in message
     assert "Set training.tokens_per_batch=200 training.batches_per_update=6" in message
 
 
 def test_a_trainer_estimates_its_longest_batches(tiny_config: Configs) -> None:
-    one, two = (new_trainer(tiny_config(f"training.tokens_per_batch={n}")) for n in (400, 1600))
-    assert 2 < two.estimate_memory().activations / one.estimate_memory().activations < 5
+    trainers = [new_trainer(tiny_config(f"training.tokens_per_batch={n}")) for n in (400, 1600)]
+    estimates = [trainer.estimate_memory() for trainer in trainers]
+    one, two = (each.activations for each in estimates if each is not None)
+    assert 2 < two / one < 5
+
+
+class BooleanIndexing(nn.Module):
+    """A loss as many students write it: it selects the real labels, so its shapes depend on the labels."""
+
+    def __init__(self, vocab_size: int, pad_id: int, smoothing: float) -> None:
+        super().__init__()
+        self.pad_id = pad_id
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        real = labels != self.pad_id
+        return nn.functional.cross_entropy(logits[real], labels[real])
+
+
+def test_nothing_is_estimated_for_code_that_fake_tensors_cannot_run(
+    tiny_config: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config()
+    components = replace(REFERENCE, loss=BooleanIndexing)
+    trainer = Trainer(config, *material(config), SINGLE_PROCESS, CPU, components)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
+    setup.require_enough_memory(trainer, config, SINGLE_PROCESS, CPU)
+    with pytest.raises(BadInputError, match=r"but only 0\.0 GiB are free"):
+        setup.require_enough_memory(new_trainer(config), config, SINGLE_PROCESS, CPU)
+    trainer.update(trainer.plan()[0])
 
 
 def test_a_profile_is_written_while_training(

@@ -13,6 +13,7 @@ import pytest
 from real_processes import SECONDS, start_command
 from same_run import assert_same_run
 
+from course_lib.errors import EXIT_BAD_INPUT
 from course_lib.translation.launch import EXIT_RENDEZVOUS_FAILED
 from course_lib.translation.train.interruption import EXIT_RESTART
 
@@ -117,3 +118,14 @@ def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch,
         f"launch: the rendezvous of the processes failed: port {port} is in use. {advice}"
     ]
     assert "Traceback" not in said.read_text("utf-8")
+
+
+@pytest.mark.parametrize(("option", "says"), [("--nproc-per-node", "nproc_per_node"), ("--nnodes", "'x'")])
+def test_an_invalid_option_is_reported_without_a_traceback(
+    launch: Launch, tmp_path: Path, option: str, says: str
+) -> None:
+    process = launch(tmp_path / "said", option, "x", "script.py")
+    assert process.wait(SECONDS) == EXIT_BAD_INPUT
+    said = (tmp_path / "said").read_text("utf-8")
+    assert says in said
+    assert "Traceback" not in said

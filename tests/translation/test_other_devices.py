@@ -12,9 +12,8 @@ from micro_training import material
 from torch import Tensor
 
 from course_lib.transformer import padding_mask
-from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.configs.schema import Precision, RunConfig
 from course_lib.translation.decoding.backends import CachedBackend, make_backend
-from course_lib.translation.model.fused import use_fused_layers
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
@@ -37,15 +36,19 @@ def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
     return move_to_device(source, target, META, config.model, len(subwords), 0, REFERENCE), len(subwords)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_update_stays_on_its_device(tiny_config: Callable[..., RunConfig], kind: str) -> None:
-    config = tiny_config(kind, "training.precision=float32")
+def test_an_update_stays_on_its_device(
+    tiny_config: Callable[..., RunConfig], kind: str, precision: Precision
+) -> None:
+    config = tiny_config(kind)
     batch, words = batch_of(config)
     model = build_model(config.model, words, words).to(META)
-    use_fused_layers(model)
     loss_sum = LossSum(
-        model, REFERENCE.loss(words, 0, 0.1), "float32", simcut_alpha=config.training.simcut_alpha
+        model, REFERENCE.loss(words, 0, 0.1), precision, simcut_alpha=config.training.simcut_alpha
     )
+    loss_sum.use_fast_layers(META)
+    loss_sum.refresh()
     loss_sum(batch.source, batch.target, batch.positions).backward()
     assert all(weight.grad is not None and weight.grad.is_meta for weight in model.parameters())
 

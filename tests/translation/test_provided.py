@@ -78,6 +78,11 @@ def test_a_run_can_be_provided(trained_folder: Path, tmp_path: Path) -> None:
 def test_damage_is_detected(piece: str, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(FOLDER, copy)
+    content = bytearray((copy / piece).read_bytes())
+    content[-1] ^= 1
+    (copy / piece).write_bytes(content)
+    with pytest.raises(BadInputError, match="the provided model is damaged"):
+        load_provided(RunFolder(copy))
     (copy / piece).unlink()
     with pytest.raises(BadInputError, match="the provided model is damaged"):
         load_provided(RunFolder(copy))

@@ -21,7 +21,7 @@ from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, 
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.scoring import score
-from course_lib.translation.train.setup import choose_device, divide_updates
+from course_lib.translation.train.setup import choose_device, divide_updates, locked_run
 
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
@@ -264,7 +264,7 @@ def test_every_provided_config_starts_on_any_number_of_processes(name: str) -> N
     for processes in (1, 2, 4, 8, 32):
         divided = divide_updates(config, processes).training
         assert divided.batches_per_update >= processes
-        assert divided.tokens_per_batch >= config.data.max_length
+        assert divided.tokens_per_batch >= config.longest_padded
         if config.data.max_length * processes <= tokens:
             assert 0.95 * tokens <= divided.batches_per_update * divided.tokens_per_batch <= tokens
 
@@ -330,6 +330,26 @@ def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], 
     assert not all(torch.equal(averaged.weights[name], second[name]) for name in second)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (("evaluation.weights=averaged", "training.average_last=2"), "there is no snapshot to average"),
+        (("evaluation.weights=best", "selection.metric=bleu"), "the validation bleu was never measured"),
+    ],
+)
+def test_the_last_weights_translate_if_there_are_no_others(
+    tiny_config: Callable[..., RunConfig],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    overrides: tuple[str, ...],
+    reason: str,
+) -> None:
+    quick = ("training.epochs=1", "training.average_every=1500", "evaluation.bleu_every=5")
+    run(tiny_config(*quick, *overrides))
+    assert reason in " ".join(capsys.readouterr().out.split())
+    assert rows(tmp_path / "run")[-1]["weights"] == "last"
+
+
 def test_an_earlier_run_s_snapshots_are_not_in_the_average(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
@@ -390,11 +410,24 @@ def test_one_process_reads_the_checkpoint_for_all(
     assert by_second == []
 
 
+def test_two_processes_never_train_in_one_folder(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    run(tiny_config("training.epochs=1"))
+    temporary = tmp_path / "run" / "checkpoints" / ".step-00000001.pt.1.tmp"
+    temporary.write_bytes(b"the other process is writing this file")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with locked_run(RunFolder(tmp_path / "run")):
+        error, message = refusal(SINGLE_PROCESS, tiny_config())
+    assert (error, "another process is training in this run folder" in message) == ("BadInputError", True)
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
 def test_a_run_folder_that_cannot_be_made_is_refused(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(BadInputError, match="cannot write the prepared data"):
+    with pytest.raises(BadInputError, match="cannot write to the run folder"):
         run(tiny_config(f"run_folder={tmp_path / 'file' / 'run'}"))
 
 

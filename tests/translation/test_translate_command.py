@@ -1,12 +1,14 @@
 """The command `python -m course_lib.translation.translate`: what it reads, writes and refuses."""
 
 import contextlib
+import errno
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +161,18 @@ def test_tuning_keeps_what_it_finds(trained_folder: Path, capsys: pytest.Capture
     assert main([str(trained_folder), "--tune", "--beam", "1"]) == 2
 
 
+def test_tuning_saves_the_length_penalty_alone(trained_folder: Path) -> None:
+    kept = RunFolder(trained_folder).search
+    before = load_settings(kept)
+    assert before is not None
+    try:
+        assert main([str(trained_folder), "--tune", "--beam", "2"]) == 0
+        after = load_settings(kept)
+        assert after == replace(before, alpha=after.alpha if after else 0)
+    finally:
+        save_settings(kept, before)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -169,6 +183,7 @@ def test_tuning_keeps_what_it_finds(trained_folder: Path, capsys: pytest.Capture
         (["--n-best", "0"], "n_best: expected a number from 1 to the beam"),
         (["--checkpoint", "best.pt"], "best.pt: this model cannot be read"),
         (["--attention", "picture.png"], "--attention: expected a file name ending in .npz or .json"),
+        (["--device", "meta"], "device: expected cpu, cuda or auto, got meta"),
         (["--device", "abacus"], "device: expected cpu, cuda or auto, got abacus"),
     ],
 )
@@ -186,6 +201,40 @@ def test_bad_input_ends_with_one_line(
     assert printed.err.startswith(f"translate: {message}")
     assert printed.err.count("\n") == 1
     assert printed.out == ""
+
+
+def test_closed_and_full_streams_are_refused(
+    trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdin", None)
+        assert main([str(trained_folder)]) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err == "translate: standard input is closed. Give the file to translate.\n"
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", None)
+        assert main([str(trained_folder), str(german)]) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err == "translate: standard output is closed. Give a file with --output.\n"
+    with monkeypatch.context() as patched, Path("/dev/full").open("w", encoding="utf-8") as full:
+        patched.setattr(sys, "stdout", full)
+        assert main([str(trained_folder), str(german)]) == EXIT_BAD_INPUT
+    assert capsys.readouterr().err == (
+        "translate: standard output cannot be written (No space left on device).\n"
+    )
+
+
+def test_a_read_error_names_the_input(
+    trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    output = german.with_suffix(".en")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "read", fail)
+        assert main([str(trained_folder), str(german), "--output", str(output)]) == EXIT_BAD_INPUT
+    message = f"translate: {german}: this file cannot be read (Input/output error).\n"
+    assert capsys.readouterr().err == message
+    assert not output.exists()
 
 
 def test_output_that_cannot_be_kept_and_too_many_pictures_are_refused(

@@ -1,6 +1,10 @@
 """A run that is monitored while it writes."""
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,7 @@ import pytest
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.train.monitoring import BackgroundRun, rows_so_far
+from course_lib.translation.train.setup import locked_run
 
 
 def test_before_a_run_has_begun_there_are_no_rows(tmp_path: Path) -> None:
@@ -40,8 +45,78 @@ def test_a_run_begins_anew_where_one_was(tmp_path: Path) -> None:
     assert again.rows() == []
 
 
-def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("three years of work")
+@pytest.mark.parametrize(
+    "besides", [(), ("config.yaml",), ("config.yaml", "metrics.jsonl", "data/contents.json")]
+)
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, besides: tuple[str, ...]) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("data/train.de", *besides):
+        (tmp_path / name).write_text("three years of work")
     with pytest.raises(BadInputError, match="this folder holds something other than a run"):
         BackgroundRun("captions", tmp_path, restart=True)
-    assert (tmp_path / "thesis.txt").read_text() == "three years of work"
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"data/train.de", *besides}
+
+
+def test_a_config_alone_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 1")
+    with pytest.raises(BadInputError, match="something other than a run"):
+        BackgroundRun("captions", tmp_path, restart=True)
+    assert (tmp_path / "config.yaml").exists()
+
+
+#: A process in place of a run, which ends with exit code 7 when it is asked to stop.
+_STAND_IN = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print("started", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BackgroundRun]:
+    popen = subprocess.Popen
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", _STAND_IN], **options)
+        )
+        run = BackgroundRun("captions", tmp_path / "run")
+    while run.last_line() != "started":
+        time.sleep(0.01)
+    yield run
+    run.stop()
+
+
+def test_a_live_run_is_stopped_before_its_folder_is_deleted(live: BackgroundRun) -> None:
+    again = BackgroundRun("no-such-config", live.folder, restart=True)
+    assert not live.running
+    assert live.wait() == 7
+    assert again.wait() == 2
+    assert "no-such-config" in again.last_line()
+
+
+def test_a_live_run_is_not_resumed_by_another_process(live: BackgroundRun) -> None:
+    with pytest.raises(BadInputError, match="a run is still in progress in this folder"):
+        BackgroundRun("captions", live.folder)
+    assert live.running
+    assert live.last_line() == "started"
+
+
+def test_a_live_run_on_another_machine_is_left_alone(live: BackgroundRun) -> None:
+    process = live.folder / "process.txt"
+    process.write_text(f"{process.read_text().split()[0]} another-machine")
+    with pytest.raises(BadInputError, match="a run is still in progress"):
+        BackgroundRun("captions", live.folder, restart=True)
+    assert live.running
+
+
+def test_a_run_in_a_terminal_is_left_alone(tmp_path: Path) -> None:
+    with locked_run(RunFolder(tmp_path)):
+        with pytest.raises(BadInputError, match="a run is still in progress"):
+            BackgroundRun("captions", tmp_path, restart=True)
+        again = locked_run(RunFolder(tmp_path))
+        with pytest.raises(BadInputError, match="another process is training in this run folder"), again:
+            pass
+    with locked_run(RunFolder(tmp_path)):
+        pass

@@ -1,8 +1,8 @@
 """Trained models that are included in the course, for translating and drawing charts without training.
 
 A provided model is a folder in `provided/` with the config, the vocabulary and the search settings of its
-run, a model card (README.md), and the weights in float16 as one safetensors file. That file is split into
-parts, because a repository stores small files better than a large one.
+run, a model card (README.md), and the weights in float16 as one safetensors file with a checksum. That file
+is split into parts, because a repository stores small files better than a large one.
 
 To write such a folder from a run:
 
@@ -11,12 +11,12 @@ To write such a folder from a run:
 The model card is written by hand.
 """
 
+import hashlib
 import json
 import shutil
 import sys
 from pathlib import Path
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ from course_lib.translation.data.vocabularies import load_vocabularies
 
 _FOLDER = Path(__file__).with_name("provided")
 _PIECE_BYTES = 450_000
+#: The file with the SHA-256 of the weights, of all parts together.
+_CHECKSUM = "model.sha256"
 
 
 def provided_models() -> list[str]:
@@ -66,13 +68,17 @@ def load_provided(folder: RunFolder) -> TrainedRun:
     config = load_config(str(folder.config))
     vocabularies = load_vocabularies(folder.vocabulary, config.data.direction)
     data = b"".join(path.read_bytes() for path in sorted(folder.path.glob("model.safetensors.*")))
-    try:
-        weights = safetensors.torch.load(data)
-    except safetensors.SafetensorError as error:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != (folder.path / _CHECKSUM).read_text("utf-8").strip():
         raise BadInputError(
-            f"{folder.path}: the provided model is damaged ({error}). Install the course again."
-        ) from None
+            f"{folder.path}: the provided model is damaged (its checksum is wrong). Install the course again."
+        )
+    weights = safetensors.torch.load(data)
     facts = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    if facts["vocabulary"] != vocabularies.fingerprint:
+        raise BadInputError(
+            f"{folder.vocabulary}: the vocabulary of the provided model is damaged. Install the course again."
+        )
     weights = {name: weight.float() for name, weight in weights.items()}
     weights |= {name: weights[same] for name, same in json.loads(facts["tied"]).items()}
     return TrainedRun(TrainedModel(config, facts["vocabulary"], weights, int(facts["step"])), vocabularies)
@@ -97,6 +103,7 @@ def provide(run: RunFolder, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("model.safetensors.*"):
         old.unlink()
+    (folder / _CHECKSUM).write_text(f"{hashlib.sha256(data).hexdigest()}\n", "utf-8")
     for number, start in enumerate(range(0, len(data), _PIECE_BYTES)):
         (folder / f"model.safetensors.{number:02}").write_bytes(data[start : start + _PIECE_BYTES])
     for path in (run.config, run.search):

@@ -1,5 +1,6 @@
 """The folder of a run and the files in it."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -7,6 +8,18 @@ from typing import get_args
 from course_lib.translation.configs.schema import ModelKind
 
 MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
+
+#: The folders in the folder of a run, and regular expressions for the files in them.
+_SUBFOLDERS = {
+    "data": r"(train|train\.words|validation|test)\.(ids|offsets|json)|contents\.json",
+    "checkpoints": r"step-\d+\.pt",
+    "snapshots": r"step-\d+\.pt",
+    "models": rf"({'|'.join(MODEL_KINDS)})\.pt",
+    "profile": r"trace\.json|operations\.txt|memory\.pickle",
+    "tensorboard": r"events\.out\.tfevents\..*",
+    "wandb": r".*",
+}
+_TEMPORARY = r"\..*\.tmp"
 
 
 @dataclass
@@ -47,3 +60,19 @@ class RunFolder:
         for folder in (self.path, self.data, self.checkpoints, self.snapshots, self.models):
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
+
+    def other_files(self, *besides: str) -> list[str]:
+        """Return the relative paths of what no run writes, except for the files named `besides`."""
+        files = (self.config, self.vocabulary, self.metrics, self.parts, self.search, self.translations)
+        known = {*besides, *(path.name for path in files)}
+        others = []
+        for path in self.path.iterdir():
+            if path.name in _SUBFOLDERS and path.is_dir():
+                files_in_it = (each for each in path.rglob("*") if not each.is_dir())
+                expected = re.compile(f"{_SUBFOLDERS[path.name]}|{_TEMPORARY}")
+                others += [
+                    each for each in files_in_it if not expected.fullmatch(each.relative_to(path).as_posix())
+                ]
+            elif path.name not in known and not re.fullmatch(_TEMPORARY, path.name):
+                others.append(path)
+        return sorted(str(path.relative_to(self.path)) for path in others)

@@ -29,7 +29,9 @@ ModelKind = Literal["last", "best", "averaged"]
 class Section(BaseModel):
     """A section of the config. It rejects unknown keys, doesn't convert types and is immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class DataConfig(Section):
@@ -238,13 +240,13 @@ class EvaluationConfig(Section):
     tokens_per_batch: MayChange[int] = Field(default=8192, ge=3)
     """Largest batch during evaluation."""
     weights: MayChange[ModelKind] = "last"
-    """The weights that translate the test split at the end."""
+    """The weights that translate the test split at the end: the last ones if there are none of this kind."""
     beam_size: MayChange[int] = Field(default=5, ge=1)
     """Hypotheses kept by beam search on the test split; 1 is greedy decoding. Validation scores during
     training always use greedy decoding."""
     alpha: MayChange[float | Literal["auto"]] = "auto"
     """Exponent of the length penalty, 0 or greater. auto: the best value on the validation split."""
-    length_factor: MayChange[float] = Field(default=1.2, gt=0)
+    length_factor: MayChange[float] = Field(default=1.2, gt=0, le=1000)
     """A translation has at most length_factor times the length of its source plus length_extra tokens."""
     length_extra: MayChange[int] = Field(default=10, ge=1)
     """The tokens that a translation may have in addition, see length_factor. Section 6.1 has 1 and 50."""
@@ -298,6 +300,12 @@ class RunConfig(Section):
     checkpoints: CheckpointConfig = CheckpointConfig()
     selection: SelectionConfig = SelectionConfig()
 
+    @property
+    def longest_padded(self) -> int:
+        """The length of a training sentence of `data.max_length` tokens with the padding of its bucket."""
+        length = self.data.max_length
+        return -(-length // 8) * 8 if self.training.length_buckets else length
+
     @model_validator(mode="after")
     def _sections_fit_together(self) -> "RunConfig":
         if self.model.tie_embeddings and not self.data.shares_vocabulary:
@@ -305,13 +313,15 @@ class RunConfig(Section):
                 f"model.tie_embeddings: needs one vocabulary for both languages, but data.tokenizer="
                 f"{self.data.tokenizer} makes two; set data.tokenizer=joint-bpe or model.tie_embeddings=false"
             )
-        for name, budget in (
-            ("training", self.training.tokens_per_batch),
-            ("evaluation", self.evaluation.tokens_per_batch),
+        max_length, padded = self.data.max_length, self.longest_padded
+        rounded = f", rounded up to {padded} for training.length_buckets" if padded > max_length else ""
+        for name, budget, least, note in (
+            ("training", self.training.tokens_per_batch, padded, rounded),
+            ("evaluation", self.evaluation.tokens_per_batch, max_length, ""),
         ):
-            if budget < self.data.max_length:
+            if budget < least:
                 raise ValueError(
-                    f"{name}.tokens_per_batch: must be at least data.max_length ({self.data.max_length}), "
+                    f"{name}.tokens_per_batch: must be at least data.max_length ({max_length}{note}), "
                     f"so that every sentence fits, but got {budget}"
                 )
         if self.evaluation.weights == "averaged" and not self.training.average_last:

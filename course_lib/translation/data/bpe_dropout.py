@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from course_lib.translation.data.epoch_plan import seeded_generator
 from course_lib.translation.data.subwords import Subwords
@@ -59,21 +60,28 @@ class BpeDropoutPairs(TokenPairs):
         words: Sequence[SidedWord],
         sides: tuple[Subwords, Subwords],
         rate: float,
+        longest: int,
     ) -> None:
         """Store the same pairs in two forms: as subwords and as words.
 
         `plain` holds the ids of subwords, split without dropout. `word_pairs` holds indices into `words`.
         `sides` are the vocabularies of source and target, and `rate` is the probability of skipping a merge.
+        `longest` is the maximum number of tokens in a sentence.
         """
         super().__init__(*plain.arrays)
         self._word_ids, self._word_offsets = word_pairs.arrays
         self._words = words
         self._sides = sides
         self._rate = rate
+        self._longest = longest
         self._counts = np.minimum(np.bincount(self._word_ids, minlength=len(words)), MAX_SPLITS)
 
     def of_epoch(self, seed: int, epoch: int) -> TokenPairs:
-        """Return the pairs with random splits of all words, which depend on the seed and the epoch alone."""
+        """Return the pairs with random splits of all words, which depend on the seed and the epoch alone.
+
+        A sentence whose random split is too long is split without dropout, because truncation would lose its
+        last words.
+        """
         splits = self._splits(seed, epoch)
         lengths = np.fromiter(map(len, splits), np.int64, len(splits))
         first_of_split = np.cumsum(lengths) - lengths
@@ -81,11 +89,15 @@ class BpeDropoutPairs(TokenPairs):
         chance = seeded_generator(f"bpe dropout {seed}, epoch {epoch}").random_sample(len(self._word_ids))
         chosen = first_of_word[self._word_ids] + (chance * self._counts[self._word_ids]).astype(np.int64)
 
-        ends = np.concatenate([[0], np.cumsum(lengths[chosen])])
-        within = np.arange(ends[-1]) - np.repeat(ends[:-1], lengths[chosen])
         flat = np.fromiter(chain.from_iterable(splits), np.uint32)
-        ids = flat[np.repeat(first_of_split[chosen], lengths[chosen]) + within]
-        return TokenPairs(ids, ends[self._word_offsets])
+        ids, ends = _gathered(flat, first_of_split[chosen], lengths[chosen])
+        offsets = ends[self._word_offsets]
+        too_long = np.diff(offsets) > self._longest
+        if too_long.any():
+            starts = np.where(too_long, len(ids) + self._offsets[:-1], offsets[:-1])
+            sizes = np.where(too_long, np.diff(self._offsets), np.diff(offsets))
+            ids, offsets = _gathered(np.concatenate([ids, self._ids]), starts, sizes)
+        return TokenPairs(ids, offsets)
 
     def _splits(self, seed: int, epoch: int) -> list[list[int]]:
         ranks = tuple(side.merge_ranks() for side in self._sides)
@@ -100,3 +112,12 @@ class BpeDropoutPairs(TokenPairs):
                 parts = split_with_dropout(word, ranks[side], self._rate, rng)
                 splits.append([ids[side][part] for part in parts])
         return splits
+
+
+def _gathered(
+    values: NDArray[np.unsignedinteger], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+    """Concatenate slices of `values`. Return the result and its offsets: each slice's start, then the end."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    return values[np.repeat(starts, lengths) + within], offsets

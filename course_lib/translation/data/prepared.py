@@ -120,6 +120,28 @@ def open_existing(config: DataConfig, folder: Path, vocabulary: Path) -> Prepare
     return open_given(config, Path(config.prepared)) if config.prepared else open_prepared(folder, vocabulary)
 
 
+def validation_split(
+    config: DataConfig, folder: Path, vocabulary: Path, vocabularies: Vocabularies
+) -> tuple[list[Sequence[int]], list[str]]:
+    """Return the validation split of a run: the sources as ids, truncated, and the references.
+
+    It is read from the prepared data with `open_existing`. If the folder that `data.prepared` names no longer
+    exists, as after training from a copy on a node's own disk, it is read from the corpus. Raises
+    BadInputError if neither can be read.
+    """
+    if config.prepared is None or Path(config.prepared).exists():
+        split = open_existing(config, folder, vocabulary).validation
+        return split.source_ids, split.references
+    try:
+        sources, references = load_corpus(config).validation.sides(config.direction)
+    except BadInputError as error:
+        raise BadInputError(
+            f"data.prepared: {config.prepared} no longer exists, and the corpus cannot be read: {error}"
+        ) from None
+    longest = config.max_length - 2  # without the start and end tokens
+    return [ids[:longest] for ids in vocabularies.source.encode(sources)], references
+
+
 def open_given(config: DataConfig, folder: Path) -> PreparedData:
     """Open data that `course prepare` wrote into `folder`. Raises BadInputError if it doesn't fit the config.
 
@@ -149,8 +171,15 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
     return _open(folder, folder / VOCABULARY, complete)
 
 
-def refuse_other_settings(config: DataConfig, folder: Path) -> None:
-    """Raise BadInputError, naming each difference, if a folder holds intact data with other settings."""
+def refuse_other_data(config: DataConfig, folder: Path) -> None:
+    """Raise BadInputError if `course prepare` must not write to a folder.
+
+    That is the case if the folder is part of a run, or if it holds intact data with other settings. The
+    message names each difference.
+    """
+    of_a_run = (folder / "contents.json").exists() and not (folder / VOCABULARY).exists()
+    if of_a_run or (folder / "metrics.jsonl").exists():
+        raise BadInputError(f"{folder}: this folder is part of a run. Choose another folder.")
     contents = _read_contents(folder, folder / VOCABULARY)
     if contents and contents.get("layout") == LAYOUT:
         _require_same_settings(config, contents["settings"], str(folder))
@@ -185,7 +214,8 @@ def _open(folder: Path, vocabulary: Path, contents: dict[str, Any]) -> PreparedD
         source, target = vocabularies.source, vocabularies.target
         assert isinstance(source, Subwords), "BPE dropout needs subwords"
         assert isinstance(target, Subwords), "BPE dropout needs subwords"
-        train = BpeDropoutPairs(train, word_pairs, words, (source, target), rate)
+        longest = contents["settings"]["max_length"] - 2  # without the start and end tokens
+        train = BpeDropoutPairs(train, word_pairs, words, (source, target), rate, longest)
     return PreparedData(
         vocabularies=vocabularies,
         train=train,

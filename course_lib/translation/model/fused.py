@@ -109,6 +109,21 @@ def _random_ones(like: Tensor, dropped: int) -> Tensor:
 _LOGITS_PER_CHUNK = {"cpu": 2**20, "cuda": 2**27}
 
 
+def _rows_per_chunk(device: torch.device, classes: int) -> int:
+    return max(1, _LOGITS_PER_CHUNK.get(device.type, 2**24) // classes)
+
+
+def chunk_bytes(positions: int, classes: int, dtype: torch.dtype, device: torch.device) -> int:
+    """Return the memory in bytes that `fused_smoothed_loss` needs for the logits of its largest chunk.
+
+    There are three matrices: the logits, their exponentials and their gradient. In float32 or better, these
+    share one.
+    """
+    logits = min(positions, _rows_per_chunk(device, classes)) * classes
+    exact = torch.promote_types(dtype, torch.float32)
+    return logits * (exact.itemsize + (2 * dtype.itemsize if dtype != exact else 0))
+
+
 def fused_smoothed_loss(
     hidden: Float[Tensor, "N D"],
     weight: Float[Tensor, "V D"],
@@ -159,8 +174,7 @@ class _SmoothedLoss(torch.autograd.Function):
     ) -> Tensor:
         step = _compiled_softmax_step() if compiled else _softmax_step
         exact = torch.promote_types(dtype, torch.float32)
-        classes = weight.shape[0]
-        rows = max(1, _LOGITS_PER_CHUNK.get(hidden.device.type, 2**24) // classes)
+        rows = _rows_per_chunk(hidden.device, weight.shape[0])
         total = torch.zeros((), dtype=exact, device=hidden.device)
         hidden_gradient = torch.empty_like(hidden)
         weight_gradient = torch.zeros_like(weight, dtype=exact) if needs_gradient else None

@@ -19,6 +19,7 @@ from course_lib.translation.model.fast_layers import (
     use_fast_layers,
 )
 from course_lib.translation.model.fused import (
+    chunk_bytes,
     fused_attention,
     fused_decoder_mask,
     fused_smoothed_loss,
@@ -87,6 +88,14 @@ class LossSum(nn.Module):
     def copied_bytes(self) -> int:
         """The total size in bytes of the fast layers' converted copies of the weights."""
         return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
+
+    def logits_bytes(self, positions: int, device: torch.device) -> int:
+        """Return the memory in bytes for the logits of a batch with the given number of labels.
+
+        SimCut saves its logits for the backward pass, so they count as activations, and the result is 0.
+        """
+        classes = self.model.generator.weight.shape[0]
+        return 0 if self.simcut_alpha else chunk_bytes(positions, classes, self._dtype(device), device)
 
     def _dtype(self, device: torch.device) -> torch.dtype:
         own: torch.dtype = self.model.generator.weight.dtype

@@ -22,6 +22,8 @@ class MemoryEstimate:
     """The two running means that Adam keeps for each weight."""
     activations: int
     """The tensors saved for the backward pass, and the converted copies of the weights."""
+    logits: int
+    """The logits that are in memory at a time, with their exponentials and gradients."""
 
     @property
     def total(self) -> int:
@@ -62,4 +64,5 @@ def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torc
         loss_sum.train()(source, target, positions)
         activations = sum(size for _, size in saved.values())
     loss_sum.train(was_training)
-    return MemoryEstimate(weights, weights, 2 * weights, activations + loss_sum.copied_bytes)
+    logits = loss_sum.logits_bytes(len(positions), device)
+    return MemoryEstimate(weights, weights, 2 * weights, activations + loss_sum.copied_bytes, logits)

@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel
-from course_lib.translation.configs.schema import RunConfig, TrainingConfig
+from course_lib.translation.configs.schema import ModelKind, RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData
 from course_lib.translation.distributed import (
     DistributedInfo,
@@ -26,7 +26,7 @@ from course_lib.translation.train.profiling import UpdateProfiler
 from course_lib.translation.train.progress_bar import RunDisplay
 from course_lib.translation.train.run_files import RunFiles
 from course_lib.translation.train.scoring import Score, score, tokenized_score
-from course_lib.translation.train.setup import open_run, require_enough_memory, set_up_process
+from course_lib.translation.train.setup import locked_run, open_run, require_enough_memory, set_up_process
 from course_lib.translation.train.student_code.adapters import reference_view, student_search
 from course_lib.translation.train.student_code.parts import (
     PartsChoice,
@@ -62,8 +62,9 @@ def train(
     With a `choice`, the model and its training use the student's parts. Must be called on every rank.
 
     Raises:
-        BadInputError: if the config cannot be satisfied, if the run folder contains a different run or only
-            damaged checkpoints, if the student's code fails, or if the results cannot be saved.
+        BadInputError: if the config cannot be satisfied, if another process is training in the run folder, if
+            that folder contains a different run or only damaged checkpoints, if the student's code fails, or
+            if the results cannot be saved.
         Interrupted: if a stop was requested through `interruption`.
         LostPeerError: if another process doesn't answer during training.
     """
@@ -72,6 +73,8 @@ def train(
     folder = RunFolder(Path(config.run_folder))
     with contextlib.ExitStack() as stack:
         stack.enter_context(failing_cell_named(student.parts if student else None, distributed))
+        lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
+        rank_zero_first(distributed, partial(stack.enter_context, lock))
         given = config
         config, data, latest, start = open_run(folder, given, distributed, student)
         vocabularies, state = data.vocabularies, latest.state
@@ -244,8 +247,9 @@ class Experiment:
 
         Raises BadInputError if loading the weights or saving the results fails.
         """
-        use, test, validation = self.config.evaluation.weights, self.data.test, self.data.validation
+        test, validation = self.data.test, self.data.validation
         self.files.save_average(self.trainer.step)
+        use = self._weights_for_test()
         if use != "last":
             weights = broadcast_from_rank_zero(
                 self.distributed, lambda: self.files.load_model(use, self._best.step).weights
@@ -263,6 +267,27 @@ class Experiment:
         self._record({**row, "weights": use, "beam": settings.beam, "alpha": settings.alpha})
         self.files.save_results(translations, settings)
         return Result(result, tokenized, test.sources, translations, test.references, self.files.folder)
+
+    def _weights_for_test(self) -> ModelKind:
+        """Return the weights that the config selects, or "last", with a message, if there are none.
+
+        Must be called on every rank.
+        """
+        use, metric = self.config.evaluation.weights, self.config.selection.metric
+        averaged = self.files.folder.model("averaged")
+        if use == "best" and self._best.step == 0:
+            reason = f"the validation {metric} was never measured, or never a number"
+        elif use == "averaged" and not broadcast_from_rank_zero(self.distributed, averaged.is_file):
+            reason = (
+                "there is no snapshot to average, so training may have ended before training.average_every"
+            )
+        else:
+            return use
+        self.display.print(
+            f"evaluation.weights: there are no {use} weights, because {reason}. The test split is translated "
+            "with the last weights."
+        )
+        return "last"
 
     def _record(self, values: MetricsRow, permanent: bool = False) -> None:
         epoch = self.trainer.epochs_done + (self.trainer.updates_done > 0)

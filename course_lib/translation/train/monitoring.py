@@ -2,17 +2,26 @@
 
 import json
 import os
+import platform
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import BinaryIO
 
 from course_lib.errors import BadInputError
+from course_lib.file_locks import try_lock
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.train.metrics import MetricsRow
 
 #: The file with the output of a background run.
 _OUTPUT = "output.txt"
+#: The file with the process id of a background run and the name of its machine.
+_PROCESS = "process.txt"
+#: How long a run may take to stop. It saves a checkpoint first.
+_SECONDS_TO_STOP = 120.0
 
 
 def rows_so_far(run_folder: str | Path) -> list[MetricsRow]:
@@ -32,8 +41,11 @@ class BackgroundRun:
 
     `config` is the name or the path of a config, `overrides` are of the form "section.key=value", and
     `processes` is the number of training processes. Interrupting a cell of the notebook doesn't stop the run,
-    but `stop` does. By default, an earlier run in the folder is resumed. With `restart`, it is deleted first;
-    BadInputError is raised if the folder contains files but no run.
+    but `stop` does. By default, an earlier run in the folder is resumed. With `restart`, it is stopped if it
+    is still in progress, and deleted.
+
+    Raises BadInputError if a run is in progress in the folder and `restart` is false or cannot stop it, and,
+    with `restart`, if the folder contains anything that no run writes.
     """
 
     def __init__(
@@ -46,14 +58,22 @@ class BackgroundRun:
     ) -> None:
         self.folder = Path(run_folder)
         if restart and self.folder.exists():
-            self._delete()
+            self._require_only_a_run()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log = self.folder / _OUTPUT
         command = [sys.executable, "-m", "course_lib.translation.train", config]
         if processes > 1:
             launcher = ["course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
             command[2:2] = [*launcher, "-m"]
-        with self._log.open("wb") as log:
+        with self._log.open("ab") as log:
+            # The processes of the run inherit the lock with their output, so it lasts until all have ended.
+            if not try_lock(log):
+                if not restart:
+                    raise self._in_progress()
+                self._stop_earlier(log)
+            if restart:
+                self._delete()
+            log.truncate(0)
             self._process = subprocess.Popen(
                 [*command, f"run_folder={self.folder}", *overrides],
                 stdin=subprocess.DEVNULL,
@@ -64,6 +84,8 @@ class BackgroundRun:
                 # Interrupting the notebook must not interrupt the run.
                 start_new_session=True,
             )
+        # Another notebook, or this one after a restart of its kernel, needs this to stop the run.
+        (self.folder / _PROCESS).write_text(f"{self._process.pid} {platform.node()}\n", "utf-8")
 
     @property
     def running(self) -> bool:
@@ -89,12 +111,48 @@ class BackgroundRun:
             self._process.terminate()
         self.wait()
 
-    def _delete(self) -> None:
+    def _stop_earlier(self, log: BinaryIO) -> None:
+        """Stop the run that holds the lock of `log`, and wait until this process has the lock."""
+        try:
+            number, host = (self.folder / _PROCESS).read_text("utf-8").split()
+            if host == platform.node():
+                os.kill(int(number), signal.SIGTERM)
+        except (OSError, ValueError):
+            raise self._in_progress() from None
+        end = time.monotonic() + _SECONDS_TO_STOP
+        while not try_lock(log):
+            if host != platform.node() or time.monotonic() > end:
+                raise self._in_progress()
+            time.sleep(0.05)
+
+    def _in_progress(self) -> BadInputError:
+        return BadInputError(
+            f"{self.folder}: a run is still in progress in this folder. Stop it first, or choose another "
+            "folder."
+        )
+
+    def _require_only_a_run(self) -> None:
+        """Raise BadInputError if the folder is neither empty nor that of a run, with nothing else in it."""
         run = RunFolder(self.folder)
-        written_by_a_run = (_OUTPUT, run.config.name, run.metrics.name)
-        if any(self.folder.iterdir()) and not any((self.folder / name).exists() for name in written_by_a_run):
+        found = {path.name for path in self.folder.iterdir()}
+        others = run.other_files(_OUTPUT, _PROCESS)
+        if found and not found & {_OUTPUT, run.metrics.name}:
+            others = sorted(found)
+        if others:
             raise BadInputError(
-                f"{self.folder}: this folder holds something other than a run, so it is not deleted. Choose "
-                "another folder."
+                f"{self.folder}: this folder holds something other than a run ({others[0]}), so it is not "
+                "deleted. Choose another folder."
             )
-        shutil.rmtree(self.folder)
+
+    def _delete(self) -> None:
+        """Delete everything but the output and the metrics, and empty the metrics."""
+        run = RunFolder(self.folder)
+        with run.metrics.open("ab") as metrics:
+            if not try_lock(metrics):  # A run that was started in a terminal has locked it.
+                raise self._in_progress()
+            metrics.truncate(0)
+            for path in self.folder.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name not in (_OUTPUT, run.metrics.name):
+                    path.unlink()

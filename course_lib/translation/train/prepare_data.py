@@ -13,7 +13,7 @@ from pathlib import Path
 
 from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
 from course_lib.translation.configs.loader import load_config, provided_configs
-from course_lib.translation.data.prepared import VOCABULARY, prepare, refuse_other_settings
+from course_lib.translation.data.prepared import VOCABULARY, prepare, refuse_other_data
 from course_lib.translation.train.setup import load_starting_run
 
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = load_config(options.config, options.overrides)
         start = load_starting_run(config)
-        refuse_other_settings(config.data, options.folder)
+        refuse_other_data(config.data, options.folder)
         vocabulary = options.folder / VOCABULARY
         vocabularies = start.vocabularies if start else None
         data = prepare(config.data, options.folder, vocabulary, learn=True, given=vocabularies)

@@ -1,7 +1,10 @@
 """The setup of a run before the first update: devices, validation of the config, and data."""
 
+import contextlib
 import importlib.util
 import os
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import torch
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
+from course_lib.file_locks import try_lock
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, LatestCheckpoint, require_same_config
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
@@ -81,7 +85,7 @@ def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
     if training.batches_per_update >= world_size:
         return config
     total = training.tokens_per_batch * training.batches_per_update
-    tokens = max(config.data.max_length, total // world_size)
+    tokens = max(config.longest_padded, total // world_size)
     batches = {"batches_per_update": world_size, "tokens_per_batch": tokens}
     return config.model_copy(update={"training": training.model_copy(update=batches)})
 
@@ -160,9 +164,11 @@ def require_enough_memory(
 ) -> None:
     """Raise BadInputError on all ranks if training won't fit into the GPU memory of at least one rank.
 
-    Must be called on every rank.
+    With a student's code, whose memory can't be estimated, nothing is checked. Must be called on every rank.
     """
     estimate, (free, _) = trainer.estimate_memory(), torch.cuda.mem_get_info(device)
+    if estimate is None:
+        return
     missing = estimate.total - estimate.weights - free  # The weights are already allocated.
     if global_max(distributed, int(missing > 0)):
         raise_on_all_ranks(distributed, too_little_memory(config, estimate, free))
@@ -189,6 +195,34 @@ def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
     elif distributed.local_world_size > 1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         torch.set_num_threads(max(1, cores // distributed.local_world_size))
+
+
+@contextlib.contextmanager
+def locked_run(folder: RunFolder) -> Iterator[None]:
+    """Lock the run folder while the block runs.
+
+    The lock is on the file of the metrics, and the operating system releases it if the process is killed. If
+    the block raises an exception before anything is written, a new folder is removed again. Raises
+    BadInputError if another process is training in the folder, or if the folder cannot be written to.
+    """
+    is_new = not folder.path.exists()
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        metrics = folder.metrics.open("ab")
+    except OSError as error:
+        raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
+    with metrics:
+        if not try_lock(metrics):
+            raise BadInputError(
+                f"{folder.path}: another process is training in this run folder. Wait until it has finished, "
+                "stop it, or choose another run_folder."
+            )
+        try:
+            yield
+        except BaseException:
+            if is_new and list(folder.path.iterdir()) == [folder.metrics] and not metrics.tell():
+                shutil.rmtree(folder.path)
+            raise
 
 
 def open_run(

@@ -133,7 +133,8 @@ class Trainer:
             # Contribute zero gradients, because the all-reduce needs all ranks.
             empty = self._empty_sentence()
             first = torch.zeros(1, dtype=torch.int64, device=self._device)
-            (self._loss_sum(empty, empty, first) * 0.0).backward()
+            # A scaler that hasn't scaled any loss yet would refuse to make a step.
+            self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
         for number, batch in moved:
             torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
             # Gradients are synchronised once per update, with the last batch.
@@ -202,8 +203,14 @@ class Trainer:
         total = global_sum(self._distributed, torch.tensor(rate, dtype=torch.float64, device=self._device))
         self.window.matmul_rate = float(total)
 
-    def estimate_memory(self) -> MemoryEstimate:
-        """Estimate the memory that training needs on this rank's device."""
+    def estimate_memory(self) -> MemoryEstimate | None:
+        """Estimate the memory that training needs on this rank's device; None with a student's code.
+
+        The estimate runs the model on fake tensors. A student's code may read the values of a tensor, which a
+        fake tensor doesn't have, or keep a tensor for later batches.
+        """
+        if self._components is not REFERENCE:
+            return None
         tokens = self._config.training.tokens_per_batch
         # Attention saves the most in batches of the longest sentences.
         length = min(bucket_lengths(self._config.data.max_length, 1)[0], tokens)
@@ -290,6 +297,9 @@ def compile_layers(
     computes a loss with the layers, and its gradients stay in the parameters. With `dynamic`, the compiled
     code handles variable sizes; otherwise each layer is compiled again for each shape.
     """
+    # Within DDP, PyTorch would split each graph, so that gradients are sent before the backward pass ends. A
+    # layer is small enough, and the split would only separate operations that could be fused.
+    torch._dynamo.config.optimize_ddp = False
     try:
         for layer in layers:
             layer.compile(dynamic=dynamic, backend=backend, **_LIMIT)

@@ -92,7 +92,7 @@ def test_translations_that_this_machine_cannot_score_cost_no_points(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     missing = "the references of multi30k are missing: no such folder"
-    monkeypatch.setattr(translation_score, "references", lambda corpus: missing)
+    monkeypatch.setattr(translation_score, "references", lambda *_: missing)
     levels = '{"multi30k": [[30, 2], [40, 8]]}'
     source = f'check("hand_in_translations", globals(), levels={levels}, grading={{"points": 8, "seed": 1}})'
     config = documented_yaml(load_config("captions", ["training.warmup_steps=300"]))

@@ -15,6 +15,7 @@ from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.final_lab.run_files import (
     FileError,
     final_bleu,
+    read_config,
     read_metrics,
     repeated_config,
 )
@@ -127,13 +128,19 @@ def _judge_translations(content: bytes, levels: Levels) -> Handed:
     config = look(CONFIG, {})
     if config.share == 0:
         return config
-    corpus, score = score_lines(content, list(levels))
+    run = _content(CONFIG.file)
+    assert isinstance(run, bytes), "the configuration has just been judged"
+    direction = read_config(run).data.direction
+    corpus, score = score_lines(content, list(levels), direction)
     reached = [points for least, points in levels[corpus] if score.bleu >= least]
     most = max(points for _, points in levels[corpus])
     points = max(reached, default=0.0)
     further = [f"{least:g} for {more:g}" for least, more in levels[corpus] if more > points]
     more = f" For more points you need BLEU {', '.join(further)}." if further else ""
-    says = f"BLEU {score.bleu:.1f} on {corpus} ({score.signature}): {points:g} of {most:g} points.{more}"
+    into = " into German" if direction == "en-de" else ""
+    says = (
+        f"BLEU {score.bleu:.1f} on {corpus}{into} ({score.signature}): {points:g} of {most:g} points.{more}"
+    )
     return Handed(says, points / most, look_at=_odd(content, score.bleu))
 
 

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib.checks.engine.findings import Kind
 from course_lib.errors import BadInputError
+
+if TYPE_CHECKING:
+    from course_lib.translation.configs.schema import RunConfig
 
 #: Settings that don't count as an edit: another seed, or another way to compute the same model.
 _NO_EDIT = {"seed", "training.precision", "training.compile"}
@@ -33,26 +36,34 @@ class FileError(ValueError):
         self.look_at = look_at
 
 
+def read_config(content: bytes) -> "RunConfig":
+    """Read a run's configuration. Raises FileError if the content isn't a valid one."""
+    # These imports are slow, and the checks of all lessons import this module.
+    import yaml
+    from pydantic import ValidationError
+
+    from course_lib.translation.configs.schema import RunConfig
+
+    try:
+        return RunConfig.model_validate(yaml.safe_load(content))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise FileError(f"expected YAML, but it can't be read: {str(error).splitlines()[0]}") from None
+    except (ValidationError, BadInputError) as error:
+        raise FileError(f"not the configuration of a run: {str(error).splitlines()[0]}") from None
+
+
 def repeated_config(content: bytes) -> str | None:
     """Return the name of the provided configuration that a run has used unchanged, or None.
 
     Only settings that affect what the model learns are compared: those of the data, the model and the
     training. Raises FileError if the file isn't a valid configuration.
     """
-    # These imports are slow, and the checks of all lessons import this module.
     import yaml
-    from pydantic import ValidationError
 
     from course_lib.translation.configs.loader import provided_configs
     from course_lib.translation.configs.schema import RunConfig
 
-    try:
-        config = RunConfig.model_validate(yaml.safe_load(content))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FileError(f"expected YAML, but it can't be read: {str(error).splitlines()[0]}") from None
-    except (ValidationError, BadInputError) as error:
-        raise FileError(f"not the configuration of a run: {str(error).splitlines()[0]}") from None
-    own = _settings(config)
+    own = _settings(read_config(content))
     for name, text in provided_configs().items():
         if _settings(RunConfig.model_validate(yaml.safe_load(text))) == own:
             return name

@@ -9,6 +9,7 @@ from course_lib.checks.exercises.final_lab.run_files import FileError
 from course_lib.errors import BadInputError
 
 if TYPE_CHECKING:
+    from course_lib.translation.configs.schema import Direction
     from course_lib.translation.train.scoring import Score
 
 #: The number of sentences in each corpus's test set, which identifies the corpus of a submitted file.
@@ -16,19 +17,25 @@ SENTENCES = {"captions": 300, "multi30k": 1000}
 
 
 @cache
-def references(corpus: str) -> list[str] | str:
-    """Return the references of a corpus's test set, or a string that says why they are unavailable."""
+def references(corpus: str, direction: "Direction" = "de-en") -> list[str] | str:
+    """Return the references of a corpus's test set in the target language of a direction.
+
+    If they are unavailable, return a string that says why.
+    """
     # These imports are slow, and the checks of all lessons import this module.
     from course_lib.translation.configs.schema import DataConfig
     from course_lib.translation.data.corpora import load_corpus
 
     try:
-        return list(load_corpus(DataConfig.model_validate({"corpus": corpus})).test.english)
+        test = load_corpus(DataConfig.model_validate({"corpus": corpus})).test
     except BadInputError as error:
         return str(error)
+    return list(test.english if direction == "de-en" else test.german)
 
 
-def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
+def score_lines(
+    content: bytes, corpora: Sequence[str], direction: "Direction" = "de-en"
+) -> tuple[str, "Score"]:
     """Score translations, one per line, in the order of the test set. Return the corpus and the score.
 
     The number of lines identifies the corpus. Raises FileError if it doesn't match the test set of
@@ -45,7 +52,7 @@ def score_lines(content: bytes, corpora: Sequence[str]) -> tuple[str, "Score"]:
         raise FileError(
             f"expected one line for each sentence of a test set: {expected}, found {len(lines):,}"
         )
-    right = references(corpus)
+    right = references(corpus, direction)
     if isinstance(right, str):
         raise FileError(
             f"the references of {corpus} are not on this machine, so the file can't be scored yet ({right})",

@@ -19,6 +19,11 @@ ATTEMPTS = 4
 PAUSE = 0.5
 #: Bytes written at a time. If the connection breaks, an incomplete chunk is lost.
 CHUNK = 2**14
+_BAD_ADDRESS = (
+    requests.exceptions.MissingSchema,
+    requests.exceptions.InvalidSchema,
+    requests.exceptions.InvalidURL,
+)
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
@@ -45,7 +50,8 @@ def download(url: str, path: Path, checksum: str) -> Path:
         if isinstance(error, requests.RequestException):
             raise BadInputError(f"{url}: cannot be downloaded ({_reason(error)})") from None
         raise BadInputError(
-            f"{path.parent}: cannot write downloads ({error.strerror}); set data.cache to another folder"
+            f"{path.parent}: cannot write downloads ({error.strerror}). Choose another folder (in a config: "
+            "data.cache)."
         ) from None
     return path
 
@@ -114,6 +120,8 @@ def _progress(part: Path) -> Progress:
 def _reason(error: requests.RequestException) -> str:
     if error.response is not None:
         return f"the server responded {error.response.status_code} {error.response.reason}"
+    if isinstance(error, _BAD_ADDRESS):
+        return "expected an address such as https://example.org/files"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the connection was lost; the received part is kept, so try again to resume"
     if isinstance(error, requests.Timeout):

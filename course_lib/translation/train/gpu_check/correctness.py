@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from course_lib.transformer import LabelSmoothingLoss, causal_mask, scaled_dot_product_attention
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.model.fused import fused_smoothed_loss
-from course_lib.translation.model.precision import resolve_precision
+from course_lib.translation.model.precision import has_bfloat16, resolve_precision
 from course_lib.translation.train.gpu_check.workload import REHEARSAL, SMALL, new_trainer, run_config
 from course_lib.translation.train.trainer import Trainer
 
@@ -50,8 +50,13 @@ def require_near(found: Tensor, expected: Tensor, within: float) -> str:
 
 
 def weights_of(trainer: Trainer) -> Tensor:
-    """Return all weights of a trainer's model as one vector, in float64 on the CPU."""
-    return _flat([value.double().cpu() for value in trainer.model.state_dict().values()])
+    """Return the weights of a trainer's model, without the keys' biases, as one vector in float64 on the CPU.
+
+    A key's bias adds the same number to all scores of a query, which the softmax cancels. So the gradient of
+    that bias is only rounding, and Adam divides it by its own size: any two devices get different biases.
+    """
+    state = trainer.model.state_dict()
+    return _flat([state[name].double().cpu() for name in state if not name.endswith("key_projection.bias")])
 
 
 def _flat(tensors: Iterable[Tensor]) -> Tensor:
@@ -140,8 +145,11 @@ def dropout_follows_the_seed(device: torch.device) -> str:
 def attention_kernels(device: torch.device) -> str:
     """Compare each attention kernel and its gradients with the reference, with causal and padding masks."""
     if device.type == "cuda":
-        backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-        dtype = torch.bfloat16 if resolve_precision("auto", device) == "bfloat16" else torch.float16
+        backends = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+        # Flash attention needs the same generation of cards as bfloat16.
+        if has_bfloat16(device):
+            backends.insert(0, SDPBackend.FLASH_ATTENTION)
+        dtype = torch.bfloat16 if has_bfloat16(device) else torch.float16
     else:
         backends, dtype = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], torch.bfloat16
     worst = 0.0

@@ -253,6 +253,7 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
             torch.cuda.reset_peak_memory_stats(device)
         trainer = new_trainer(run_config(model, scale), scale, device)
         estimate = trainer.estimate_memory()
+        assert estimate is not None, "trained with the reference"
         for batches in trainer.plan()[:20]:
             trainer.update(batches)
         synchronize(device)

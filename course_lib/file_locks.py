@@ -1,0 +1,25 @@
+"""Advisory locks, which keep two processes from writing the same file."""
+
+import sys
+from typing import IO
+
+if sys.platform != "win32":
+    import fcntl
+
+
+def try_lock(file: IO[bytes]) -> bool:
+    """Lock an open file. Return False if it has been locked through another opening of the file.
+
+    The operating system releases the lock when the file is closed in this process and in all child processes
+    that inherited it, even if they are killed. On Windows, and on file systems without locks, nothing is
+    locked and the result is True.
+    """
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # For example, Lustre may be mounted without locks.
+    return True
