@@ -76,10 +76,11 @@ class Outcome:
 
 
 def answers() -> list[Answer]:
-    """Read the answers to exercises that the course has."""
+    """Read the answers to exercises that the course has. What several people wrote is one answer."""
     files = sorted(FOLDER.glob("*.toml"))
     read = [Answer(**table) for file in files for table in tomllib.loads(file.read_text())["answer"]]
-    return [answer for answer in read if answer.exercise in catalogue()]
+    distinct = {(answer.exercise, answer.code): answer for answer in read}
+    return [answer for answer in distinct.values() if answer.exercise in catalogue()]
 
 
 def outcome(answer: Answer) -> Outcome:
