@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 
 #: Seconds between repeated interrupts, for code that catches the first one.
@@ -76,29 +77,59 @@ def _alarm(seconds: float) -> Iterator[None]:
 @contextmanager
 def _watchdog(seconds: float) -> Iterator[None]:
     watched, done = threading.current_thread(), threading.Event()
-    thread = threading.get_ident()
-    deadline = _Deadline(seconds, threading.get_native_id())
+    limits = TimeLimits(seconds)
 
-    def watch() -> None:
-        done.wait(seconds)
+    def has_ended(timeout: float) -> bool:
         # A thread that starts later may get the same identifier, so the watch ends with the watched thread.
-        while not done.is_set() and watched.is_alive():
-            if deadline.has_passed(lambda: _current_frame(thread)):
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread), ctypes.py_object(OutOfTime)
-                )
-            done.wait(_REPEAT)
+        return done.wait(timeout) or not watched.is_alive()
 
-    watchdog = threading.Thread(target=watch, daemon=True)
+    watchdog = threading.Thread(target=limits.enforce, args=(has_ended,), daemon=True)
     watchdog.start()
     try:
-        yield
+        with limits.in_this_thread():
+            yield
     finally:
-        while watchdog.is_alive():
-            # On a busy machine, OutOfTime may be raised here once more.
-            with suppress(OutOfTime):
-                done.set()
-                watchdog.join()
+        done.set()
+        watchdog.join()
+
+
+class TimeLimits:
+    """Time limits of several threads that end together. Another thread enforces them while it waits.
+
+    This costs less than calling `time_limit` in each of the threads, which starts a thread to enforce it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._deadlines: dict[int, _Deadline] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def in_this_thread(self) -> Iterator[None]:
+        """Limit the time of the `with` block. `enforce` raises OutOfTime in it, as `time_limit` would."""
+        thread = threading.get_ident()
+        with self._lock:
+            left = self._end - time.monotonic()
+            self._deadlines[thread] = _Deadline(left, threading.get_native_id())
+        try:
+            yield
+        finally:
+            while thread in self._deadlines:
+                # On a busy machine, OutOfTime may be raised here once more.
+                with suppress(OutOfTime), self._lock:
+                    self._deadlines.pop(thread, None)
+
+    def enforce(self, has_ended: Callable[[float], bool]) -> None:
+        """Enforce the limits until `has_ended(timeout)`, which waits `timeout` seconds at most, is True."""
+        timeout = max(self._end - time.monotonic(), 0.0)
+        while not has_ended(timeout):
+            with self._lock:
+                for thread, deadline in self._deadlines.items():
+                    if deadline.has_passed(partial(_current_frame, thread)):
+                        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                            ctypes.c_ulong(thread), ctypes.py_object(OutOfTime)
+                        )
+            timeout = _REPEAT
 
 
 class _Deadline:

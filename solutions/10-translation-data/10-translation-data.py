@@ -604,10 +604,9 @@ padded_share(
 # - **The source gets them too.** The encoder doesn't need them in the same way. But if it gets them, one function
 #   serves both sides, and the encoder has a position that says "the sentence ends here".
 # - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
-#   you append the end first and truncate afterwards, long sentences lose it, and a model trained on those never
-#   learns to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end
-#   off without an error.) A `max_length` below 2 has no room for start and end: raise a `ValueError` with that
-#   number.
+#   you append the end first and truncate afterwards, long sentences lose it, and teach the model nothing about where
+#   to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end off
+#   without an error.) A `max_length` below 2 has no room for start and end: raise a `ValueError` with that number.
 # - **Pad on the right, each side to its own longest.** Every sentence begins at position 0, and short sentences make
 #   a narrow matrix.
 #

@@ -44,7 +44,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: X + torch.ones(2, 4), "the two tensors have sizes 3 and 4 along axis 1."),
         (lambda: X @ X, "the left matrix has 3 columns and the right one has 2 rows."),
         (lambda: torch.ones(2, 2, 3) @ torch.ones(2, 4, 3), "3 columns and the right one has 4"),
-        (lambda: X.view(4, 2), "keeps all numbers: the tensor has 6, but the shape [4, 2] needs a different"),
+        (lambda: X.view(4, 2), "keeps all numbers: the tensor has 6, which do not fit the shape [4, 2]."),
         (lambda: X.t().view(6), "Use `reshape` instead of `view` after a transpose."),
         (lambda: X @ X.t().double(), "have different dtypes: float and double."),
         (lambda: X.sum(2), "The tensor has no axis 2."),
@@ -61,7 +61,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: nn.Linear(2, 2).weight.numpy(), "Compute with torch, not NumPy"),
         (lambda: 2 ^ 0.5, "In Python, a power is written `**`."),
         (lambda: ~None, "The operand is None"),
-        (lambda: None(X), "An object of type NoneType is called like a function."),
+        (lambda nothing=None: nothing(X), "An object of type NoneType is called like a function."),
         (lambda: (lambda a: a)(1, 2), "Compare the parameters of your definition with those in the task."),
         (lambda: (lambda a, b: a)(1), "The call did not pass 'b'."),
         (lambda: (lambda a: a)(1, mask=2), "Your definition has no parameter `mask`."),
@@ -78,6 +78,28 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: torch.arange(3).mean(), "mean of integers or booleans, and this tensor is of type Long."),
         (lambda: torch.stack([X, X.t()]), "torch.stack needs tensors of the same shape."),
         (lambda: torch.tensor([[1, 2], [3]]), "these have 2 and 1 items."),
+        (lambda: nn.Linear(3, 2)(X.long()), "The two tensors have different dtypes: Long and Float."),
+        (lambda: X.long() @ X.t(), "The two tensors have different dtypes: long int and float."),
+        (lambda: X.index_select(0, torch.tensor([0.5])), "`//` keeps integers."),
+        (lambda: X[0.5], "An index must be an integer"),
+        (lambda: torch.zeros(3 / 2), "An integer is needed, but there is a floating-point number."),
+        (lambda: X.masked_fill(X.long(), 0), "a boolean mask, but this one has dtype long int."),
+        (lambda: X[torch.tensor([True, False, True])], "it has shape [3], and the tensor [2, 3]."),
+        (lambda: X.clone().add_(torch.ones(4, 2, 3)), "which is [2, 3], but with the other operand it would"),
+        (lambda: X.expand(3, 3), "An axis of size 2 would have to become one of size 3"),
+        (lambda: X @ torch.ones(4), "the matrix has 3 columns and the vector has 4 numbers."),
+        (lambda: torch.einsum("ij,jk->ik", X, X), "`j` stands for an axis of size 2 in one tensor"),
+        (lambda: X.permute(0, 1, 2), "`permute` needs every axis of the tensor exactly once."),
+        (lambda: torch.stack([]), "The list of tensors is empty in this test."),
+        (lambda: X.softmax(), "The call did not pass \"dim\"."),
+        (lambda: X.long().softmax(-1), "torch cannot compute this for a tensor of dtype Long."),
+        (lambda: nn.Parameter(X.long()), "must hold floating-point numbers."),
+        (lambda: F.cross_entropy(X, torch.tensor([5, 0])), "The target 5 is not one of the classes"),
+        (lambda: F.cross_entropy(X, torch.tensor([0, 1, 1])), "but there are 2 rows and 3 targets."),
+        (lambda: X.item(), "the only number of a tensor, but this one has 6."),
+        (lambda: [1][1], "The list has fewer items than the line needs."),
+        (lambda: nn.ModuleList()(X), "Check how `forward` is spelled and indented"),
+        (lambda: setattr(nn.Linear(2, 2), "weight", X), "`weight` holds a parameter or a module already"),
         (_without_init, "Call `super().__init__()` first in `__init__`."),
     ],
 )  # fmt: skip
@@ -105,6 +127,12 @@ def test_a_parameter_of_another_name() -> None:
     reply = Candidate(LocalBackend(Named)).build().load({"query_projection.weight": torch.ones(2, 2)})
     assert isinstance(reply, Raised)
     assert "The task calls the attribute `query_projection`, but your module has `w_q`." in explained(reply)
+
+
+def test_a_key_error_of_a_set_says_nothing_about_a_dict() -> None:
+    reply = Candidate(LocalBackend(lambda: {2}.remove(3))).call()
+    assert isinstance(reply, Raised)
+    assert explained(reply).endswith("The set has no element 3.")
 
 
 def test_a_key_error_that_a_student_raises_says_nothing_about_a_dict() -> None:

@@ -74,7 +74,18 @@ def test_a_resemblance_is_said_as_no_more() -> None:
     told = message(answer).replace("\n    ", " ")
     assert told.startswith("✗ attention_scores: incorrect.")
     assert "your result is what you get if the dot products are not divided" in told
-    assert "There may be a second mistake: in the test “" in told
+    assert "the check's example of this one doesn't fail like yours in the test “" in told
+
+
+def test_a_resemblance_says_if_the_tests_that_it_does_not_explain_succeed() -> None:
+    def answer(query, key):
+        scores = query @ key.transpose(-2, -1)
+        return scores if query.dim() == 2 else scores / query.shape[-1] ** 0.5
+
+    told = message(answer).replace("\n    ", " ")
+    assert "your result is what you get if the dot products are not divided" in told
+    assert "But the check's example of this mistake fails in the test “" in told
+    assert "second mistake" not in told
 
 
 def test_a_resemblance_in_a_later_test_is_said_as_such() -> None:

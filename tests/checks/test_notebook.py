@@ -7,12 +7,16 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
+from course_lib.checks.engine.comparison import Comparison
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.findings import record
@@ -20,7 +24,12 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
 from course_lib.checks.engine.versions import BrokenCheckError
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.transformer import attention_scores, attention_weights, scaled_dot_product_attention
+from course_lib.transformer import (
+    EncoderLayer,
+    attention_scores,
+    attention_weights,
+    scaled_dot_product_attention,
+)
 
 FUSED = "torch.nn.functional.scaled_dot_product_attention"
 
@@ -92,7 +101,6 @@ def test_a_plain_relation_to_the_expected_result_is_said() -> None:
         (lambda query, key: attention_scores(query, key).float(), "dtype float64, got float32"),
         (lambda query, key: (attention_scores(query, key),), "got a tuple of one. Is there an extra comma"),
         (lambda query, key: [attention_scores(query, key)] * 2, "got a list of two."),
-        (lambda query, key: attention_scores(query, key).to("meta"), "device cpu, got it on meta"),
         (lambda query: query, "It raised TypeError: "),
         (None, "expected a function or a class, got an object of type NoneType"),
     ],
@@ -193,6 +201,7 @@ class TestPredictions:
             (None, "The answer is still None"),
             ("8", "Expected a number, got '8'"),
             (True, "Expected a number, got True"),
+            (8 + 0j, "Expected a number, got an object of type complex"),
             (float("nan"), "nan is incorrect"),
         ],
     )
@@ -249,6 +258,96 @@ class TestGrading:
 )
 def test_what_is_nearly_right_gets_words_and_no_error_of_the_pictures(name: str, found: object) -> None:
     assert message(name, found).startswith(f"✗ {name}: ")
+
+
+class _Askable:
+    """An object with the method of a backend."""
+
+    def ask(self, request: object) -> str:
+        return "an answer"
+
+
+class _Unreadable:
+    """An object without any readable attribute, not even its class."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+class _Anything:
+    """An object that has every attribute, and is never equal to anything in a plain way."""
+
+    def __getattr__(self, name: str) -> "_Anything":
+        return _Anything()
+
+    def __call__(self, *arguments: object) -> "_Anything":
+        return self
+
+    def __eq__(self, other: object) -> torch.Tensor:  # type: ignore[override]
+        return torch.ones(2)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "make", [_Askable, lambda: _Askable, _Unreadable, _Anything, mock.MagicMock, lambda: None]
+)
+@pytest.mark.parametrize("name", ["attention_scores", "predict_spread"])
+def test_an_odd_object_is_no_error_of_the_course(
+    name: str, make: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COURSE_LOG", str(tmp_path))
+    (tmp_path / "on").write_text("with code", encoding="utf-8")
+    assert message(name, make()).startswith(f"✗ {name}: ")
+    assert '"verdict": "wrong"' in (tmp_path / "check_log.jsonl").read_text(encoding="utf-8")
+
+
+def _fake() -> torch.Tensor:
+    with FakeTensorMode():
+        return torch.ones(3, 5)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: torch.ones(3, 5).to(torch.float8_e4m3fn), "an object of type Tensor of dtype float8_e4m3fn"),
+        (lambda: torch.quantize_per_tensor(torch.rand(3, 5), 0.1, 0, torch.quint8), "of dtype quint8"),
+        (lambda: torch.ones(3, 5, dtype=torch.float64, device="meta"), "of dtype float64 on the device meta"),
+        (_fake, "an object of type FakeTensor"),
+        (lambda: 8 + 0j, "an object of type complex"),
+    ],
+)
+def test_an_odd_result_is_no_error_of_the_course(make: Callable[[], object], says: str) -> None:
+    assert says in " ".join(message("attention_scores", lambda query, key: make()).split())
+
+
+def test_nan_equals_only_nan() -> None:
+    compare = Comparison().difference
+    assert compare(math.nan, math.nan) is None
+    for found in (1.0, 0, math.inf):
+        assert compare(math.nan, found) is not None
+        assert compare(found, math.nan) is not None
+
+
+def test_tensors_on_different_devices_differ() -> None:
+    differs = Comparison().difference(torch.ones(2), torch.ones(2, device="meta"))
+    assert differs is not None
+    assert differs.facts == "Expected the result on the device cpu, got it on meta."
+
+
+def test_a_module_whose_result_has_no_data() -> None:
+    class OnMeta(EncoderLayer):
+        def forward(self, *arguments: object) -> torch.Tensor:
+            return torch.ones(2, 3, device="meta")
+
+    assert "on the device meta" in " ".join(message("EncoderLayer", OnMeta).split())
+
+
+def test_a_result_that_is_the_function_itself() -> None:
+    def attention_scores(query: object, key: object) -> object:
+        return attention_scores
+
+    assert "got the checked object itself." in message("attention_scores", attention_scores)
 
 
 @pytest.fixture

@@ -155,17 +155,45 @@ def test_a_group_that_is_open_already_is_named() -> None:
         dist.destroy_process_group()
 
 
-def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize("endless", [0, 1])
+def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch, world_size: int, endless: int) -> None:
     monkeypatch.setattr("course_lib.checks.exercises.fixtures.processes._SECONDS", 0.3)
+    threads = set(threading.enumerate())
 
-    def endless(loss_sum: torch.Tensor, token_count: torch.Tensor) -> None:
-        while dist.get_rank() == 0:
+    def waits(loss_sum: torch.Tensor, token_count: torch.Tensor) -> None:
+        while dist.get_rank() == endless:
             pass
         dist.all_reduce(token_count)
 
-    reply = asked(endless)
+    reply = asked(waits, SUMS[:1] * world_size, COUNTS[:1] * world_size)
     assert isinstance(reply, Raised)
     assert reply.kind == OUT_OF_TIME
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_an_answer_may_ask_again_and_again_whether_a_collective_has_ended(world_size: int) -> None:
+    def polls(rank: int) -> list[float]:
+        tensor = torch.tensor([1.0])
+        work = dist.all_reduce(tensor, async_op=True)
+        while not work.is_completed():
+            pass
+        return [float(number) for number in tensor.tolist()]
+
+    assert in_threads(world_size, polls) == [[float(world_size)]] * world_size
+
+
+def test_an_answer_may_start_a_thread_that_waits_for_the_other_ranks() -> None:
+    def delegates(rank: int) -> float:
+        tensor = torch.tensor([1.0])
+        work = dist.all_reduce(tensor, async_op=True)
+        thread = threading.Thread(target=work.wait)
+        thread.start()
+        thread.join()
+        return tensor.item()
+
+    assert in_threads(2, delegates) == [2.0, 2.0]
 
 
 def test_what_the_reference_does_is_told() -> None:

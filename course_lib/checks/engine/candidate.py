@@ -5,9 +5,10 @@ with a plain `Reply`. The object can therefore be in this process (`LocalBackend
 a check can't tell the difference.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from torch import Tensor
 
@@ -48,10 +49,10 @@ class Request:
     toward: Tensor | None = None
 
 
-@runtime_checkable
-class Backend(Protocol):
+class Backend(ABC):
     """The holder of a student's objects, which performs a check's requests on them."""
 
+    @abstractmethod
     def ask(self, request: Request) -> Reply:
         """Perform a request. If the student's code raises an exception, return it as `Raised`.
 
@@ -59,7 +60,6 @@ class Backend(Protocol):
         failed; every request to that object then returns the failure. The random seed is reset before each
         request.
         """
-        ...
 
 
 class Candidate:

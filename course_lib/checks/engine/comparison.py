@@ -8,11 +8,13 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
+from course_lib.checks.engine.candidate import STUDENT_OBJECT
 from course_lib.checks.engine.exceptions import error_line, explained, location
 from course_lib.checks.engine.reply import (
     OUT_OF_TIME,
     RAISED_BY_NAME,
     FrozenList,
+    Handle,
     Opaque,
     Raised,
     Reply,
@@ -54,6 +56,13 @@ class Comparison:
     """The tolerance relative to the largest number; None for the default of the dtype."""
     messages: bool = False
     """Whether exceptions must also have the same message, unless the student's code raised them itself."""
+    described: bool = True
+    """Whether to describe differences, which takes longer than finding them."""
+
+    def agree(self, expected: Reply | Value, found: Reply | Value) -> bool:
+        """Return whether two replies or nested values agree."""
+        undescribed = Comparison(self.tolerance, self.messages, described=False)
+        return undescribed.difference(expected, found) is None
 
     def difference(
         self, expected: Reply | Value, found: Reply | Value, name: str = "the result"
@@ -64,7 +73,13 @@ class Comparison:
         """
         differs = self._difference(expected, found, name)
         replies = (Returned, Raised)
-        if differs is None or differs.values or isinstance(expected, replies) or isinstance(found, replies):
+        if (
+            differs is None
+            or not self.described
+            or differs.values
+            or isinstance(expected, replies)
+            or isinstance(found, replies)
+        ):
             return differs
         return replace(differs, values=(expected, found))
 
@@ -88,7 +103,7 @@ class Comparison:
             return None
         states_a_fact = isinstance(expected, bool | str) and not isinstance(expected, Text)
         other_type = type(expected) is not type(found)
-        return Difference(_expected(name, expected, found), structural=states_a_fact or other_type)
+        return Difference(self._expected(name, expected, found), structural=states_a_fact or other_type)
 
     def _of_replies(self, expected: Returned, found: Returned, name: str) -> Difference | None:
         in_value = self.difference(expected.value, found.value, name)
@@ -108,22 +123,25 @@ class Comparison:
             free = not self.messages or expected.note == found.note == RAISED_BY_NAME
             if expected.kind == found.kind and (expected.message == found.message or free):
                 return None
+            if not self.described:
+                return _structural("")
             error = f"Expected {error_line(expected)}, but it raised {error_line(found)}."
             return _structural(f"{error}{location(found)}")
-        return _structural(explained(found))
+        return _structural(explained(found) if self.described else "")
 
     def _of_numbers(self, expected: float, found: float, name: str) -> Difference | None:
         tolerance = TOLERANCE[torch.float64] if self.tolerance is None else self.tolerance
-        if math.isclose(expected, found, rel_tol=tolerance, abs_tol=1e-12) or (expected != expected != found):
+        both_nan = math.isnan(expected) and math.isnan(found)
+        if both_nan or math.isclose(expected, found, rel_tol=tolerance, abs_tol=1e-12):
             return None
         left, right = _digits(expected, found)
-        return Difference(f"Expected {name} to be {left}, got {right}.", structural=found != found)
+        return Difference(f"Expected {name} to be {left}, got {right}.", structural=math.isnan(found))
 
     def _of_containers(self, expected: Value, found: Value, name: str) -> Difference | None:
         # A list is as good as a tuple.
         same_kind = isinstance(found, tuple if isinstance(expected, tuple) else dict)
         if not same_kind or len(expected) != len(found):
-            return _structural(_expected(name, expected, found))
+            return _structural(self._expected(name, expected, found))
         if isinstance(expected, dict):
             if expected.keys() == found.keys() == {"inputs", "weights"}:
                 return self._of_gradients(expected, found)
@@ -161,20 +179,26 @@ class Comparison:
 
     def _of_tensors(self, expected: Tensor, found: Value, name: str) -> Difference | None:
         if not isinstance(found, Tensor):
-            return _structural(_expected(name, expected, found))
+            return _structural(self._expected(name, expected, found))
         if expected.shape != found.shape:
             shapes = f"Expected {name} to have shape {tuple(expected.shape)}, got {tuple(found.shape)}"
             return Difference(f"{shapes}{_axes(expected, found)}.", found, expected, structural=True)
         if expected.dtype != found.dtype:
-            return _structural(f"Expected {name} to have dtype {_dtype(expected)}, got {_dtype(found)}.")
+            kind = f"dtype {_dtype(expected)}"
+            if expected.is_floating_point() and not found.is_floating_point():
+                kind = "a floating-point dtype"  # A probe may have widened the expected tensor.
+            return _structural(f"Expected {name} to have {kind}, got {_dtype(found)}.")
         if expected.device != found.device:
             return _structural(f"Expected {name} on the device {expected.device}, got it on {found.device}.")
         if torch.equal(expected, found):
             return None
-        wrong = ~self._close(expected, found)
-        count = int(wrong.sum())
-        if count == 0:
+        close = self._close(expected, found)
+        if close.all():
             return None
+        if not self.described:
+            return Difference("")
+        wrong = ~close
+        count = int(wrong.sum())
         position = tuple(int(index) for index in wrong.nonzero()[0])
         left, right = _digits(expected[position].item(), found[position].item())
         at = f" at {list(position)}" if position else ""
@@ -184,6 +208,24 @@ class Comparison:
             found.isfinite().all() or not expected.isfinite().all()
         )
         return Difference(facts, found, expected, position, structural=invalid)
+
+    def _expected(self, name: str, expected: Value, found: Value) -> str:
+        """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
+        if not self.described:
+            return ""
+        facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
+        if found is None and name == "the result":
+            return f"{facts} Is a `return` missing?"
+        if isinstance(found, Opaque) and found.type_name == "ndarray":
+            return f"{facts} Compute with torch, not NumPy."
+        if (
+            isinstance(expected, Tensor)
+            and isinstance(found, tuple)
+            and not isinstance(found, FrozenList)
+            and [type(item) for item in found] == [Tensor]
+        ):
+            return f"{facts} Is there an extra comma after the result?"
+        return facts
 
     def _close(self, expected: Tensor, found: Tensor) -> Tensor:
         if not expected.is_floating_point():
@@ -212,6 +254,8 @@ def describe(value: Value) -> str:
         return f"a dict of {', '.join(value) or 'nothing'}"
     if isinstance(value, Opaque):
         return f"an object of type {value.type_name}"
+    if isinstance(value, Handle):
+        return "the checked object itself" if value == STUDENT_OBJECT else "an object that the check has made"
     return repr(str(value) if isinstance(value, Text) else value)
 
 
@@ -230,23 +274,6 @@ def _gradients(value: Value) -> dict[str, Tensor | None]:
 
 def _structural(facts: str) -> Difference:
     return Difference(facts, structural=True)
-
-
-def _expected(name: str, expected: Value, found: Value) -> str:
-    """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
-    facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
-    if found is None and name == "the result":
-        return f"{facts} Is a `return` missing?"
-    if isinstance(found, Opaque) and found.type_name == "ndarray":
-        return f"{facts} Compute with torch, not NumPy."
-    if (
-        isinstance(expected, Tensor)
-        and isinstance(found, tuple)
-        and not isinstance(found, FrozenList)
-        and [type(item) for item in found] == [Tensor]
-    ):
-        return f"{facts} Is there an extra comma after the result?"
-    return facts
 
 
 def returned_exception(value: Value) -> Difference | None:

@@ -1,5 +1,6 @@
 """Check an exercise: run its probes, compare the results with the reference's, and explain failures."""
 
+import gc
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -97,14 +98,17 @@ class Verdict:
 def _undisturbed() -> Iterator[None]:
     """Use one thread and torch's default settings, such as the default dtype, during the block.
 
-    Probes are too small to benefit from more threads.
+    Probes are too small to benefit from more threads. A garbage collection of the oldest generation can take
+    as long as a whole check, so there is none during the block.
     """
-    before = torch.get_num_threads()
+    before, (first, second, third) = torch.get_num_threads(), gc.get_threshold()
     torch.set_num_threads(1)
+    gc.set_threshold(first, second, 2**31 - 1)
     try:
         with as_torch_starts():
             yield
     finally:
+        gc.set_threshold(first, second, third)
         torch.set_num_threads(before)
 
 
@@ -228,10 +232,10 @@ def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | N
     for wanted, told in pairs:
         if isinstance(told, Raised) and not (isinstance(wanted, Raised) and wanted.kind == told.kind):
             return named(told)
-    compare = Comparison(probe.tolerance).difference
-    wrong = [(wanted, told) for wanted, told in pairs if compare(wanted, told) is not None]
+    agree = Comparison(probe.tolerance).agree
+    wrong = [(wanted, told) for wanted, told in pairs if not agree(wanted, told)]
     for parts in (0, 1, slice(None, -1)) if wrong and len(expected.replies) == len(found.replies) else ():
-        if all(compare(wanted, _part(told, parts)) is None for wanted, told in wrong):
+        if all(agree(wanted, _part(told, parts)) for wanted, told in wrong):
             return returned_with_more()
     return None
 

@@ -159,10 +159,12 @@ def _attribute(match: re.Match[str], line: str) -> str:
 _WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: "a list", dict: "a dict"}
 
 
-def _key(match: re.Match[str], _: str) -> str:
-    """Explain a KeyError. Return an empty string if a `raise` statement in the student's code raised it."""
+def _key(match: re.Match[str], line: str) -> str:
+    """Explain a KeyError. Return an empty string if a sentence or a `raise` statement explains it."""
     key, note = match[1], match[2]
-    return "" if note else f"The dict has no key {key}."
+    if note or " " in key:
+        return ""
+    return f"The set has no element {key}." if ".remove(" in line else f"The dict has no key {key}."
 
 
 #: The attributes that the exercises define, separated by spaces, used to recognise misspelled ones.

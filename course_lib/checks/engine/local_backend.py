@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks.engine.call_recorder import CallRecorder
-from course_lib.checks.engine.candidate import Fixture, Request
+from course_lib.checks.engine.candidate import Backend, Fixture, Request
 from course_lib.checks.engine.reply import (
     LEFTOVER_STUB,
     OUT_OF_TIME,
@@ -51,8 +51,8 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
         self.others = f"Its parameters are: {', '.join(others) or 'none'}"
 
 
-class LocalBackend:
-    """The `Backend` that calls the student's object `found` in this process.
+class LocalBackend(Backend):
+    """The backend that calls the student's object `found` in this process.
 
     Its replies list the functions in `may_not_call` that were called. With `count_calls`, the attribute
     `calls` counts the calls to torch functions. Exceptions that aren't derived from Exception or SystemExit
@@ -83,7 +83,7 @@ class LocalBackend:
         """
         # If the student's code has exceeded the time limit once, don't run it again.
         found = self.stopped or self._objects[request.of.number]
-        if isinstance(found, Raised):
+        if type(found) is Raised:  # `isinstance` would run a student's `__getattribute__`.
             return self._kept(found) if request.action in MAKING else found
         printed = _Printed()
         try:
@@ -125,7 +125,8 @@ class LocalBackend:
         called = tuple(
             name for name, count in counts if isinstance(count, int) for _ in range(min(count, MOST_CALLS))
         )
-        return Returned(plain(value, self._objects), changed, warned, tuple(calls.seen), called)
+        known = self._objects if request.action != "number" else ()
+        return Returned(plain(value, known), changed, warned, tuple(calls.seen), called)
 
     @contextmanager
     def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], CallRecorder]]:
@@ -182,17 +183,20 @@ def as_torch_starts() -> Iterator[None]:
     The student's code may have changed these settings. After the `with` block, they are as before.
     """
     before, cpu = torch.get_default_dtype(), torch.device("cpu")
-    torch.set_default_dtype(torch.float32)
+    if before is not torch.float32:
+        torch.set_default_dtype(torch.float32)
     try:
         with (
-            cpu if torch.get_default_device() != cpu else nullcontext(),  # A device context slows down calls.
+            # A device context slows down calls, and `torch.get_default_device` would take longer.
+            cpu if torch.empty(0).device != cpu else nullcontext(),
             torch.inference_mode(False),
             torch.autocast("cpu", enabled=False),
             torch.set_grad_enabled(True),
         ):
             yield
     finally:
-        torch.set_default_dtype(before)
+        if torch.get_default_dtype() is not before:
+            torch.set_default_dtype(before)
 
 
 Given = tuple[Any, ...]

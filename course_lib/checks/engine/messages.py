@@ -73,10 +73,11 @@ def _similar(verdict: Verdict) -> list[str]:
     if verdict.dissimilar_in is None:
         return [resemblance, "That does not explain the rest of your result."]
     other = f"the test “{verdict.dissimilar_in.says}”"
+    if verdict.dissimilar_in not in verdict.failures:
+        return [resemblance, f"But the check's example of this mistake fails in {other}, and yours doesn't."]
+    found = f"{other} fails in another way"
     if any(mistake.patch or mistake.result for mistake in verdict.similar):
-        found = f"in {other}, the check's example of this one gives another result than yours"
-    else:
-        found = f"{other} fails in another way"
+        found = f"the check's example of this one doesn't fail like yours in {other}"
     return [resemblance, f"There may be a second mistake: {found}."]
 
 

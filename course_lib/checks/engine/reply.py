@@ -94,14 +94,24 @@ MOST_BYTES = 64 * 2**20
 #: The maximum size of an integer. A larger one could not be compared with a float, nor printed.
 MOST_BITS = 990
 
+#: The dtypes of plain tensors by name. Torch can hardly compare tensors of other dtypes, such as float8.
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name)
+    for name in (
+        *("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+    )
+}
+
 
 def plain(value: object, known: Sequence[object] = ()) -> Value:
     """Convert a value to plain values.
 
     Tensors are detached and copied, lists become `FrozenList`, the keys of dicts become strings, and objects
     in `known` become handles. Numbers, strings, None and dtypes are kept. Anything else becomes `Opaque`, and
-    so do sparse or nested tensors and integers of hundreds of digits. Raises ValueError for a value with more
-    items, deeper nesting or a larger tensor than any exercise needs, such as a list that contains itself.
+    so do sparse or nested tensors, tensors of unusual dtypes or without data, and integers of hundreds of
+    digits. Raises ValueError for a value with more items, deeper nesting or a larger tensor than any exercise
+    needs, such as a list that contains itself.
     """
     return _plain(value, known, _Size(), 0)
 
@@ -126,11 +136,15 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided:
             return Opaque("Tensor, nested or sparse")
+        if value.is_meta or value.dtype not in DTYPES.values():
+            dtype = str(value.dtype).removeprefix("torch.")
+            return Opaque(f"Tensor of dtype {dtype} on the device {value.device}")
         if (needed := value.numel() * value.element_size()) > MOST_BYTES:
             raise ValueError(
                 f"the result is a tensor of {needed} bytes, and at most {MOST_BYTES} are expected"
             )
-        return value.detach().as_subclass(Tensor).clone()
+        copy = value.detach().as_subclass(Tensor).clone()
+        return copy if type(copy) is Tensor else Opaque(type(copy).__name__)  # such as a FakeTensor
     if isinstance(value, list | tuple):
         size.add(len(value), depth)
         # Floats need no conversion, and a tensor as a list has many.
@@ -157,7 +171,7 @@ def same_numbers(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors have the same shape, dtype and elements. Two NaNs count as the same."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    return bool(((one == other) | ((one != one) & (other != other))).all())
+    return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def value_of(reply: Reply) -> Value | Raised:

@@ -130,11 +130,8 @@ def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | 
 
 def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
     """Return whether two outcomes of a probe agree in the result and in all replies, including messages."""
-    comparison = Comparison(probe.tolerance, messages=True)
-    return one is other or (
-        comparison.difference(one.observed, other.observed) is None
-        and comparison.difference(one.replies, other.replies) is None
-    )
+    agree = Comparison(probe.tolerance, messages=True).agree
+    return one is other or (agree(one.observed, other.observed) and agree(one.replies, other.replies))
 
 
 def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
@@ -146,9 +143,14 @@ def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
     before = recorder.first - 1
     return Outcome(
         _relative(observed, before),
-        tuple(_relative(reply, before) for reply in recorder.replies),
+        tuple(_relative(_unwarned(reply), before) for reply in recorder.replies),
         tuple(recorder.requests),
     )
+
+
+def _unwarned(reply: Reply) -> Reply:
+    """Return a reply without its warnings. Where these count, they are also in the result of the probe."""
+    return replace(reply, warnings=()) if isinstance(reply, Returned) and reply.warnings else reply
 
 
 #: The types of values that may be or contain handles. Long lists of numbers need not be searched for them.
@@ -159,7 +161,8 @@ def _relative(value: Any, before: int) -> Any:
     if isinstance(value, Handle):
         return Handle(value.number - before) if value.number > before else value
     if isinstance(value, Returned):
-        return replace(value, value=_relative(value.value, before))
+        inner = _relative(value.value, before)
+        return value if inner is value.value else replace(value, value=inner)
     if isinstance(value, tuple):
         if not _MAY_HOLD_HANDLES.isdisjoint(map(type, value)):
             return type(value)(_relative(item, before) for item in value)
@@ -169,7 +172,7 @@ def _relative(value: Any, before: int) -> Any:
     return value
 
 
-class _Recorder:
+class _Recorder(Backend):
     """A backend that forwards every request to another backend, and records the requests and the replies."""
 
     def __init__(self, backend: Backend) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import STUDENT_OBJECT, Action, Request
+from course_lib.checks.engine.candidate import STUDENT_OBJECT, Action, Backend, Request
 from course_lib.checks.engine.local_backend import MAKING, SECONDS
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned
 from course_lib.checks.remote.serialization import SerializationError, pack, unpack_reply, unpack_value
@@ -23,8 +23,8 @@ class StudentError(Exception):
     """An exception in a student's code. Its message contains the original class and text."""
 
 
-class RemoteObject:
-    """A `Backend` for the object called `name` in the process at the other end of `channel`, for one check.
+class RemoteObject(Backend):
+    """A backend for the object called `name` in the process at the other end of `channel`, for one check.
 
     `may_not_call` lists the functions that the object must not call, and `patience` is the timeout of a reply
     in seconds. If a request times out or the channel fails, this and every later request fails with the same

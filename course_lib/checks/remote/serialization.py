@@ -17,7 +17,16 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Action, Fixture, Request
-from course_lib.checks.engine.reply import MOST_BYTES, FrozenList, Handle, Opaque, Raised, Reply, Returned
+from course_lib.checks.engine.reply import (
+    DTYPES,
+    MOST_BYTES,
+    FrozenList,
+    Handle,
+    Opaque,
+    Raised,
+    Reply,
+    Returned,
+)
 
 
 class SerializationError(ValueError):
@@ -34,14 +43,7 @@ MOST_LETTERS, MOST_DIGITS = 100_000, 300
 #: The maximum number of axes of a tensor.
 MOST_AXES = 32
 
-_DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, name)
-    for name in (
-        *("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"),
-        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
-    )
-}
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _LENGTH_BYTES = 4
 
@@ -289,9 +291,9 @@ class _Reader:
 
     def _dtype(self, items: list[Any], depth: int) -> torch.dtype:
         name = self._only_text(items)
-        if name not in _DTYPES:
+        if name not in DTYPES:
             raise SerializationError(f"unknown dtype {name[:40]!r}")
-        return _DTYPES[name]
+        return DTYPES[name]
 
     def _handle(self, items: list[Any], depth: int) -> Handle:
         if len(items) != 1 or type(items[0]) is not int or items[0] < 0:

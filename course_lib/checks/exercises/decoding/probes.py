@@ -66,15 +66,6 @@ _WORDS, _POSITIONS = 8, 7
 _Transitions = Mapping[tuple[int, int], Mapping[int, float]]
 
 
-def _probabilities(known: Mapping[int, float], rest: Tensor) -> Tensor:
-    """Return all words' probabilities. Words not in `known` share the remainder in proportion to `rest`."""
-    words = list(known)
-    rest = rest.index_fill(-1, torch.tensor(words), 0.0)
-    probabilities = rest / rest.sum(dim=-1, keepdim=True) * (1.0 - sum(known.values()))
-    probabilities[..., words] = torch.tensor([known[word] for word in words], dtype=probabilities.dtype)
-    return probabilities
-
-
 def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int = _END) -> Fixture:
     """Return a model whose next-token probabilities depend on the last word of the source.
 
@@ -85,12 +76,17 @@ def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int
     rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
     # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
     rest[..., _END] /= 1000
-    probabilities = torch.cat(
-        [_probabilities({3: 0.9}, rest[:, :4]), _probabilities({_END: 0.9}, rest[:, 4:])], dim=1
-    )
-    for number, known_rows in enumerate(transitions):
-        for (position, word), known in known_rows.items():
-            probabilities[number, position, word] = _probabilities(known, rest[number, position, word])
+    known = torch.zeros_like(rest)
+    known[:, :4, :, 3] = known[:, 4:, :, _END] = 0.9
+    for number, rows in enumerate(transitions):
+        for (position, word), row in rows.items():
+            known[number, position, word] = torch.tensor(
+                [row.get(other, 0.0) for other in range(_WORDS)], dtype=rest.dtype
+            )
+    # The other words share the remaining probability in proportion to `rest`.
+    rest = rest.masked_fill(known > 0, 0.0)
+    rest *= (1.0 - known.sum(dim=-1, keepdim=True)) / rest.sum(dim=-1, keepdim=True)
+    probabilities = known + rest
     # Shift the logits, because those of a real model are not log-probabilities.
     logits = probabilities.log() + 4.0 * draw.normal(len(transitions), _POSITIONS, _WORDS, 1)
     swapped = {_START: start, _END: end, start: _START, end: _END}
@@ -137,9 +133,9 @@ def _search(
     max_length: int = 8,
     start: int = _START,
     end: int = _END,
-) -> Reply:
+) -> Observed:
     reply = candidate.call(model, *inputs, beam, max_length, start, end, alpha)
-    return _ids(reply, max_length, end)
+    return {"the ids, without superfluous columns of end tokens,": _ids(reply, max_length, end)}
 
 
 #: The most likely first word only leads to unlikely words, and the second to a nearly certain one.
@@ -215,54 +211,54 @@ _OVERTAKING: _Transitions = {
 
 
 @probe("a beam of two finds the likelier sentence, which begins with a less likely word")
-def _beam_of_two(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_of_two(candidate: Candidate, draw: Draw) -> Observed:
     return _search(candidate, _model(draw, _GARDEN_PATH), _sources(3), beam=2, alpha=0.0)
 
 
 @probe("a beam of one gives the same result as greedy decoding")
-def _beam_of_one(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_of_one(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _GARDEN_PATH, _THIRD_WAY)
     return _search(candidate, model, _sources(4, 3, 3), beam=1, alpha=0.6)
 
 
 @probe("with an alpha of 0, ended hypotheses are kept next to those that continue")
-def _beam_without_penalty(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_without_penalty(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, *_RIVALS[:3], _GARDEN_PATH, _THIRD_WAY)
     return _search(candidate, model, _sources(3, 7, 5, 6), beam=2, alpha=0.0)
 
 
 @probe("with an alpha of 0.6, a longer sentence can win if it is not much less likely")
-def _beam_with_the_papers_alpha(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_with_the_papers_alpha(candidate: Candidate, draw: Draw) -> Observed:
     return _search(candidate, _model(draw, *_RIVALS), _sources(3, 4, 5, 6, 7), beam=2, alpha=0.6)
 
 
 @probe("with an alpha of 1, a longer sentence can win even if it is clearly less likely")
-def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Observed:
     return _search(
         candidate, _model(draw, *_RIVALS[:4], _LIKELIER), _sources(7, 6, 5, 4, 3), beam=2, alpha=1.0
     )
 
 
 @probe("when beams are reordered, each hypothesis keeps its words, its length and whether it has ended")
-def _beam_of_three(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_of_three(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _OVERTAKING, _THIRD_WAY, _SWAPPING)
     return _search(candidate, model, _sources(3, 4, 5), beam=3, alpha=1.0)
 
 
 @probe("the search stops at max_length tokens, including the start, with the best prefix so far")
-def _beam_stops(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_stops(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _THIRD_WAY, _OVERTAKING)
     return _search(candidate, model, _sources(3, 3), beam=3, alpha=0.6, max_length=4)
 
 
 @probe("a beam may be wider than the vocabulary")
-def _beam_wide(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_wide(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _GARDEN_PATH, _THIRD_WAY, _RIVALS[0])
     return _search(candidate, model, _sources(4, 5, 3), beam=11, alpha=0.0)
 
 
 @probe("start_id and end_id are taken from the arguments")
-def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _RIVALS[0], _GARDEN_PATH, start=6, end=7)
     return _search(candidate, model, _sources(3, 4), beam=2, alpha=0.0, start=6, end=7)
 
@@ -270,7 +266,7 @@ def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Reply:
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
 def _beam_modes(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_model(draw, _GARDEN_PATH))
-    reply = _search(candidate, model, _sources(3, 3), beam=2, alpha=0.6)
+    reply = candidate.call(model, *_sources(3, 3), 2, 8, _START, _END, 0.6)
     meanwhile = value_of(model.call(method="notes"))
     return after(reply, lambda: {"meanwhile": meanwhile, **mode_afterwards(model)})
 
@@ -279,14 +275,14 @@ def _beam_modes(candidate: Candidate, draw: Draw) -> Observed:
 def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_model(draw, _GARDEN_PATH))
     model.train(False)
-    reply = _search(candidate, model, _sources(3, 3), beam=2, alpha=0.6)
+    reply = candidate.call(model, *_sources(3, 3), 2, 8, _START, _END, 0.6)
     return after(reply, lambda: mode_afterwards(model))
 
 
 @probe("the source is encoded once for the whole batch")
 def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.make(_model(draw, _GARDEN_PATH, _RIVALS[0]))
-    reply = _search(candidate, model, _sources(3, 4), beam=2, alpha=0.0)
+    reply = candidate.call(model, *_sources(3, 4), 2, 8, _START, _END, 0.0)
     return after(reply, lambda: {"how often the source is encoded": value_of(model.call(method="encoded"))})
 
 
@@ -307,7 +303,7 @@ def _real_sources() -> Tensor:
 
 
 @probe("the result is correct for a real model and sentences of different lengths", tolerance=1e-6)
-def _beam_real(candidate: Candidate, draw: Draw) -> Reply:
+def _beam_real(candidate: Candidate, draw: Draw) -> Observed:
     source = _real_sources()[draw.normal(4).argsort()]
     model = transformer(9, target_vocab=11, seed=_REAL_SEED, gain=3.0, **_REAL)
     inputs = (source, (source != _PADDING).unsqueeze(1))

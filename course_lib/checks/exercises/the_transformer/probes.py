@@ -144,7 +144,9 @@ def _strength(layer: Candidate, kind: Callable[..., nn.Module], part: str, rate:
         return reply
     steps = (reply.value.double() - x).abs() if reply.value.shape == x.shape else None
     found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
-    return {f"what {_PARTS[kind][part]} adds to an input of 1, with a dropout of {rate:g},": found}
+    return {
+        f"the amounts that {_PARTS[kind][part]} can add to an input of 1, with a dropout of {rate:g},": found
+    }
 
 
 # --- EncoderLayer -------------------------------------------------------------------------------------------
@@ -536,7 +538,7 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Observed:
     found = model.gradients(source, _source_mask(), target, _target_mask(4), toward=draw.normal(2, 4, _WORDS))
     if not isinstance(found, Returned):
         return after(reply, lambda: found)
-    gradients = {name: found.value["weights"][name] for name in _MATRICES if name in found.value["weights"]}
+    gradients = {f"the gradient of {name}": found.value["weights"].get(name) for name in _MATRICES}
     return after(reply, lambda: gradients)
 
 
