@@ -53,10 +53,7 @@ class Exercise:
     probes: list[Probe] = field(default_factory=list)
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0
-    """The part of a probe's cost that the count of torch function calls misses, such as calls in threads.
-
-    It is negative if the counted calls take less time than usual.
-    """
+    """The part of a probe's cost that the count of torch function calls misses, such as calls in threads."""
     compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False, compare=False)
     """The versions with misconceptions that were built so far."""
     outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(

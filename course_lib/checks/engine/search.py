@@ -16,7 +16,7 @@ from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike
 _MOST_COMBINED = 4
 
 #: The budget of the search, in units of effort (see `Versions.effort`) of about 10 microseconds, so that
-#: unknown mistakes are answered within about three seconds. A time limit would give different verdicts on
+#: unknown mistakes are answered within about two seconds. A time limit would give different verdicts on
 #: different machines.
 _EFFORT = 125_000
 
@@ -107,15 +107,23 @@ class Search:
         start = self._failing[0]
         frontier: list[tuple[int, Mistakes]] = []
         for mistake in self._known:
+            # Most misconceptions differ from the student's code in one of these two probes.
+            if not (self._alike((mistake,), 0) and self._alike((mistake,), start)):
+                continue
             reached = self._explained((mistake,))
             if reached is None:
                 return Explanation((mistake,))
-            if reached >= start:
-                self._plausible.append(mistake)
             if reached > start:
                 frontier.append((reached, (mistake,)))
         if not combine:
             return Explanation()
+        for mistake in self._known:
+            if self._is_exhausted:
+                break
+            reached = self._explained((mistake,))
+            assert reached is not None, "it would have been returned"
+            if reached >= start:
+                self._plausible.append(mistake)
         if not frontier:
             frontier = [(start, ())]
         best = max(frontier, key=lambda one: one[0])
@@ -285,8 +293,11 @@ class Search:
         found = _aspects(self._found[at])
         agree = Comparison(self._exercise.probes[at].tolerance, messages=True).agree
         for mistake in visible:
+            promises[mistake] = 0
             more = self._combined(mistakes, mistake)
             assert more is not None
+            if self._is_exhausted:
+                continue
             larger[mistake] = more
             aspects = _aspects(self._versions.outcome(more, at))
             promises[mistake] = sum(

@@ -183,7 +183,7 @@ case("_reduce_alone", "without a process group, the gradients stay as they are",
 
 # --- GradientBuckets ----------------------------------------------------------------------------------------
 
-GRADIENT_BUCKETS = Exercise(GradientBuckets, uncounted=370)
+GRADIENT_BUCKETS = Exercise(GradientBuckets, uncounted=570)
 probe = GRADIENT_BUCKETS.probe
 
 #: Four layers of 3 x 3 float32 numbers, 36 bytes each.
@@ -273,7 +273,7 @@ def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- ShardedOptimizer ---------------------------------------------------------------------------------------
 
-SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, uncounted=250)
+SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, uncounted=420)
 probe = SHARDED_OPTIMIZER.probe
 
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.
