@@ -1,7 +1,7 @@
 """Execute the lessons' solutions and write them as pages of the web book, without the solutions.
 
-A lesson that has not changed since it was last executed is not executed again. Pictures are drawn as SVG, so
-that the pages need no scripts.
+A lesson is executed again only if it has changed since, or `course_lib`, which draws its charts. Pictures are
+drawn as SVG, so that the pages need no scripts.
 """
 
 import argparse
@@ -60,10 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(*problems, sep="\n", file=sys.stderr)
         return 1
     options.into.mkdir(parents=True, exist_ok=True)
+    library = digest_of(COURSE / "course_lib")
     for name in options.lessons or lessons:
         solution = nbformat.read(COURSE / SOURCES / name / f"{name}.ipynb", as_version=4)
         released = nbformat.read(COURSE / LESSONS / name / f"{name}.ipynb", as_version=4)
-        digest = hashlib.sha256((nbformat.writes(solution) + nbformat.writes(released)).encode()).hexdigest()
+        text = library + nbformat.writes(solution) + nbformat.writes(released)
+        digest = hashlib.sha256(text.encode()).hexdigest()
         page = options.into / f"{name}.ipynb"
         if page.is_file() and nbformat.read(page, as_version=4).metadata.get("digest") == digest:
             continue
@@ -74,6 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             solution.metadata.digest = digest
         atomic_write_text(page, nbformat.writes(without_solutions(solution, released)))
     return 0
+
+
+def digest_of(package: Path) -> str:
+    """Return a digest of a package's source files."""
+    digest = hashlib.sha256()
+    for file in sorted(package.rglob("*")):
+        if file.suffix in {".py", ".toml"}:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str] = ()) -> None:

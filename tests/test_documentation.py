@@ -1,6 +1,7 @@
 """The documentation: every page and link exists, and so does everything that it quotes."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,17 @@ def test_links_to_files_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", text):
         assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+def test_a_changed_chart_makes_the_pages_of_the_lessons_outdated(tmp_path: Path) -> None:
+    digest_of = runpy.run_path(str(DOCS / "lessons.py"))["digest_of"]
+    chart = tmp_path / "charts" / "masks.py"
+    chart.parent.mkdir()
+    chart.write_text("SIZE = 1\n", encoding="utf-8")
+    before = digest_of(tmp_path)
+    assert digest_of(tmp_path) == before
+    chart.write_text("SIZE = 2\n", encoding="utf-8")
+    assert digest_of(tmp_path) != before
 
 
 def test_the_messages_that_the_faq_explains_exist() -> None:

@@ -1,8 +1,8 @@
 """The charts of the course, drawn with altair.
 
 A lesson calls `show_offline()` once and then draws. Charts take plain data (tensors, arrays, lists, tables)
-and don't depend on lessons or checks. Most modules contain the charts of one lesson; all modules share
-`theme`, `marks` and `inputs`.
+and don't depend on lessons or checks. Only the map of the architecture reads the curriculum. Most modules
+contain the charts of one lesson; all modules share `theme`, `marks` and `inputs`.
 """
 
 from course_lib.charts.architecture import architecture_map

@@ -11,6 +11,7 @@ from course_lib.charts.inputs import (
     Floats,
     Numbers,
     as_words,
+    check_index,
     from_tensor,
     mask_from_tensor,
     weights_from_tensor,
@@ -199,8 +200,7 @@ def attention_over_sentence(
     """
     matrix = weights_from_tensor(weights, (2,))
     rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")
-    if not 0 <= start < len(rows):
-        raise ValueError(f"start: expected a query from 0 to {len(rows) - 1}, got {start}.")
+    check_index(start, len(rows), "start", "a query")
     numbered = [f"{number + 1}. {word}" for number, word in enumerate(rows)]
     choice = alt.selection_point(
         name="chosen_query",

@@ -118,6 +118,12 @@ def check_count(found: int, most: int, name: str, what: str) -> None:
         raise ValueError(f"{name}: expected 1 to {most} {what}, got {found}.")
 
 
+def check_index(index: int, count: int, name: str, what: str) -> None:
+    """Raise ValueError unless the argument `name`, called `what`, is an index from 0 to `count` - 1."""
+    if not 0 <= index < count:
+        raise ValueError(f"{name}: expected {what} from 0 to {count - 1}, got {index}.")
+
+
 def _as_numpy(values: Numbers, name: str) -> NDArray[Any]:
     if isinstance(values, torch.Tensor):
         plain = values.detach().cpu()

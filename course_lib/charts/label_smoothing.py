@@ -18,9 +18,10 @@ from course_lib.charts.marks import (
     fixed_x,
     fixed_y,
     notes_on,
+    scale_of,
     tips,
 )
-from course_lib.charts.theme import CATEGORIES, QUIET_INK, WIDTH, Picture
+from course_lib.charts.theme import QUIET_INK, WIDTH, Picture
 
 
 def target_distributions(
@@ -133,16 +134,14 @@ def calibration_curves(
         raise ValueError(f"table: expected True or False in the column 'right', got {table['right'].dtype}.")
     check_column(table, "confidence", "confidences from 0 to 1", 0, 1)
     legend = alt.Legend(title=None, orient="right", labelLimit=200)
-    colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
-    shapes = alt.Scale(domain=names, range=list(SHAPES[: len(names)]))
-    colour = alt.Color("model:N", scale=colours, sort=names, legend=legend)
+    colour = alt.Color("model:N", scale=scale_of(names), sort=names, legend=legend)
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1.0]
     x = fixed_x("confidence", 0, 1, alt.Axis(title="confidence of the prediction", format="%", values=ticks))
     y = fixed_y("share", 0, 1, alt.Axis(title="share of correct predictions", format="%", values=ticks))
     base = alt.Chart(_binned(table)).encode(x=x, y=y, color=colour)
     lines = base.mark_line(strokeWidth=1.5, opacity=0.7)
     dots = base.mark_point(filled=True, opacity=1).encode(
-        shape=alt.Shape("model:N", scale=shapes, sort=names, legend=legend),
+        shape=alt.Shape("model:N", scale=scale_of(names, SHAPES), sort=names, legend=legend),
         size=alt.Size("predictions:Q", scale=alt.Scale(range=[30, 300]), legend=None),
         tooltip=tips(
             ("model:N", "model"),

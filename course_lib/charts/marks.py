@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import altair as alt
 import numpy as np
@@ -341,15 +341,18 @@ def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
     ]
 
 
+def scale_of(names: Sequence[str], values: Sequence[Any] = CATEGORIES) -> alt.Scale:
+    """Return a scale that assigns the first of `values`, colours by default, to `names`."""
+    return alt.Scale(domain=names, range=list(values[: len(names)]))
+
+
 def series(
     field: str, names: Sequence[str], legend: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.StrokeDash]:
     """Return the colour and dash encodings of `field`, which distinguish the lines called `names`."""
-    colours = alt.Scale(domain=names, range=list(CATEGORIES[: len(names)]))
-    dashes = alt.Scale(domain=names, range=list(DASHES[: len(names)]))
     return (
-        alt.Color(field, scale=colours, sort=names, legend=legend),
-        alt.StrokeDash(field, scale=dashes, sort=names, legend=legend),
+        alt.Color(field, scale=scale_of(names), sort=names, legend=legend),
+        alt.StrokeDash(field, scale=scale_of(names, DASHES), sort=names, legend=legend),
     )
 
 

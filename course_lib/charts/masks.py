@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 
 from course_lib.charts.attention import mask_cells
-from course_lib.charts.inputs import Numbers, as_words, from_tensor, mask_from_tensor
+from course_lib.charts.inputs import Numbers, as_words, check_index, from_tensor, mask_from_tensor
 from course_lib.charts.marks import (
     Cell,
     Grid,
@@ -70,8 +70,7 @@ def leak_probe(
         raise ValueError("moved: expected at least one named mask, got none.")
     distances = np.stack([from_tensor(row, f"moved[{name!r}]", (1,)) for name, row in moved.items()])
     tokens = as_words(words, distances.shape[1], "words")
-    if not 0 <= changed < len(tokens):
-        raise ValueError(f"changed: expected a position from 0 to {len(tokens) - 1}, got {changed}.")
+    check_index(changed, len(tokens), "changed", "a position")
     columns = [f"▼ {word}" if position == changed else word for position, word in enumerate(tokens)]
     size = cell_size(len(columns), WIDTH - 210, 62)
     grid = Grid(list(moved), columns, size, ("mask", "output at", "moved by"))

@@ -15,7 +15,16 @@ from course_lib.charts.inputs import (
     check_table,
     from_tensor,
 )
-from course_lib.charts.marks import captioned, fixed_x, fixed_y, index_y, panel_title, tips, word_axis
+from course_lib.charts.marks import (
+    captioned,
+    fixed_x,
+    fixed_y,
+    index_y,
+    panel_title,
+    scale_of,
+    tips,
+    word_axis,
+)
 from course_lib.charts.theme import ALARM_INK, CATEGORIES, QUIET_INK, WIDTH, Picture, ink_on
 
 
@@ -128,8 +137,9 @@ def layer_costs(
     parts = list(dict.fromkeys([*parameters, *multiplications["part"]]))
     check_count(len(parts), len(COLOURS), "parameters and multiplications", "parts")
 
-    colours = alt.Scale(domain=parts, range=list(COLOURS[: len(parts)]))
-    colour = alt.Color("part:N", scale=colours, sort=parts, legend=alt.Legend(title=None, orient="bottom"))
+    colour = alt.Color(
+        "part:N", scale=scale_of(parts, COLOURS), sort=parts, legend=alt.Legend(title=None, orient="bottom")
+    )
     total = sum(parameters.values())
     shares = multiplications.assign(
         share=multiplications["multiplications"] / totals,

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import check_column, check_count, check_table
+from course_lib.charts.inputs import check_column, check_count, check_index, check_table
 from course_lib.charts.marks import Cell, Grid, captioned, fixed_x, index_y, note, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
@@ -57,8 +57,7 @@ def merge_steps(
     for step, spelling in enumerate(spellings):
         if (spelled := ["".join(symbols) for symbols in spelling]) != list(words):
             raise ValueError(f"spellings[{step}]: expected symbols that spell {list(words)}, got {spelled}.")
-    if not 0 <= start <= len(merges):
-        raise ValueError(f"start: expected 0 to {len(merges)}, got {start}.")
+    check_index(start, len(spellings), "start", "a step")
 
     now = f"datum.step === {STEP}"
     made = ["".join(pair) for pair in merges]

@@ -97,7 +97,7 @@ def test_merges_are_told() -> None:
             0,
             r"spellings\[0\]: expected symbols that spell \['hut', 'mut'\]",
         ),
-        (WORDS, SPELLINGS, MERGES, 3, "start: expected 0 to 2, got 3"),
+        (WORDS, SPELLINGS, MERGES, 3, "start: expected a step from 0 to 2, got 3"),
     ],
 )
 def test_merges_that_do_not_fit(
