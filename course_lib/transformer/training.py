@@ -31,7 +31,8 @@ def train_step(
     pairs = list(micro_batches)
     pad_id = loss.pad_id
     # Micro-batches have different numbers of tokens, so the mean of their means would be a different number.
-    real_tokens = sum((shift_target(target)[1] != pad_id).sum() for _, target in pairs)
+    # The 1 prevents 0 / 0 if there is nothing but padding.
+    real_tokens = max(1, sum(int((shift_target(target)[1] != pad_id).sum()) for _, target in pairs))
     model.train()
     optimizer.zero_grad()
     batch_loss = 0.0

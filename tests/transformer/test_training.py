@@ -135,6 +135,14 @@ def test_a_micro_batch_of_nothing_but_padding_changes_nothing() -> None:
     assert_close(updates_of(model, before), updates_of(twin, before), rtol=1e-6)
 
 
+def test_a_batch_of_nothing_but_padding_has_a_loss_of_zero() -> None:
+    nothing = tuple(torch.zeros_like(tokens) for tokens in pairs_of([4, 2], [3, 5]))
+    model = small_transformer()
+    before = copy.deepcopy(model)
+    assert step_by_sgd(model, [nothing]) == 0.0
+    assert not updates_of(model, before).any()
+
+
 class CountingSGD(torch.optim.SGD):
     """Stochastic gradient descent that counts its steps."""
 
