@@ -16,6 +16,7 @@ def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
     """
     symbols = {word: list(word) for word in words}
     pair_counts: Counter[tuple[str, str]] = Counter()
+    # The words that contain a pair or once did: only they can change if it is merged.
     words_with: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for word, letters in symbols.items():
         for pair in pairwise(letters):
@@ -23,13 +24,9 @@ def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
             words_with[pair].add(word)
 
     merges: list[tuple[str, str]] = []
-    while len(merges) < count:
-        pair_counts = +pair_counts  # Drop pairs that no word contains any more.
-        if not pair_counts:
-            break
+    while len(merges) < count and any(pair_counts.values()):
         best = min(pair_counts, key=lambda pair: (-pair_counts[pair], pair))
         merges.append(best)
-        # Only words that contain the pair change, so only their pairs are counted again.
         for word in words_with.pop(best):
             old, new = symbols[word], []
             position = 0
@@ -40,8 +37,6 @@ def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
             symbols[word] = new
             for pair in pairwise(old):
                 pair_counts[pair] -= words[word]
-                if pair != best:
-                    words_with[pair].discard(word)
             for pair in pairwise(new):
                 pair_counts[pair] += words[word]
                 words_with[pair].add(word)
