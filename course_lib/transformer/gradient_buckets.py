@@ -32,9 +32,10 @@ class GradientBuckets:
 
     def __init__(self, model: nn.Module, bucket_bytes: int) -> None:
         self.buckets: list[list[nn.Parameter]] = []
-        room = -1  # There is no bucket yet.
-        for parameter in reversed([one for one in model.parameters() if one.requires_grad]):
-            if parameter.nbytes > room or parameter.dtype != self.buckets[-1][0].dtype:
+        room = 0
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for parameter in reversed(trained):
+            if not self.buckets or parameter.nbytes > room or parameter.dtype != self.buckets[-1][0].dtype:
                 self.buckets.append([])
                 room = bucket_bytes
             self.buckets[-1].append(parameter)
@@ -57,7 +58,10 @@ class GradientBuckets:
 
     def _launch(self) -> None:
         """Start reducing the next bucket, without waiting. A missing gradient is replaced by zeros."""
-        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._next_bucket()]
+        gradients = [
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            for parameter in self._next_bucket()
+        ]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         self.in_flight.append((flat, dist.all_reduce(flat, async_op=True)))
 

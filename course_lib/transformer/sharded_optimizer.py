@@ -33,7 +33,8 @@ class ShardedOptimizer:
             smallest = sizes.index(min(sizes))
             self.owners.append(smallest)
             sizes[smallest] += parameter.numel()
-        share = [one for one, owner in zip(self.parameters, self.owners, strict=True) if owner == rank]
+        owned = zip(self.parameters, self.owners, strict=True)
+        share = [parameter for parameter, owner in owned if owner == rank]
         self.optimizer = make_optimizer(share) if share else None
 
     def step(self) -> None:

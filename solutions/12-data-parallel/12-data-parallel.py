@@ -355,9 +355,9 @@ print("after, on each:    ", total)
 
 # %% tags=["see"]
 sizes, limit = {"a": 60, "b": 20, "c": 40, "d": 30, "e": 120, "f": 50}, 100
-example, room = [], -1  # no bucket yet, so nothing fits
+example, room = [], 0
 for name, size in reversed(sizes.items()):
-    if size > room:
+    if not example or size > room:
         example.append([])
         room = limit
     example[-1].append(name)
