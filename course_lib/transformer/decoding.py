@@ -70,7 +70,7 @@ def length_penalty(length: int | Tensor, alpha: float) -> float | Tensor:
 def beam_search(
     model: Transformer,
     source: Int[Tensor, "B S"],
-    source_mask: Bool[Tensor, "..."],
+    source_mask: Bool[Tensor, "#B 1 #S"],
     beam: int,
     max_length: int,
     start_id: int,
@@ -87,6 +87,7 @@ def beam_search(
     sentences = source.shape[0]
     with evaluating(model):
         memory = model.encode(source, source_mask).repeat_interleave(beam, dim=0)
+        # One mask may serve all sentences, (1, 1, S): first give each sentence its own row.
         source_mask = source_mask.expand(sentences, -1, -1).repeat_interleave(beam, dim=0)
         target = source.new_full((sentences, beam, 1), start_id)
         # All beams of a sentence start equal, so only the first may be extended, or they would stay equal.
@@ -98,20 +99,22 @@ def beam_search(
         while target.shape[2] < max_length and not ended.all():
             mask = causal_mask(target.shape[2]).to(target.device)
             hidden = model.decode(memory, source_mask, target.flatten(0, 1), mask)
-            step = model.generator(hidden[:, -1]).log_softmax(dim=-1).unflatten(0, (sentences, beam))
+            log_probs = model.generator(hidden[:, -1]).log_softmax(dim=-1).unflatten(0, (sentences, beam))
             # A finished hypothesis is extended by the end symbol at no cost.
-            step = step.masked_fill(ended.unsqueeze(-1), -torch.inf)
-            step[..., end_id] = step[..., end_id].masked_fill(ended, 0.0)
+            log_probs = log_probs.masked_fill(ended.unsqueeze(-1), -torch.inf)
+            log_probs[..., end_id] = log_probs[..., end_id].masked_fill(ended, 0.0)
 
-            total, best = (total.unsqueeze(-1) + step).flatten(1).topk(beam, dim=1)
-            parent, token = best // step.shape[-1], best % step.shape[-1]
-            length = (length + ~ended).gather(1, parent)
+            candidates = (total.unsqueeze(-1) + log_probs).flatten(1)
+            total, index = candidates.topk(beam, dim=1)
+            vocab_size = log_probs.shape[-1]
+            parent, token = index // vocab_size, index % vocab_size
+            length = torch.where(ended, length, length + 1).gather(1, parent)
             ended = ended.gather(1, parent) | (token == end_id)
             target = target.gather(1, parent.unsqueeze(-1).expand_as(target))
             target = torch.cat([target, token.unsqueeze(-1)], dim=2)
 
         winner = (total / length_penalty(length, alpha)).argmax(dim=1)
         best_target = target[torch.arange(sentences, device=target.device), winner]
-    # The winner may be shorter than its competitors.
+    # The winner may be shorter than its competitors. Its length doesn't include the start symbol.
     longest = int(length.gather(1, winner.unsqueeze(1)).max()) + 1
     return best_target[:, :longest]
