@@ -24,6 +24,7 @@ def adam_update(
     arguments are not modified.
     """
     mean = beta1 * mean + (1 - beta1) * gradient
+    # Adam calls this mean of squares a variance, although the mean is not subtracted.
     variance = beta2 * variance + (1 - beta2) * gradient**2
     # The running means start at zero, which makes the first ones too small. These divisions remove that bias.
     corrected_mean = mean / (1 - beta1**step)

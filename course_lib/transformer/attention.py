@@ -2,9 +2,10 @@
 
 Axes, here and in the other modules of this package:
 
-B is the batch, H the heads, L the length, Q the query length, K the key length, d the width of one head, D
-the width of the model (d_model), and V the vocabulary. A mask is boolean; True means that the position may be
-attended to.
+B is the batch, H the heads, L the length, S the source length, T the target length, Q the query length, K the
+key length, D the width of the model (d_model), d the width of one head, d_v the width of a value (in a head
+also d), and V the vocabulary. An axis marked with # may also have length one. A mask is boolean; True means
+that the position may be attended to.
 """
 
 import math
@@ -48,10 +49,10 @@ def attention_weights(
 def scaled_dot_product_attention(
     query: Float[Tensor, "... Q d"],
     key: Float[Tensor, "... K d"],
-    value: Float[Tensor, "... K v"],
+    value: Float[Tensor, "... K d_v"],
     mask: Bool[Tensor, "..."] | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
-) -> tuple[Float[Tensor, "... Q v"], Float[Tensor, "... Q K"]]:
+) -> tuple[Float[Tensor, "... Q d_v"], Float[Tensor, "... Q K"]]:
     """Return, for each query, the mean of the values weighted by the attention weights, and these weights.
 
     This is equation 1 (section 3.2.1). `dropout`, if given, is applied to the weights before they are

@@ -13,11 +13,11 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
     As in section 5.1, sentences are "batched together by approximate sequence length". Padded to its longest
     sentence, a batch has at most `max_tokens` positions: the length of the longest sentence times the number
-    of sentences. Every index occurs exactly once. Padding must be small: the result is compared with a greedy
-    plan over the sentences sorted by length. It may have at most one batch more than that plan and, in total,
-    at most 1.1 times the positions of that plan plus `max_tokens`. The result is empty if there are no
-    sentences. If a sentence is longer than `max_tokens`, raise ValueError with its index and its length; the
-    check also accepts a separate batch for such a sentence.
+    of sentences. Every index occurs exactly once; without sentences, there are no batches. There are about as
+    many batches and positions as if batches were filled one after the other with the sentences in order of
+    length: at most one batch more, and at most `max_tokens` positions more in addition to 10 percent. The
+    order of the batches is arbitrary. A sentence longer than `max_tokens` raises ValueError with its index
+    and its length, or is a batch of its own.
     """
     batches: list[list[int]] = []
     batch: list[int] = []
@@ -54,8 +54,9 @@ def collate(
     if max_length < 2:
         raise ValueError(f"max_length must be at least 2, for start and end, got {max_length}")
 
-    def side(sentences: list[Sequence[int]]) -> Tensor:
+    def padded_matrix(sentences: list[Sequence[int]]) -> Tensor:
         rows = [torch.tensor([start_id, *ids[: max_length - 2], end_id]) for ids in sentences]
         return pad_sequence(rows, batch_first=True, padding_value=pad_id)
 
-    return side([source for source, _ in pairs]), side([target for _, target in pairs])
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    return padded_matrix(sources), padded_matrix(targets)

@@ -14,9 +14,9 @@ def smooth_targets(
     smoothing / V, and the label gets 1 - smoothing in addition. Rows whose label is padding are all zeros.
     """
     padding = labels == pad_id
-    targets = torch.full((*labels.shape, vocab_size), smoothing / vocab_size, device=labels.device)
-    confidence = targets.new_full((*labels.shape, 1), 1.0 - smoothing)
-    targets.scatter_add_(-1, labels.masked_fill(padding, 0).long().unsqueeze(-1), confidence)
+    # The padding id needn't be in the vocabulary: -100 is common, and would be an error in one_hot.
+    one_hot = torch.nn.functional.one_hot(labels.masked_fill(padding, 0).long(), vocab_size)
+    targets = (1.0 - smoothing) * one_hot + smoothing / vocab_size
     return targets.masked_fill(padding.unsqueeze(-1), 0.0)
 
 

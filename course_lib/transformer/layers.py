@@ -32,9 +32,9 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "B S D"], source_mask: Bool[Tensor, "..."] | None
     ) -> Float[Tensor, "B S D"]:
         """Transform the source representations. Each position attends to those that the mask allows."""
-        attend, feed = self.sublayers
-        x = attend(x, lambda x: self.self_attention(x, x, x, source_mask))
-        return feed(x, self.feed_forward)
+        attention_connection, feed_forward_connection = self.sublayers
+        x = attention_connection(x, lambda y: self.self_attention(y, y, y, source_mask))
+        return feed_forward_connection(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -66,7 +66,7 @@ class DecoderLayer(nn.Module):
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
         """Transform the target representations. They attend to the target, then to the encoded source."""
-        attend, cross, feed = self.sublayers
-        x = attend(x, lambda x: self.self_attention(x, x, x, target_mask))
-        x = cross(x, lambda x: self.cross_attention(x, memory, memory, source_mask))
-        return feed(x, self.feed_forward)
+        self_connection, cross_connection, feed_forward_connection = self.sublayers
+        x = self_connection(x, lambda y: self.self_attention(y, y, y, target_mask))
+        x = cross_connection(x, lambda y: self.cross_attention(y, memory, memory, source_mask))
+        return feed_forward_connection(x, self.feed_forward)

@@ -52,16 +52,16 @@ class Transformer(nn.Module):
 
     def __init__(self, source_vocab: int, target_vocab: int, config: TransformerConfig) -> None:
         super().__init__()
-        c = config
-        sizes = (c.d_model, c.heads, c.d_ff, c.dropout, c.norm_first, c.attention)
-        self.source_embedding = TokenEmbedding(source_vocab, c.d_model)
-        self.target_embedding = TokenEmbedding(target_vocab, c.d_model)
-        self.positions = PositionalEncoding(c.d_model, c.dropout)
-        self.encoder_layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(c.layers))
-        self.decoder_layers = nn.ModuleList(DecoderLayer(*sizes) for _ in range(c.layers))
-        self.encoder_norm = LayerNorm(c.d_model) if c.norm_first else None
-        self.decoder_norm = LayerNorm(c.d_model) if c.norm_first else None
-        self.generator = nn.Linear(c.d_model, target_vocab)
+        self.source_embedding = TokenEmbedding(source_vocab, config.d_model)
+        self.target_embedding = TokenEmbedding(target_vocab, config.d_model)
+        self.positions = PositionalEncoding(config.d_model, config.dropout)
+        sizes = config.d_model, config.heads, config.d_ff
+        options = config.dropout, config.norm_first, config.attention
+        self.encoder_layers = nn.ModuleList(EncoderLayer(*sizes, *options) for _ in range(config.layers))
+        self.decoder_layers = nn.ModuleList(DecoderLayer(*sizes, *options) for _ in range(config.layers))
+        self.encoder_norm = LayerNorm(config.d_model) if config.norm_first else None
+        self.decoder_norm = LayerNorm(config.d_model) if config.norm_first else None
+        self.generator = nn.Linear(config.d_model, target_vocab)
         # Matrices as in Glorot and Bengio 2010. The embedding tables keep their own initialisation.
         for module in self.modules():
             if isinstance(module, nn.Linear):

@@ -31,9 +31,9 @@ class MultiHeadAttention(nn.Module):
     """Attention with several heads in parallel, each on its own projection of the input (section 3.2.2).
 
     `attention` is the function that every head applies: it takes `(query, key, value, mask, dropout)` and
-    returns `(output, weights)`. Dropout is applied to the attention weights only. The module has
-    `query_projection`, `key_projection`, `value_projection` and `output_projection`, each an `nn.Linear` with
-    a bias.
+    returns `(output, weights)`. Dropout, which section 5.4 doesn't mention here, is applied to the
+    attention weights only. The module has `query_projection`, `key_projection`, `value_projection` and
+    `output_projection`, each an `nn.Linear` with a bias.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class MultiHeadAttention(nn.Module):
         A mask of shape (B, Q, K) applies to every head; masks of shape (Q, K) or (B, H, Q, K) are passed
         unchanged. Raises ValueError if the batch sizes of query, key and value differ.
         """
+        # Otherwise torch would broadcast a batch of one, and a mistake would go unnoticed.
         batches = query.shape[0], key.shape[0], value.shape[0]
         if len(set(batches)) > 1:
             raise ValueError(f"query, key and value must have the same batch size, got {batches}")

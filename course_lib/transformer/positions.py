@@ -13,6 +13,8 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
     As in section 3.5, column 2i is sin(position / 10000^(2i / d_model)), and column 2i + 1 is the cosine of
     the same angle. If d_model is odd, the last column is a sine. The result is in float32.
     """
+    # In float32, the rounding error of the angle would grow with the position: sines would be wrong by up to
+    # 4e-4 at position 5,000.
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)
     even_column = torch.arange(0, d_model, 2, dtype=torch.float64)
     angle = position / 10000.0 ** (even_column / d_model)
