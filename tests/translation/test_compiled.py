@@ -109,6 +109,22 @@ def test_each_kind_of_layer_is_one_graph_for_each_shape(
         assert_equal_weights(got, expected, within=1e-9)
 
 
+def test_the_first_layer_of_a_stack_shares_the_code_of_the_others_in_mixed_precision(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    config = tiny_config(
+        "training.compile=true",
+        "training.precision=bfloat16",
+        "training.length_buckets=3",
+        "model.attention=fused",
+        "model.layers=2",
+    )
+    [[(notes, _, counts)]] = in_processes(1, with_the_front_end, config)
+    assert notes == []
+    # An encoder's and a decoder's for each of three lengths, and for the first batch, which isn't real.
+    assert counts["graphs"] <= 2 * (3 + 1)
+
+
 def graphs_of_several_processes(distributed: DistributedInfo, config: RunConfig) -> tuple[int, int]:
     """Return how many graphs the front end found and how many the backend compiled."""
     compiled: list[torch.fx.GraphModule] = []

@@ -4,14 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from course_lib.translation.train.gpu_check import __main__ as gpu_check
 from course_lib.translation.train.gpu_check import correctness
 from course_lib.translation.train.gpu_check.__main__ import PARTS, main
-from course_lib.translation.train.gpu_check.speed import published_rate
+from course_lib.translation.train.gpu_check.speed import Row, published_rate
 
 CPU = torch.device("cpu")
 
@@ -72,6 +74,36 @@ def test_a_wrong_result_is_reported_and_the_other_tests_still_run(
     assert "relative difference 1.0e-03, expected at most 1e-06" in str(rows["correctness"][0]["found"])
 
 
+def test_a_part_that_fails_keeps_its_rows_and_the_other_parts_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> Iterator[Row]:
+        yield {"model": "base"}
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore lines")
+
+    parts = {"training": broken, "memory": lambda *_: iter([{"model": "base"}])}
+    monkeypatch.setattr(gpu_check, "MEASUREMENTS", parts)
+    code, rows = run(tmp_path, "training", "memory")
+    assert code == 1
+    why = "RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert rows["training"] == [{"model": "base"}, {"result": "FAILED", "why": why}]
+    assert rows["memory"] == [{"model": "base"}]
+
+
+def test_processes_that_hang_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correctness, "TIMEOUT", 0.5)
+    with pytest.raises(
+        correctness.CheckFailedError, match=r"training in 2 processes didn't end in 0\.5 seconds"
+    ):
+        correctness._train(2, ["captions", f"run_folder={tmp_path}"])
+
+
+def test_missing_dropout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correctness, "SMALL", correctness.SMALL.model_copy(update={"dropout": 0.0}))
+    with pytest.raises(correctness.CheckFailedError, match="the weights are the same without dropout"):
+        correctness.dropout_follows_the_seed(CPU)
+
+
 def test_float32_and_float64_agree_although_they_round_differently() -> None:
     """The tolerance for float32 allows for the rounding of another device."""
     found, expected = (
@@ -90,4 +122,6 @@ def test_published_rates_go_by_the_name_of_the_card() -> None:
     assert published_rate("NVIDIA H100 80GB HBM3") == 989e12
     assert published_rate("NVIDIA H100 PCIe") == 756e12
     assert published_rate("NVIDIA L40S") == 362e12
-    assert published_rate("Some other card") is None
+    assert published_rate("NVIDIA GH200 480GB") == 989e12
+    assert published_rate("NVIDIA L40") is None
+    assert published_rate("NVIDIA T400 4GB") is None

@@ -43,6 +43,20 @@ def test_a_gpu_that_pytorch_cannot_use_is_not_passed_over(
     assert setup.choose_device(TrainingConfig(epochs=1, device="cpu"), SINGLE_PROCESS) == CPU
 
 
+def test_a_gpu_that_is_too_old_for_this_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "is_available": True,
+        "device_count": 1,
+        "get_arch_list": ["sm_75", "sm_80", "sm_90", "compute_90"],
+        "get_device_capability": (7, 0),
+        "get_device_name": "Tesla V100-SXM2-16GB",
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    expected = r"device: Tesla V100-SXM2-16GB has compute capability 7\.0, .* needs at least 7\.5"
+    with pytest.raises(BadInputError, match=expected):
+        setup.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS)
+
+
 def test_the_estimate_is_what_a_forward_pass_saves() -> None:
     config = ModelConfig(layers=2, d_model=64, heads=2, d_ff=128, attention="fused")
     model = build_model(config, 500, 500)

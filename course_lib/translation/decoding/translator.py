@@ -1,5 +1,6 @@
 """Translation of text with the trained model of a run, a provided model or an ensemble."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -288,4 +289,20 @@ def device_named(name: str | torch.device) -> torch.device:
             f"device: expected cuda:0 to cuda:{torch.cuda.device_count() - 1}, because this machine has "
             f"{torch.cuda.device_count()} GPUs, got {name}."
         )
+    if device.type == "cuda":
+        _require_kernels(device)
     return device
+
+
+def _require_kernels(device: torch.device) -> None:
+    """Raise BadInputError if this build of PyTorch has no kernels for a GPU because the GPU is too old."""
+    built_for = [
+        int(found[1]) for arch in torch.cuda.get_arch_list() if (found := re.match(r"sm_(\d+)", arch))
+    ]
+    major, minor = torch.cuda.get_device_capability(device)
+    if built_for and 10 * major + minor < min(built_for):
+        raise BadInputError(
+            f"device: {torch.cuda.get_device_name(device)} has compute capability {major}.{minor}, but this "
+            f"build of PyTorch (for CUDA {torch.version.cuda}) needs at least {min(built_for) / 10:.1f}. "
+            "Install PyTorch for CUDA 12.6, which has kernels for older GPUs, or use the CPU."
+        )

@@ -75,13 +75,17 @@ def decode_with_kernels(
     `dtype` only once: 0 for tokens, minus infinity for padding. The decoder's self-attention uses only a
     causal mask: padding is on the right, so no real position attends to it.
     """
+    first = model.encoder_layers[0]
+    assert isinstance(first, _FastLayer), "every layer was replaced"
+    # The first layer of a stack gets the same dtype as the others, so that one compiled function serves all.
+    residual_dtype = first.residual_dtype
     zeros = torch.zeros(source_mask.shape, dtype=dtype, device=source.device)
     bias = zeros.masked_fill(~source_mask, -torch.inf).unsqueeze(1)
-    memory = model.positions(model.source_embedding(source))
+    memory = model.positions(model.source_embedding(source)).to(residual_dtype)
     for layer in model.encoder_layers:
         memory = layer(memory, bias)
     memory = memory if model.encoder_norm is None else model.encoder_norm(memory)
-    x = model.positions(model.target_embedding(target))
+    x = model.positions(model.target_embedding(target)).to(residual_dtype)
     for layer in model.decoder_layers:
         x = layer(x, memory, bias, None)
     return x if model.decoder_norm is None else model.decoder_norm(x)

@@ -45,8 +45,11 @@ def measure_matmul_rate(device: torch.device, precision: Precision, seconds: flo
     """
     resolved = resolve_precision(precision, device)
     dtype = torch.float32 if resolved == "tf32" else getattr(torch, resolved)
-    size = 8192 if device.type == "cuda" else 1024
-    a, b = torch.ones(2, size, size, dtype=dtype, device=device)
+    # In float64, many GPUs would take seconds for a large product.
+    large = 2048 if dtype == torch.float64 else 8192
+    size = large if device.type == "cuda" else 1024
+    # A GPU multiplies equal numbers faster than others, because that takes less power.
+    a, b = torch.randn(2, size, size, device=device).to(dtype)
     torch.mm(a, b)
     durations: list[float] = []
     end = _now(device) + seconds

@@ -13,7 +13,7 @@ _MIXED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 def has_bfloat16(device: torch.device) -> bool:
     """Return whether the hardware supports bfloat16 matrix products without emulation."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.cuda.get_device_properties(device).major >= 8
     capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
 

@@ -71,7 +71,7 @@ class _PeerWatch:
                 dist.recv(beat, self._previous, self._group)
                 self._silent = 0.0
         except RuntimeError:
-            return  # The previous process has exited. The collectives of this process report that.
+            return  # The previous process has exited. Its torchrun reports that and ends the others.
 
     def _send(self) -> None:
         sent = deque[dist.Work | None](maxlen=_IN_FLIGHT)

@@ -22,6 +22,7 @@ from course_lib.translation.configs.schema import Precision, RunConfig, Training
 from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
 from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.data.vocabularies import load_vocabularies
+from course_lib.translation.decoding.translator import device_named
 from course_lib.translation.distributed import (
     DistributedInfo,
     broadcast_from_rank_zero,
@@ -131,7 +132,7 @@ def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch
             f"training.device: this machine has {gpus} GPUs, but its processes need "
             f"{distributed.local_world_size}. Start fewer processes, or set training.device=cpu."
         )
-    device = torch.device("cuda", distributed.local_rank)
+    device = device_named(f"cuda:{distributed.local_rank}")
     torch.cuda.set_device(device)
     return device
 

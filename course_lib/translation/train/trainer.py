@@ -29,6 +29,7 @@ from course_lib.translation.distributed import DistributedInfo, global_sum
 from course_lib.translation.model.flops import measure_matmul_rate
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import MemoryEstimate, estimate_memory
+from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.model.seq2seq import REFERENCE, Components, build_model
 from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
 from course_lib.translation.train.metrics import MetricsWindow
@@ -98,7 +99,8 @@ class Trainer:
             bucket_lengths(config.data.max_length, training.length_buckets) if training.length_buckets else []
         )
         # Gradients in float16 would underflow without a scaler. Other precisions need none.
-        self._scaler = torch.amp.GradScaler(device.type, enabled=training.precision == "float16")
+        precision = resolve_precision(training.precision, device)
+        self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
         self._next_batches: tuple[tuple[int, int], Future[list[tuple[int, DeviceBatch]]]] | None = None
         self._prefetcher = ThreadPoolExecutor(1, "prefetch")
         self._optimizer = make_optimizer(list(self.model.parameters()), training)
@@ -202,6 +204,8 @@ class Trainer:
         rate = measure_matmul_rate(self._device, self._config.training.precision)
         total = global_sum(self._distributed, torch.tensor(rate, dtype=torch.float64, device=self._device))
         self.window.matmul_rate = float(total)
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)  # The matrices don't belong to training.
 
     def estimate_memory(self) -> MemoryEstimate | None:
         """Estimate the memory that training needs on this rank's device; None with a student's code.
@@ -257,8 +261,9 @@ class Trainer:
         return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
 
     def _compile(self) -> None:
-        # Sizes that are equal or 1 would be compiled as constants, so use different lengths and three rows.
-        source, target = self._empty_sentence().repeat(3, 2), self._empty_sentence().repeat(3, 3)
+        # Sizes that are equal or 1 would be compiled as constants, so use different lengths. The code of the
+        # loss is optimised for as many labels as there are here, so use several hundred.
+        source, target = self._empty_sentence().repeat(61, 2), self._empty_sentence().repeat(61, 3)
         whole = self._model_and_loss.train()
         whole.refresh()
         layers = [*self.model.encoder_layers, *self.model.decoder_layers]

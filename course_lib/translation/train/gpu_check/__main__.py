@@ -102,12 +102,15 @@ def describe_machine(device: torch.device) -> dict[str, str]:
 def _run(part: str, device: torch.device, scale: Scale, folder: Path) -> list[speed.Row]:
     if part == "correctness":
         return [_test(test, device) for test in correctness.TESTS]
-    if part == "trace":
-        return speed.trace(device, scale, folder)
+    rows: list[speed.Row] = []
     try:
-        return MEASUREMENTS[part](device, scale)
-    except torch.OutOfMemoryError as error:
-        return [{"result": "FAILED", "why": str(error).splitlines()[0]}]
+        if part == "trace":
+            return speed.trace(device, scale, folder)
+        rows.extend(MEASUREMENTS[part](device, scale))
+    except Exception as error:  # A part may fail in any way, and the others still have to run.
+        why = next(iter(str(error).splitlines()), "")
+        rows.append({"result": "FAILED", "why": f"{type(error).__name__}: {why}"[:500]})
+    return rows
 
 
 def _test(test: Callable[[torch.device], str], device: torch.device) -> speed.Row:

@@ -22,6 +22,8 @@ from course_lib.translation.train.gpu_check.workload import REHEARSAL, SMALL, ne
 from course_lib.translation.train.trainer import Trainer
 
 UPDATES = 6
+#: Seconds for a run in several processes, which takes about a tenth of that.
+TIMEOUT = 240
 #: The relative tolerance for attention, which allows for rounding to 16 bits.
 ATTENTION_TOLERANCE = 0.02
 
@@ -93,7 +95,9 @@ def equals_cpu_in_float64(device: torch.device) -> str:
 
 def equals_cpu_in_float32(device: torch.device) -> str:
     """Check that six updates in float32 give the same weights as on the CPU, up to rounding."""
-    return _equals_cpu(device, "float32", within=2e-4)
+    # The gradient of a weight can be close to zero, and Adam's step then depends on its rounding. With TF32,
+    # the difference would be about 2e-3.
+    return _equals_cpu(device, "float32", within=1e-3)
 
 
 def _equals_cpu(device: torch.device, precision: str, within: float) -> str:
@@ -131,14 +135,14 @@ def restarts_are_exact(device: torch.device) -> str:
 
 
 def dropout_follows_the_seed(device: torch.device) -> str:
-    """Check that dropout is the same for the same seed and update, and differs for another seed."""
-    configs = [
-        run_config(SMALL, REHEARSAL, tokens_per_batch=400).model_copy(update={"seed": seed})
-        for seed in (1, 1, 2)
-    ]
-    one, same, other = (trained(config, device, updates=2) for config in configs)
+    """Check that dropout changes the weights, and is the same for the same seed and update."""
+    config, without = (
+        run_config(model, REHEARSAL, tokens_per_batch=400, warmup_steps=20)
+        for model in (SMALL, SMALL.model_copy(update={"dropout": 0.0}))
+    )
+    one, same, other = (trained(each, device, updates=2) for each in (config, config, without))
     if not difference(other, one) > 1e-3:
-        raise CheckFailedError("a different seed gives the same weights")
+        raise CheckFailedError("the weights are the same without dropout")
     return require_near(same, one, 1e-5)
 
 
@@ -206,29 +210,34 @@ def loss_kernel(device: torch.device) -> str:
 def compiled_is_near_eager(device: torch.device) -> str:
     """Check that the weights after six updates with compiled layers are close to those without.
 
-    If the layers can't be compiled, the test fails.
+    Both float32 and `precision: auto` are tested. If the layers can't be compiled, the test fails.
     """
-    notes: list[str] = []
-    found: list[Tensor] = []
-    for compiled in (True, False):
-        config = _config(precision="float32", compile=compiled, length_buckets=2)
-        trainer = new_trainer(config, REHEARSAL, device)
-        _update(trainer)
-        notes += trainer.notes
-        found.append(weights_of(trainer))
-    if notes:
-        raise CheckFailedError(notes[0])
-    return require_near(found[0], found[1], 1e-3)
+    results = []
+    for precision in dict.fromkeys(("float32", resolve_precision("auto", device))):
+        found: list[Tensor] = []
+        for compiled in (True, False):
+            config = _config(precision=precision, compile=compiled, length_buckets=2)
+            trainer = new_trainer(config, REHEARSAL, device)
+            _update(trainer)
+            if trainer.notes:
+                raise CheckFailedError(trainer.notes[0])
+            found.append(weights_of(trainer))
+        distance = require_near(found[0], found[1], 1e-3 if precision == "float32" else 0.05)
+        results.append(f"{precision}: {distance}")
+    return "; ".join(results)
 
 
 def several_processes(device: torch.device) -> str:
     """Check that training in several processes, with a restart, gives the same losses as in one process.
 
-    On GPUs, the processes communicate with NCCL. The test is skipped if there is only one GPU.
+    On GPUs, the processes communicate with NCCL. The test is skipped if there are no two GPUs of one kind.
     """
-    count = max(2, torch.cuda.device_count()) if device.type == "cuda" else 2
-    if device.type == "cuda" and torch.cuda.device_count() < 2:
-        return "skipped: NCCL needs two GPUs"
+    count = 2
+    if device.type == "cuda":
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        if len(names) < 2 or len(set(names)) > 1:
+            return f"skipped: this test needs at least two GPUs of one kind, and found {', '.join(names)}"
+        count = len(names)
     with tempfile.TemporaryDirectory() as folder:
         common = f"""captions training.device={device.type} training.precision=float64 training.epochs=null
             training.batches_per_update={count} training.log_every=1 evaluation.bleu_every=0
@@ -249,15 +258,23 @@ def _train(processes: int, arguments: list[str]) -> None:
     launcher = ["-m", "course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
     command = [sys.executable, *(launcher if processes > 1 else [])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
+    with subprocess.Popen(
         [*command, "-m", "course_lib.translation.train", *arguments],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
         env=environment,
-    )
-    if done.returncode:
-        raise CheckFailedError(f"exit code {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # The launcher ends the processes of all ranks, within half a minute.
+            raise CheckFailedError(
+                f"training in {processes} processes didn't end in {TIMEOUT} seconds; the connection between "
+                "the GPUs may be broken (NCCL_DEBUG=INFO shows more)"
+            ) from None
+    if process.returncode:
+        raise CheckFailedError(f"exit code {process.returncode}: {(errors or output)[-500:]}")
 
 
 #: The tests, in order. Each returns a description of its result, or raises CheckFailedError.

@@ -1,8 +1,10 @@
 """Measurements on a device: training, the textbook method, decoding, memory, and a profile of the updates."""
 
+import gc
 import itertools
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -11,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch's stubs don't export it
 from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
@@ -22,7 +25,7 @@ from course_lib.transformer import (
     padding_mask,
     shift_target,
 )
-from course_lib.translation.configs.schema import ModelConfig
+from course_lib.translation.configs.schema import ModelConfig, RunConfig
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.decoding.backends import make_backend
@@ -44,10 +47,11 @@ from course_lib.translation.train.trainer import Trainer
 
 Row = dict[str, Any]
 
-#: Published rates of dense matrix products in 16 bits, in TFLOP/s, by a part of the card's name. The rates
-#: are from the manufacturer's data sheets, for the SXM model if there are several.
+#: Published rates of dense matrix products in 16 bits, in TFLOP/s, by words in the card's name. The rates are
+#: from the manufacturer's data sheets, for the SXM model if there are several.
 PUBLISHED_TFLOPS = {
     "B200": 2250.0,
+    "GH200": 989.0,
     "H200": 989.0,
     "H100 PCIe": 756.0,
     "H100 NVL": 835.0,
@@ -63,57 +67,54 @@ PUBLISHED_TFLOPS = {
 
 def published_rate(name: str) -> float | None:
     """Return the published rate of the card that PyTorch calls `name`, in operations per second, if known."""
-    return next((1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if part in name), None)
+    return next(
+        (1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if re.search(rf"\b{part}\b", name)), None
+    )
 
 
-def _train_for(trainer: Trainer, seconds: float, device: torch.device) -> Row:
-    """Train for the given time after a warm-up, and return the metrics of that time."""
-    plan = trainer.plan()
-    position = 0
-
-    def update() -> None:
-        nonlocal position
-        trainer.update(plan[position % len(plan)], plan[(position + 1) % len(plan)])
-        position += 1
-
-    for _ in range(3):
-        update()
-    synchronize(device)
+def _warmed_up(config: RunConfig, scale: Scale, device: torch.device) -> Trainer:
+    """Return a trainer that has made the updates of a whole epoch, so that every shape has been compiled."""
+    trainer = new_trainer(config, scale, device)
+    for batches in trainer.plan():
+        trainer.update(batches)
     trainer.window.close()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        update()
-        synchronize(device)
-    return trainer.window.close()
+    return trainer
 
 
-def training_speed(device: torch.device, scale: Scale) -> list[Row]:
+def _train_for(trainer: Trainer, seconds: float) -> Row:
+    """Train for the given time, and return the metrics of that time."""
+    plan = itertools.cycle(trainer.plan())
+    following = next(plan)
+    trainer.window.restart_clock()
+    for _ in _steps_within(seconds):
+        batches, following = following, next(plan)
+        trainer.update(batches, following)
+    return trainer.window.close()  # This waits for the device.
+
+
+def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
-    rows = []
     published = published_rate(device_name(device))
     for name, model in scale.models.items():
         for compiled in (False, True):
-            trainer = new_trainer(run_config(model, scale, compile=compiled), scale, device)
+            trainer = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
             trainer.measure_machine()
-            row = _train_for(trainer, scale.seconds, device)
+            row = _train_for(trainer, scale.seconds)
             measured = trainer.window.matmul_rate
             assert measured is not None, "it was measured above"
             of_published = row["mfu"] * measured / published if published else None
-            rows.append(
-                {
-                    "model": name,
-                    "layers": "compiled" if compiled and not trainer.notes else "eager",
-                    "target tokens/s": row["tokens_per_second"],
-                    "padded": row["padded"],
-                    "MFU, of the measured rate": row["mfu"],
-                    "measured TFLOP/s": round(measured / 1e12, 1),
-                    "MFU, of the published rate": of_published and round(of_published, 4),
-                    "notes": "; ".join(trainer.notes),
-                }
-            )
+            yield {
+                "model": name,
+                "layers": "compiled" if compiled and not trainer.notes else "eager",
+                "target tokens/s": row["tokens_per_second"],
+                "padded": row["padded"],
+                "MFU, of the measured rate": row["mfu"],
+                "measured TFLOP/s": round(measured / 1e12, 1),
+                "MFU, of the published rate": of_published and round(of_published, 4),
+                "notes": "; ".join(trainer.notes),
+            }
             del trainer
             _free(device)
-    return rows
 
 
 #: The batches of the textbook method, and its label smoothing.
@@ -177,26 +178,26 @@ def _matrix(sentences: Sequence[Sequence[int]]) -> Tensor:
     return matrix
 
 
-def against_the_textbook(device: torch.device, scale: Scale) -> list[Row]:
+def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Compare the training speed of the lab with that of `TextbookTraining`, for the first model of `scale`.
 
     The measurements of the two alternate. The lab trains with `precision: auto`, and compiled on a GPU.
     """
     name, model = next(iter(scale.models.items()))
     compiled = device.type == "cuda"
-    lab = new_trainer(run_config(model, scale, compile=compiled), scale, device)
+    lab = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
     textbook = TextbookTraining(model, scale.vocabulary, device)
     batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
     ours = theirs = 0.0
     for _ in range(2):
-        ours += _train_for(lab, scale.seconds / 2, device)["tokens_per_second"] / 2
+        ours += _train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
         theirs += _rate(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
     rates = {"lab, target tokens/s": round(ours, 1), "textbook, target tokens/s": round(theirs, 1)}
-    return [{"model": name, **rates, "ratio": round(ours / theirs, 2)}]
+    yield {"model": name, **rates, "ratio": round(ours / theirs, 2)}
 
 
-def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
+def decoding_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Measure the sentences that the first model of `scale` decodes per second.
 
     Batches are decoded with greedy search and with a beam of 4. Single sentences are decoded with the
@@ -226,27 +227,35 @@ def decoding_speed(device: torch.device, scale: Scale) -> list[Row]:
         greedy_decode(network, row, padding_mask(row, 0), limit, start_id, end_id)
         return 1
 
-    rates = {}
-    for beam in (1, 4):
-        decoder.decode_all(backend, sources[:8], SearchSettings(beam))
-        rates[f"batches, beam {beam}"] = _rate(partial(decode_all, beam), scale.seconds / 3, device)
-    rates["one at a time, greedy"] = _rate(decode_one, scale.seconds / 3, device)
-    return [{"model": name, "search": key, "sentences/s": round(rate, 1)} for key, rate in rates.items()]
+    steps: dict[str, Callable[[], int]] = {
+        **{f"batches, beam {beam}": partial(decode_all, beam) for beam in (1, 4)},
+        "one at a time, greedy": decode_one,
+    }
+    for search, step in steps.items():
+        step()
+        rate = _rate(step, scale.seconds / 3, device)
+        yield {"model": name, "search": search, "sentences/s": round(rate, 1)}
 
 
 def _rate(step: Callable[[], int], seconds: float, device: torch.device) -> float:
     """Repeat a step for the given time. Return how many items it processes per second."""
     synchronize(device)
-    started, done = time.perf_counter(), 0
-    while time.perf_counter() < started + seconds:
-        done += step()
+    started = time.perf_counter()
+    done = sum(step() for _ in _steps_within(seconds))
     synchronize(device)
     return done / (time.perf_counter() - started)
 
 
-def memory_use(device: torch.device, scale: Scale) -> list[Row]:
-    """Return the estimated memory for training each model of `scale`, and the measured peak, in GiB."""
-    rows = []
+def _steps_within(seconds: float) -> Iterator[None]:
+    """Yield until the given time has passed, and at least once."""
+    end = time.perf_counter() + seconds
+    yield
+    while time.perf_counter() < end:
+        yield
+
+
+def memory_use(device: torch.device, scale: Scale) -> Iterator[Row]:
+    """Yield the estimated memory for training each model of `scale`, and the measured peak, in GiB."""
     for name, model in scale.models.items():
         _free(device)
         if device.type == "cuda":
@@ -258,30 +267,24 @@ def memory_use(device: torch.device, scale: Scale) -> list[Row]:
             trainer.update(batches)
         synchronize(device)
         # On a CPU, the peak is that of the whole process, PyTorch included.
-        rows.append(
-            {
-                "model": name,
-                "estimated GiB": round(estimate.total / GIB, 3),
-                "measured peak GiB": round(peak_memory() / GIB, 3),
-                "parts": estimate.description,
-            }
-        )
+        yield {
+            "model": name,
+            "estimated GiB": round(estimate.total / GIB, 3),
+            "measured peak GiB": round(peak_memory() / GIB, 3),
+            "parts": estimate.description,
+        }
         del trainer
-    return rows
 
 
 def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
     """Profile three updates of the first model of `scale`, and write their trace to a file in `folder`."""
     name, model = next(iter(scale.models.items()))
-    trainer = new_trainer(run_config(model, scale, compile=device.type == "cuda"), scale, device)
-    plan = trainer.plan()
-    for batches in plan[:3]:
-        trainer.update(batches)
+    trainer = _warmed_up(run_config(model, scale, compile=device.type == "cuda"), scale, device)
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
     with profile(activities=activities) as profiler:
-        for batches in plan[3:6]:
+        for batches in trainer.plan()[:3]:
             trainer.update(batches)
         synchronize(device)
     profiler.export_chrome_trace(str(folder / f"trace-{name}.json"))
@@ -291,10 +294,12 @@ def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
 def top_operations(profiler: profile, device: torch.device) -> list[Row]:
     """Return the 15 operations that take the most time on the device, with their shares of the total."""
     on_device = device.type == "cuda"
-    averages = profiler.key_averages()
+    # On a GPU, the list also has the operators that launched the kernels, and ranges such as that of an
+    # optimiser's step. Both would count the kernels' time again.
     times = {
         each.key: (each.self_device_time_total if on_device else each.self_cpu_time_total, each.count)
-        for each in averages
+        for each in profiler.key_averages()
+        if not on_device or (each.device_type == DeviceType.CUDA and not each.is_user_annotation)
     }
     total = sum(spent for spent, _ in times.values()) or 1
     longest = sorted(times.items(), key=lambda item: -item[1][0])[:15]
@@ -310,6 +315,9 @@ def top_operations(profiler: profile, device: torch.device) -> list[Row]:
 
 
 def _free(device: torch.device) -> None:
+    """Release the memory and the compiled code of trainers that are no longer used."""
+    torch.compiler.reset()
+    gc.collect()  # A trainer is part of a reference cycle.
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
