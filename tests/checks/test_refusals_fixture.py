@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from course_lib.checks.engine import local_backend
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, value_of
-from course_lib.checks.exercises.fixtures import refusals
 from course_lib.checks.exercises.fixtures.refusals import BY_CHANCE, NOT_REFUSED, REFUSED, refusal
 from course_lib.transformer import split_heads
 
@@ -33,10 +33,24 @@ def asserts(argument: Any) -> None:
 def test_references_count_as_written_by_hand_where_they_are_installed_among_the_libraries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refusals, "_LIBRARIES", (refusals._COURSE,))
+    monkeypatch.setattr(local_backend, "_STANDARD_LIBRARY", local_backend._COURSE)
     candidate = Candidate(LocalBackend(split_heads))
     heads = value_of(candidate.make(refusal(candidate, 7, 2, passes=False)).call(torch.zeros(1, 3, 7), 2))
     assert heads == REFUSED
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
+def test_an_error_raised_by_an_installed_package_is_no_refusal(folder: str) -> None:
+    package: dict[str, Any] = {}
+    code = "def refuse(argument):\n    raise ValueError('12 layer.bias')"
+    exec(compile(code, f"/usr/local/lib/python3.12/{folder}/torch/functional.py", "exec"), package)
+
+    def call(argument: Any) -> Any:
+        return package["refuse"](argument)
+
+    raised = told(call)
+    assert isinstance(raised, Raised)
+    assert (raised.line, raised.note) == ('return package["refuse"](argument)', "")
 
 
 class OwnError(ValueError):

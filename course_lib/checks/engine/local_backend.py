@@ -3,13 +3,14 @@
 import copy
 import dis
 import io
+import os
 import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import replace
-from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -281,7 +282,11 @@ def _method(found: Any, name: str) -> Callable[..., Any]:
 
 def _raised(error: BaseException) -> Raised:
     # A student's cells belong to no package.
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _in_library(frame.filename)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not (_in_library(frame.filename) or _in_course(frame.filename))
+    ]
     line = (frames[-1].line or "")[:LONGEST_MESSAGE] if frames else ""
     if isinstance(error, OutOfTime):
         return Raised(OUT_OF_TIME, f"the call did not return within {SECONDS:g} seconds", line)
@@ -293,24 +298,37 @@ def _raised(error: BaseException) -> Raised:
     return Raised(type(error).__name__, message, line, _note(error))
 
 
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+
+#: The folder `course_lib`, with a separator at its end.
+_COURSE = f"{Path(__file__).parents[2]}{os.sep}"
+
+
+def _in_course(filename: str) -> bool:
+    return filename.startswith(_COURSE)
+
+
 def _in_library(filename: str) -> bool:
-    """Return whether a file belongs to an installed package, this course or Python itself."""
-    installed = "site-packages" in filename or "course_lib" in filename or filename.startswith("<frozen ")
-    return installed or filename.startswith(_standard_library())
+    """Return whether a file belongs to Python or to an installed package other than this course."""
+    # Debian's Python and Colab install packages into "dist-packages", and users into their own folder.
+    installed = "site-packages" in filename or "dist-packages" in filename
+    installed = installed or filename.startswith(("<frozen ", _STANDARD_LIBRARY))
+    return installed and not _in_course(filename)
 
 
-@cache
-def _standard_library() -> str:
-    # Python would compute this path in every call.
-    return sysconfig.get_path("stdlib")
+def raised_on_purpose(trace: TracebackType | None, by_course: bool = True) -> bool:
+    """Return whether a traceback ends at a `raise` or `assert` statement outside of libraries.
 
-
-def _raises(trace: TracebackType) -> bool:
-    """Return whether a traceback ends at a `raise` statement outside of libraries."""
+    `by_course` states whether a statement in this course's own code counts, such as in a reference.
+    """
+    if trace is None:
+        return False
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
-    return not _in_library(code.co_filename) and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+    if _in_library(code.co_filename) or (_in_course(code.co_filename) and not by_course):
+        return False
+    return dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
 
 
 def _note(error: BaseException) -> str:
@@ -321,7 +339,7 @@ def _note(error: BaseException) -> str:
         return ""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if type(error) is not NotImplementedError:
-        return RAISED_BY_NAME if _raises(error.__traceback__) else ""
+        return RAISED_BY_NAME if raised_on_purpose(error.__traceback__, by_course=False) else ""
     if str(error) and UNWRITTEN not in str(error):
         return ""
     names = {*frame.f_code.co_names, *frame.f_code.co_freevars} - {"NotImplementedError"}
