@@ -307,7 +307,7 @@ class _Run:
     def _not_judged(self, index: int, kind: str, message: str) -> None:
         name = self.job.cells[index].id
         self.result.outputs[index] = [_error(kind, message)]
-        finding = Finding(name.removeprefix("check_"), "kernel-died", points=0.0)
+        finding = Finding(name.removeprefix("check_"), "kernel-died")
         self.result.findings[name] = asdict(finding)
 
     def _note(self, violation: str) -> None:

@@ -40,9 +40,6 @@ class CheckVerdict(_Note):
     """The descriptions of these mistakes, as clauses."""
     forbidden: list[str] = []
     """The forbidden functions that were called."""
-    points: float | None = None
-    """The points from the check; a person may have changed them in the gradebook."""
-    most: float | None = None
 
     @property
     def in_words(self) -> str:

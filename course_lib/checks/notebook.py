@@ -77,7 +77,7 @@ def check(
             error.exercise = name
             raise
         except Exception as error:
-            _emit(name, "error", (), 0.0, grading)
+            _emit(name, "error")
             if isinstance(error, BrokenCheckError):
                 raise
             raise BrokenCheckError(
@@ -95,12 +95,12 @@ def _check(
     names: Mapping[str, object],
     may_not_call: Sequence[str],
     levels: Levels,
-    graded: GradingOptions | None,
+    grading: GradingOptions | None,
 ) -> float | None:
     if isinstance(entry, HandIn):
-        return _check_hand_in(entry, levels, graded)
+        return _check_hand_in(entry, levels, grading)
     if name not in names:
-        _emit(name, "missing", (), 0.0, graded)
+        _emit(name, "missing")
         others = [other for other in names if not other.startswith("_") and other not in catalogue()]
         raise CheckError(messages.missing(name, others))
     found = names[name]
@@ -108,46 +108,43 @@ def _check(
     is_backend = issubclass(type(found), Backend)
     backend = cast(Backend, found) if is_backend else LocalBackend(found, tuple(may_not_call))
     if isinstance(entry, Prediction):
-        return _check_prediction(entry, backend, graded)
-    return _check_exercise(entry, backend, graded)
+        return _check_prediction(entry, backend, grading)
+    return _check_exercise(entry, backend, grading)
 
 
-def _check_exercise(exercise: Exercise, backend: Backend, graded: GradingOptions | None) -> float | None:
-    verdict = examine(exercise, backend, f"graded {graded['seed']}" if graded else _PRACTICE_SEED)
-    points = 0.0 if verdict.forbidden else _points(verdict.named, graded)
-    _emit(exercise.name, _kind(verdict), verdict.named, points, graded, verdict.forbidden)
+def _check_exercise(exercise: Exercise, backend: Backend, grading: GradingOptions | None) -> float | None:
+    verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
+    _emit(exercise.name, _kind(verdict), verdict.named, verdict.forbidden)
     if verdict.passed:
         print(messages.success(exercise.name, verdict.probes))
         return None
     if verdict.difference is not None and not verdict.unwritten:
         _show(verdict.difference)
+    points = 0.0 if verdict.forbidden else _points(verdict.named, grading)
     return _finish(messages.failure(verdict), points)
 
 
 def _check_prediction(
-    prediction: Prediction, backend: Backend, graded: GradingOptions | None
+    prediction: Prediction, backend: Backend, grading: GradingOptions | None
 ) -> float | None:
     wrong = examine_prediction(prediction, backend)
     named = (wrong,) if isinstance(wrong, WrongNumber) else ()
-    points = _points(named, graded)
-    _emit(prediction.name, "right" if wrong is None else "wrong", named, points, graded)
+    _emit(prediction.name, "right" if wrong is None else "wrong", named)
     if wrong is None:
         print(messages.right_prediction(prediction.name))
         return None
-    return _finish(messages.wrong_prediction(prediction.name, wrong), points)
+    return _finish(messages.wrong_prediction(prediction.name, wrong), _points(named, grading))
 
 
-def _check_hand_in(entry: HandIn, levels: Levels, graded: GradingOptions | None) -> float | None:
+def _check_hand_in(entry: HandIn, levels: Levels, grading: GradingOptions | None) -> float | None:
     found = look(entry, levels)
-    most = graded["points"] if graded else None
-    points = found.share * most if most is not None else None
     kind: Kind = "right" if found.share == 1 else found.kind
     says = () if kind == "right" else (found.says.rstrip("."),)
-    emit(Finding(entry.name, kind, says=says, points=points, most=most, look_at=found.look_at))
+    emit(Finding(entry.name, kind, says=says, look_at=found.look_at))
     if not found.share:
         raise CheckError(messages.not_handed_in(entry.name, found.says))
     print(messages.accepted(entry.name, found.says, whole=found.share == 1))
-    return None if found.share == 1 else points
+    return None if found.share == 1 or grading is None else found.share * grading["points"]
 
 
 def _kind(verdict: Verdict) -> Kind:
@@ -164,30 +161,26 @@ def _kind(verdict: Verdict) -> Kind:
 def _emit(
     name: str,
     kind: Kind,
-    named: Sequence[Misconception | WrongNumber],
-    points: float,
-    graded: GradingOptions | None,
+    named: Sequence[Misconception | WrongNumber] = (),
     forbidden: tuple[str, ...] = (),
 ) -> None:
     says = tuple(
         one.statement if isinstance(one, Misconception) else f"{one.value:g} is a common wrong answer"
         for one in named
     )
-    most = graded["points"] if graded else None
-    earned = most if kind == "right" or graded is None else points
-    emit(Finding(name, kind, tuple(one.name for one in named), says, forbidden, earned, most))
+    emit(Finding(name, kind, tuple(one.name for one in named), says, forbidden))
 
 
-def _points(named: Sequence[Misconception | WrongNumber], graded: GradingOptions | None) -> float:
+def _points(named: Sequence[Misconception | WrongNumber], grading: GradingOptions | None) -> float:
     """Return the points that a failure still earns after the costs of these misconceptions.
 
     This is 0 if the check isn't graded, if no misconception explains the failure, or if one of them has no
     cost.
     """
-    costs = graded.get("costs", {}) if graded else {}
-    if graded is None or not named or any(mistake.name not in costs for mistake in named):
+    costs = grading.get("costs", {}) if grading else {}
+    if grading is None or not named or any(mistake.name not in costs for mistake in named):
         return 0.0
-    return float(graded["points"] - sum(costs[mistake.name] for mistake in named))
+    return float(grading["points"] - sum(costs[mistake.name] for mistake in named))
 
 
 def _finish(message: str, points: float) -> float:

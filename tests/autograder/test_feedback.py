@@ -177,9 +177,7 @@ def test_the_judges_findings_are_read_wherever_they_stand(graded: GradedClass) -
         cell.pop("outputs", None)
         if cell.cell_type == "code":
             cell.outputs = []
-    notebook.metadata.course_grading.findings = {
-        "check_scores": {"name": "scores", **NOT_SCALED, "points": None}
-    }
+    notebook.metadata.course_grading.findings = {"check_scores": {"name": "scores", **NOT_SCALED}}
     assert verdicts_in(notebook)["check_scores"].says == ["the scores are not divided"]
 
 

@@ -21,10 +21,6 @@ class Finding:
     """The statements of these misconceptions, as clauses that follow the exercise's name."""
     forbidden: tuple[str, ...] = ()
     """The functions that were called although the exercise does not allow them."""
-    points: float | None = None
-    """The points earned, if the check was graded."""
-    most: float | None = None
-    """The points that a correct answer earns, if the check was graded."""
     look_at: str = ""
     """A description of what a person should review; empty if there is nothing."""
 

