@@ -1,11 +1,14 @@
 """Probes of lesson 12: data parallelism, from sharded batches to sharded optimiser states."""
 
+from functools import partial
+
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
+from course_lib.checks.exercises.fixtures import FixtureFunction
 from course_lib.checks.exercises.fixtures.data_parallel import (
     ALONE,
     backward_passes,
@@ -124,49 +127,45 @@ def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
 BROADCAST_PARAMETERS = Exercise(broadcast_parameters, uncounted=130)
 
 
-def _broadcast(candidate: Candidate, draw: Draw, world_size: int, model: str, source: int | None) -> Reply:
+def _on_ranks(
+    of: FixtureFunction, candidate: Candidate, draw: Draw, *settings: object, **more: object
+) -> Reply:
+    """Build a fixture that simulates several ranks, with a random seed, and call it."""
     seed = int(draw.integers(0, 1_000_000, 1))
-    return candidate.make(broadcasting(world_size, model, seed, source)).call(candidate)
+    return candidate.make(of(*settings, seed=seed, **more)).call(candidate)
 
 
-case = BROADCAST_PARAMETERS.random_cases(_broadcast, __name__)
-
-
-case("_from_the_first", "two ranks get the parameters of rank 0", 2, "linear", None)
-case("_from_another", "three ranks get the parameters of rank 1 if it is the source", 3, "linear", 1)
+case = BROADCAST_PARAMETERS.random_cases(partial(_on_ranks, broadcasting), __name__)
+case("_from_the_first", "two ranks get the parameters of rank 0", 2, "linear")
+case("_from_another", "three ranks get the parameters of rank 1 if it is the source", 3, "linear", source=1)
 case(
     "_inner_modules",
     "the parameters of inner modules are sent too, including frozen ones and those of another dtype",
     2,
     "nested",
-    0,
+    source=0,
 )
 case(
     "_buffers",
     "buffers are sent too, including integer ones and those outside the state dict",
     2,
     "with_buffers",
-    0,
+    source=0,
 )
-case("_shared_parameter", "a parameter that two modules share is sent once and stays shared", 2, "tied", 0)
-case("_broadcast_alone", "without a process group, the model stays as it is", ALONE, "linear", None)
+case(
+    "_shared_parameter",
+    "a parameter that two modules share is sent once and stays shared",
+    2,
+    "tied",
+    source=0,
+)
+case("_broadcast_alone", "without a process group, the model stays as it is", ALONE, "linear")
 
 
 # --- all_reduce_gradients -----------------------------------------------------------------------------------
 
 ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, uncounted=170)
-
-
-def _reduce(
-    candidate: Candidate, draw: Draw, world_size: int, model: str, **missing: tuple[int, ...]
-) -> Reply:
-    seed = int(draw.integers(0, 1_000_000, 1))
-    return candidate.make(reducing(world_size, model, seed, missing)).call(candidate)
-
-
-case = ALL_REDUCE_GRADIENTS.random_cases(_reduce, __name__)
-
-
+case = ALL_REDUCE_GRADIENTS.random_cases(partial(_on_ranks, reducing), __name__)
 case("_two_gradients", "two ranks get the sum of their gradients", 2, "linear")
 case("_three_gradients", "three ranks get the sums, also for inner modules and several dtypes", 3, "nested")
 case(
@@ -191,17 +190,7 @@ _ALIKE = ((3, "float32"),) * 4
 #: Layers of 100, 64, 36 and 16 bytes.
 _GROWING = ((2, "float32"), (3, "float32"), (4, "float32"), (5, "float32"))
 
-
-def _passes(
-    candidate: Candidate,
-    draw: Draw,
-    world_size: int,
-    bucket_bytes: int,
-    layers: tuple[tuple[int, str], ...],
-    **settings: object,
-) -> Reply:
-    seed = int(draw.integers(0, 1_000_000, 1))
-    return candidate.make(backward_passes(world_size, bucket_bytes, layers, seed, **settings)).call(candidate)
+_passes = partial(_on_ranks, backward_passes)
 
 
 @probe("two ranks get the sums of their gradients in three buckets, two of them during the backward pass")
@@ -279,12 +268,7 @@ probe = SHARDED_OPTIMIZER.probe
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.
 _SHAPES = ((2, 3), (5,), (2, 2), (3,))
 
-
-def _updates(
-    candidate: Candidate, draw: Draw, world_size: int, shapes: tuple[tuple[int, ...], ...], **settings: object
-) -> Reply:
-    seed = int(draw.integers(0, 1_000_000, 1))
-    return candidate.make(sharded_updates(world_size, shapes, seed, **settings)).call(candidate)
+_updates = partial(_on_ranks, sharded_updates)
 
 
 @probe(
