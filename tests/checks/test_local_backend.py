@@ -7,7 +7,7 @@ from torch import nn
 from course_lib.checks.engine.candidate import Candidate, Fixture, Request
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Handle, Opaque, Raised, Returned
-from course_lib.checks.exercises.fixtures.callables import mean_attention, multiply, sublayer
+from course_lib.checks.exercises.fixtures.callables import mean_attention, multiply, sublayer, to_itself
 from course_lib.checks.exercises.fixtures.models import linear, transformer
 
 
@@ -132,7 +132,7 @@ def test_weights_that_do_not_fit_are_said_by_name() -> None:
         "The module has no parameter called 'gain'",
     )
     assert unknown.note == "Its parameters are: scale"
-    wrong = layer.load({"scale": torch.ones(3)})
+    wrong = candidate(Scale).build(2).load({"scale": torch.ones(3)})
     assert isinstance(wrong, Raised)
     assert "(2,), not (3,)" in wrong.message
 
@@ -344,3 +344,19 @@ def test_an_interrupt_stops_the_check_itself() -> None:
     reply = LocalBackend(interrupted, catches=BaseException).ask(Request("call", Handle(0)))
     assert isinstance(reply, Raised)
     assert reply.kind == "KeyboardInterrupt"
+
+
+def test_a_load_that_failed_is_the_reply_to_every_later_request() -> None:
+    one = candidate(Scale).build(2)
+    failed = one.load({"scale": torch.ones(2), "gain": torch.ones(2)})
+    assert isinstance(failed, Raised)
+    assert one.call(torch.ones(2)) == one.copy().weights() == one.make(to_itself()).call(one) == failed
+
+
+def test_an_optional_weight_is_loaded_if_there_is_one() -> None:
+    layer = candidate(Scale).build(2)
+    optional = {"gain": torch.ones(2), "scale": torch.full((2,), 3.0)}
+    assert layer.load({}, optional) == Returned(None)
+    weights = layer.weights()
+    assert isinstance(weights, Returned)
+    assert weights.value["scale"].tolist() == [3.0, 3.0]

@@ -57,8 +57,9 @@ class Backend(ABC):
         """Perform a request. If the student's code raises an exception, return it as `Raised`.
 
         The reply to "build", "make" or "copy" holds the `Handle` of a new object, even if its creation
-        failed; every request to that object then returns the failure. The random seed is reset before each
-        request.
+        failed; every request to that object then returns the failure. The same holds after a "load" that
+        failed, because the object's weights are unknown, and for requests with such an object as an argument.
+        The random seed is reset before each request.
         """
 
 
@@ -104,12 +105,14 @@ class Candidate:
         """Make a deep copy of the instance. If this fails, every request to the copy returns the failure."""
         return self._another(self._ask("copy"))
 
-    def load(self, weights: Mapping[str, Tensor]) -> Reply:
-        """Copy weights into the instance's state dict. Entries that `weights` doesn't name are unchanged.
+    def load(self, weights: Mapping[str, Tensor], optional: Mapping[str, Tensor] | None = None) -> Reply:
+        """Copy weights into the instance's state dict. All other entries are unchanged.
 
-        The reply is `Raised` if a name is not in the state dict, or if the shape of a weight differs.
+        Weights in `optional` are ignored if they aren't in the state dict. The reply is `Raised` if another
+        name is not in it, or if the shape of a weight differs. Every later request to the instance then
+        returns this failure, too.
         """
-        return self._ask("load", (dict(weights),))
+        return self._ask("load", (dict(weights), dict(optional or {})))
 
     def weights(self) -> Reply:
         """Read the instance's state dict."""

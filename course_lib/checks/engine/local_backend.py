@@ -52,6 +52,14 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
         self.others = f"Its parameters are: {', '.join(others) or 'none'}"
 
 
+class _UnusableArgument(Exception):  # noqa: N818
+    """An error for an argument that couldn't be created or loaded."""
+
+    def __init__(self, failure: Raised) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
 class LocalBackend(Backend):
     """The backend that calls the student's object `found` in this process.
 
@@ -98,12 +106,18 @@ class LocalBackend(Backend):
                 if request.action not in MAKING:
                     told = self._returned(value, request, given, caught, calls)
                     return replace(told, printed=printed.getvalue())
+        except _UnusableArgument as error:
+            raised = error.failure
         except self._caught as error:
             raised = replace(_raised(error), printed=printed.getvalue())
             if isinstance(error, OutOfTime):
                 self.stopped = raised
-            return self._kept(raised) if request.action in MAKING else raised
-        return self._kept(value)
+            # The object's weights are unknown, so a later result would be misleading.
+            if request.action == "load":
+                self._objects[request.of.number] = raised
+        else:
+            return self._kept(value)
+        return self._kept(raised) if request.action in MAKING else raised
 
     def _returned(
         self,
@@ -154,8 +168,8 @@ class LocalBackend(Backend):
             return build_fixture(Fixture(argument.name, settings))
         if isinstance(argument, Handle):
             made = self._objects[argument.number]
-            if isinstance(made, Raised):
-                raise RuntimeError(f"{made.kind}: {made.message}")
+            if type(made) is Raised:
+                raise _UnusableArgument(made)
             return made
         if isinstance(argument, tuple):
             return tuple(self._given(item) for item in argument)
@@ -238,8 +252,11 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
 def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> None:
     entries: Mapping[str, Tensor] = found.state_dict()
     with torch.no_grad():
-        for name, weight in given[0].items():
+        weights, optional = given
+        for name, weight in (weights | optional).items():
             if name not in entries:
+                if name in optional:
+                    continue
                 raise MissingParameter(name, entries)
             if entries[name].shape != weight.shape:
                 shapes = f"{tuple(entries[name].shape)}, not {tuple(weight.shape)}"

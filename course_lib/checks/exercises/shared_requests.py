@@ -1,6 +1,6 @@
 """Requests that the probes of several lessons make."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Raised, Reply, Returned, after, first_failure
+from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
 from course_lib.checks.exercises.fixtures.results import as_number
 
 Weights = Mapping[str, Tensor]
@@ -35,7 +35,8 @@ def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: 
 
     Returns the reply to the call, or to the first of these steps that fails.
     """
-    state = after(full.load(weights), full.weights)
+    full.load(weights)
+    state = full.weights()
     if isinstance(state, Raised):
         return state
     return first_failure(empty.call(state.value, method="load_state_dict"), empty.call(*arguments))
@@ -47,15 +48,26 @@ def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
     Returns the replies to the last two calls. If loading the weights or the first call fails, returns only
     that failure.
     """
-    used = after(layer.load(weights), lambda: layer.call(*arguments))
+    layer.load(weights)
+    used = layer.call(*arguments)
     if isinstance(used, Raised):
         return used
     copy = layer.copy()
-    overwritten = copy.load({name: torch.zeros_like(weight) for name, weight in weights.items()})
-    return {
-        "the original": layer.call(*arguments),
-        "the copy": after(overwritten, lambda: copy.call(*arguments)),
-    }
+    copy.load({name: torch.zeros_like(weight) for name, weight in weights.items()})
+    return {"the original": layer.call(*arguments), "the copy": copy.call(*arguments)}
+
+
+def gradients_of(reply: Reply, inputs: Sequence[str] = (), weights: Iterable[str] = ()) -> Observed:
+    """Return the gradients of inputs and of weights, by name, from a reply to `Candidate.gradients`.
+
+    `inputs` are names for the floating-point inputs, in order. A gradient that doesn't arrive is None. Other
+    weights are ignored, because a student may add some.
+    """
+    if isinstance(reply, Raised):
+        return reply
+    arrived = dict(zip(inputs, reply.value["inputs"], strict=False))
+    arrived |= {name: reply.value["weights"].get(name) for name in weights}
+    return {f"the gradient of {name}": gradient for name, gradient in arrived.items()}
 
 
 def mode_afterwards(model: Candidate) -> dict[str, str]:

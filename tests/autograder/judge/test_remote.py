@@ -108,6 +108,7 @@ def test_a_class_is_worked_with_as_at_home() -> None:
             RAISED_BY_NAME,
         )
         assert layer.modes() == Returned({"": True})
+        assert layer.load({"gain": torch.ones(2)}) == layer.call(torch.ones(2))
         assert not channel.dead
 
 

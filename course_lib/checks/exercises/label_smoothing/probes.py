@@ -10,6 +10,7 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply
 from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by
+from course_lib.checks.exercises.shared_requests import gradients_of
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 
 # --- smooth_targets -----------------------------------------------------------------------------------------
@@ -120,22 +121,16 @@ def _loss_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
 def _loss_gradient(candidate: Candidate, draw: Draw) -> Observed:
     toward = torch.ones((), dtype=torch.float64)
     reply = candidate.build(6, 0, 0.2).gradients(2 * draw.normal(3, 4, 6), PADDED, toward=toward)
-    if isinstance(reply, Raised):
-        return reply
-    arrived = reply.value["inputs"][0]
-    return {"the gradient of the logits": "none" if arrived is None else arrived}
+    return gradients_of(reply, ("the logits",))
 
 
 @probe("the loss is zero, with zero gradients, if every label is padding")
 def _loss_of_padding(candidate: Candidate, draw: Draw) -> Observed:
     logits, labels = 2 * draw.normal(2, 3, 6), torch.zeros(2, 3, dtype=torch.long)
     loss = candidate.build(6, 0, 0.2)
-    observed: dict[str, Observed] = {"the loss": loss.call(logits, labels)}
+    value = loss.call(logits, labels)
     reply = loss.gradients(logits, labels, toward=torch.ones((), dtype=torch.float64))
-    if isinstance(reply, Raised):
-        return observed | {"the gradient": reply}
-    arrived = reply.value["inputs"][0]
-    return observed | {"the gradient of the logits": "none" if arrived is None else arrived}
+    return {"the loss": value, "the gradients": gradients_of(reply, ("the logits",))}
 
 
 @probe("the loss has an attribute pad_id")

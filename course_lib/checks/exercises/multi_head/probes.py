@@ -8,11 +8,11 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Raised, Reply, Returned
+from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, to_itself
 from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
 from course_lib.checks.exercises.fixtures.refusals import refusal
-from course_lib.checks.exercises.shared_requests import call_with_normals
+from course_lib.checks.exercises.shared_requests import call_with_normals, gradients_of
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 
 # --- split_heads --------------------------------------------------------------------------------------------
@@ -105,17 +105,14 @@ def _weights(draw: Draw, d_model: int, dtype: torch.dtype = torch.float64) -> di
 
 def _loaded(
     candidate: Candidate, weights: Mapping[str, Tensor], *sizes: object, **options: object
-) -> tuple[Candidate, Raised | None]:
-    """Build an instance in evaluation mode, with these weights and their dtype.
-
-    Returns the instance, and the first failure or None.
-    """
+) -> Candidate:
+    """Build an instance in evaluation mode, with these weights and their dtype."""
     module = candidate.build(*sizes, **options)
-    replies = [module.train(False)]
+    module.train(False)
     if weights[_MATRICES[0]].dtype == torch.float64:
-        replies.append(module.call(method="double"))
-    replies.append(module.load(weights))
-    return module, next((reply for reply in replies if isinstance(reply, Raised)), None)
+        module.call(method="double")
+    module.load(weights)
+    return module
 
 
 def _attends(
@@ -136,11 +133,9 @@ def _attends(
     @MULTI_HEAD_ATTENTION.probe(says)
     def ask(candidate: Candidate, draw: Draw) -> Reply:
         options = {} if attention is None else {"attention": attention()}
-        module, failed = _loaded(candidate, _weights(draw, d_model, dtype), d_model, heads, 0.3, **options)
+        module = _loaded(candidate, _weights(draw, d_model, dtype), d_model, heads, 0.3, **options)
         query = draw.normal(batch, queries, d_model, dtype=dtype)
         key, value = (draw.normal(batch, keys, d_model, dtype=dtype) for _ in range(2))
-        if failed is not None:
-            return failed
         return module.call(query, key, value, *(() if mask_of is None else (mask_of(draw),)))
 
 
@@ -182,9 +177,9 @@ _attends(
 
 @probe("self-attention with a mask works: the same tensor is query, key and value")
 def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
-    module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
+    module = _loaded(candidate, _weights(draw, 6), 6, 2)
     x, mask = draw.normal(2, 4, 6), _causal(4).expand(2, 4, 4)
-    return candidate.make(to_itself()).call(module, x, mask) if failed is None else failed
+    return candidate.make(to_itself()).call(module, x, mask)
 
 
 _attends(
@@ -212,10 +207,10 @@ _attends(
 
 def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = True) -> Reply:
     # With this attention function the output shows the dropout rate, not which elements were dropped.
-    module, failed = _loaded(candidate, _weights(draw, 6), 6, 2, *rate, attention=dropout_strength())
+    module = _loaded(candidate, _weights(draw, 6), 6, 2, *rate, attention=dropout_strength())
     module.train(training)
     x = draw.normal(2, 3, 6)
-    return module.call(x, x, x) if failed is None else failed
+    return module.call(x, x, x)
 
 
 case = MULTI_HEAD_ATTENTION.random_cases(_dropped, __name__)
@@ -231,9 +226,7 @@ case("_dropout_in_evaluation", "in evaluation mode nothing is dropped", 0.25, tr
 
 @probe("keys and values whose batch size differs from the queries' raise an error")
 def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
-    module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
-    if failed is not None:
-        return failed
+    module = _loaded(candidate, _weights(draw, 6), 6, 2)
     found: dict[str, Observed] = {}
     query, memory = draw.normal(2, 3, 6), draw.normal(4, 3, 6)
     for sentences in (4, 1):  # A batch of one can be broadcast.
@@ -255,10 +248,8 @@ def _starts(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("a deep copy made after a forward pass has equal but separate weights")
 def _copied(candidate: Candidate, draw: Draw) -> Observed:
-    module, failed = _loaded(candidate, _weights(draw, 6), 6, 2)
+    module = _loaded(candidate, _weights(draw, 6), 6, 2)
     x, others = draw.normal(2, 3, 6), _weights(draw, 6)
-    if failed is not None:
-        return failed
     module.call(x, x, x)
     copied = module.copy()
     same = copied.call(x, x, x)
@@ -273,20 +264,11 @@ def _copied(candidate: Candidate, draw: Draw) -> Observed:
 @probe("gradients reach queries, keys, values and every weight")
 def _gradients(candidate: Candidate, draw: Draw) -> Observed:
     weights = _weights(draw, 6)
-    module, failed = _loaded(candidate, weights, 6, 2)
+    module = _loaded(candidate, weights, 6, 2)
     query, key, value = draw.normal(2, 3, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 6)
     mask = draw.coins(2, 3, 5)
-    if failed is not None:
-        return failed
     reply = module.gradients(query, key, value, mask, toward=draw.normal(2, 3, 6))
-    if not isinstance(reply, Returned):
-        return reply
-    arrived = reply.value["weights"]
-    inputs = dict(zip(("query", "key", "value"), reply.value["inputs"], strict=True))
-    return {
-        **{f"the gradient of {name}": gradient for name, gradient in inputs.items()},
-        **{f"the gradient of {name}": arrived.get(name) for name in weights},
-    }
+    return gradients_of(reply, ("query", "key", "value"), weights)
 
 
 # --- predictions --------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Probes of lesson 06: encoder and decoder layers, the Transformer, tied embeddings, and greedy decoding."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.results import keeps_gradients_on
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
-from course_lib.checks.exercises.shared_requests import in_double, mode_afterwards
+from course_lib.checks.exercises.shared_requests import gradients_of, in_double, mode_afterwards
 from course_lib.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -66,14 +66,6 @@ def _target_mask(length: int) -> Tensor:
     return causal_mask(length).expand(2, length, length).clone()
 
 
-def _weights_named(reply: Reply, names: Iterable[str]) -> Observed:
-    """Keep only the gradients of the inputs and of the named parameters: a student may add others."""
-    if not isinstance(reply, Returned):
-        return reply
-    found = reply.value["weights"]
-    return {"inputs": reply.value["inputs"], **{name: found.get(name) for name in names}}
-
-
 def _layer(
     kind: Callable[..., nn.Module],
     candidate: Candidate,
@@ -81,13 +73,19 @@ def _layer(
     sizes: tuple[int, int, int] = (6, 2, 9),
     training: bool = False,
     **settings: object,
-) -> tuple[Candidate, Reply]:
-    """Build a layer in float64 with random weights. Return it with the reply to loading the weights."""
+) -> Candidate:
+    """Build a layer in float64 with random weights."""
     layer = in_double(candidate, *sizes, **settings)
-    loaded = layer.load(_drawn(draw, _layer_shapes(kind, *sizes)))
+    layer.load(_drawn(draw, _layer_shapes(kind, *sizes)))
     if not training:
         layer.train(False)
-    return layer, loaded
+    return layer
+
+
+def _inputs(kind: Callable[..., nn.Module], draw: Draw) -> tuple[Tensor, ...]:
+    if kind is EncoderLayer:
+        return draw.normal(2, 5, 6), _source_mask()
+    return draw.normal(2, 4, 6), draw.normal(2, 5, 6), _source_mask(), _target_mask(4)
 
 
 def _dropout_facts(module: Candidate, *arguments: object) -> Observed:
@@ -135,11 +133,11 @@ def _strength(layer: Candidate, kind: Callable[..., nn.Module], part: str, rate:
         }
     else:
         weights |= {f"{part}.{which}_projection.weight": torch.eye(2) for which in ("value", "output")}
-    loaded = layer.load(weights)
+    layer.load(weights)
     x = torch.tensor([1.0, -1.0], dtype=torch.float64).expand(64, 1, 2).clone()
     mask = torch.ones(64, 1, 1, dtype=torch.bool)
     inputs = (x, mask) if kind is EncoderLayer else (x, x, mask, mask)
-    reply = after(loaded, lambda: layer.call(*inputs))
+    reply = layer.call(*inputs)
     if not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
         return reply
     steps = (reply.value.double() - x).abs() if reply.value.shape == x.shape else None
@@ -147,6 +145,58 @@ def _strength(layer: Candidate, kind: Callable[..., nn.Module], part: str, rate:
     return {
         f"the amounts that {_PARTS[kind][part]} can add to an input of 1, with a dropout of {rate:g},": found
     }
+
+
+def _modes(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    layer = _layer(kind, candidate, draw, training=True, dropout=0.5)
+    return _dropout_facts(layer, *_inputs(kind, draw))
+
+
+def _other_attention(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    layer = _layer(kind, candidate, draw, training=True, dropout=0.0, attention=mean_attention())
+    return layer.call(*_inputs(kind, draw))
+
+
+def _dropout(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    layer = in_double(candidate, 2, 1, 1, dropout=0.5, norm_first=True)
+    return tuple(_strength(layer, kind, part) for part in _PARTS[kind])
+
+
+def _usual_dropout(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    layer = in_double(candidate, 2, 1, 1, norm_first=True)
+    return _strength(layer, kind, "self_attention", rate=0.1)
+
+
+def _gradient(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    layer = _layer(kind, candidate, draw)
+    inputs = _inputs(kind, draw)
+    reply = layer.gradients(*inputs, toward=draw.normal(*inputs[0].shape))
+    return gradients_of(reply, ("x", "memory")[: len(inputs) // 2], _layer_shapes(kind, 6, 2, 9))
+
+
+def _copy(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    layer = _layer(kind, candidate, draw)
+    copy = layer.copy()
+    copy.load(_drawn(draw, _layer_shapes(kind, 6, 2, 9)))
+    inputs = _inputs(kind, draw)
+    return value_of(layer.call(*inputs)), value_of(copy.call(*inputs))
+
+
+def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: str, reached: str) -> None:
+    """Add the probes that encoder and decoder layers share. The other arguments are parts of `says`."""
+    for part, ask, says in (
+        ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
+        ("other_attention", _other_attention, attention),
+        (
+            "dropout",
+            _dropout,
+            f"dropout acts on {dropped}, in the feed-forward network and on each sublayer's output",
+        ),
+        ("usual_dropout", _usual_dropout, "the default dropout rate is 0.1"),
+        ("gradient", _gradient, f"gradients reach {reached} and every weight"),
+        ("copy", _copy, "a deep copy has its own weights, and a state dict can be loaded into it"),
+    ):
+        exercise.random_cases(ask, __name__)(f"_{name}_{part}", says, exercise.reference)
 
 
 # --- EncoderLayer -------------------------------------------------------------------------------------------
@@ -158,76 +208,39 @@ probe = ENCODER_LAYER.probe
 _encoder = partial(_layer, EncoderLayer)
 
 
-def _encoder_inputs(draw: Draw) -> tuple[Tensor, Tensor]:
-    return draw.normal(2, 5, 6), _source_mask()
-
-
 @probe("the attention comes first, then the feed-forward network, each with a sum and a normalisation")
 def _encoder_values(candidate: Candidate, draw: Draw) -> Observed:
     # The simplest probe comes first, because it is the fastest and distinguishes most mistakes.
     layer = candidate.build(6, 2, 16, dropout=0.0)
-    loaded = layer.load(_drawn(draw, _layer_shapes(EncoderLayer, 6, 2, 16)))
-    return after(loaded, lambda: layer.call(draw.normal(2, 5, 6, dtype=torch.float32), _source_mask()))
+    layer.load(_drawn(draw, _layer_shapes(EncoderLayer, 6, 2, 16)))
+    return layer.call(draw.normal(2, 5, 6, dtype=torch.float32), _source_mask())
 
 
 @probe("with norm_first=True, each sublayer reads the normalised input, and the sum is not normalised")
 def _encoder_norm_first(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw, norm_first=True)
-    return after(loaded, lambda: layer.call(*_encoder_inputs(draw)))
+    layer = _encoder(candidate, draw, norm_first=True)
+    return layer.call(*_inputs(EncoderLayer, draw))
 
 
 @probe("a mask with one row per query is applied, and the layer has the requested number of heads")
 def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw, (6, 3, 4))
-    return after(loaded, lambda: layer.call(draw.normal(2, 4, 6), _target_mask(4)))
+    layer = _encoder(candidate, draw, (6, 3, 4))
+    return layer.call(draw.normal(2, 4, 6), _target_mask(4))
 
 
 @probe("the layer works for one sentence of one token with five features")
 def _encoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
-    return after(loaded, lambda: layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)))
+    layer = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
+    return layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool))
 
 
-@probe("dropout acts in training mode and not in evaluation mode")
-def _encoder_modes(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw, training=True, dropout=0.5)
-    inputs = _encoder_inputs(draw)
-    return after(loaded, lambda: _dropout_facts(layer, *inputs))
-
-
-@probe("the attention function that is passed in is the one that is used")
-def _encoder_other_attention(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw, training=True, dropout=0.0, attention=mean_attention())
-    return after(loaded, lambda: layer.call(*_encoder_inputs(draw)))
-
-
-@probe("dropout acts on the attention weights, in the feed-forward network and on each sublayer's output")
-def _encoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
-    layer = in_double(candidate, 2, 1, 1, dropout=0.5, norm_first=True)
-    return tuple(_strength(layer, EncoderLayer, part) for part in _PARTS[EncoderLayer])
-
-
-@probe("the default dropout rate is 0.1")
-def _encoder_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
-    layer = in_double(candidate, 2, 1, 1, norm_first=True)
-    return _strength(layer, EncoderLayer, "self_attention", rate=0.1)
-
-
-@probe("gradients reach the input and every weight")
-def _encoder_gradient(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw)
-    inputs, toward = _encoder_inputs(draw), draw.normal(2, 5, 6)
-    reply = after(loaded, lambda: layer.gradients(*inputs, toward=toward))
-    return _weights_named(reply, _layer_shapes(EncoderLayer, 6, 2, 9))
-
-
-@probe("a deep copy has its own weights, and a state dict can be loaded into it")
-def _encoder_copy(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _encoder(candidate, draw)
-    copy = layer.copy()
-    copy.load(_drawn(draw, _layer_shapes(EncoderLayer, 6, 2, 9)))
-    inputs = _encoder_inputs(draw)
-    return after(loaded, lambda: (value_of(layer.call(*inputs)), value_of(copy.call(*inputs))))
+_add_shared_probes(
+    ENCODER_LAYER,
+    "encoder",
+    attention="the attention function that is passed in is the one that is used",
+    dropped="the attention weights",
+    reached="the input",
+)
 
 
 # --- DecoderLayer -------------------------------------------------------------------------------------------
@@ -238,83 +251,46 @@ probe = DECODER_LAYER.probe
 _decoder = partial(_layer, DecoderLayer)
 
 
-def _decoder_inputs(draw: Draw) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return draw.normal(2, 4, 6), draw.normal(2, 5, 6), _source_mask(), _target_mask(4)
-
-
 @probe("self-attention, cross-attention and feed-forward follow each other, each with sum and normalisation")
 def _decoder_values(candidate: Candidate, draw: Draw) -> Observed:
     layer = candidate.build(6, 2, 16, dropout=0.0)
-    loaded = layer.load(_drawn(draw, _layer_shapes(DecoderLayer, 6, 2, 16)))
+    layer.load(_drawn(draw, _layer_shapes(DecoderLayer, 6, 2, 16)))
     x, memory = (draw.normal(2, length, 6, dtype=torch.float32) for length in (4, 5))
-    return after(loaded, lambda: layer.call(x, memory, _source_mask(), _target_mask(4)))
+    return layer.call(x, memory, _source_mask(), _target_mask(4))
 
 
 @probe("each mask goes to its own attention, even if source and target have the same length")
 def _decoder_same_length(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw, (6, 3, 4))
+    layer = _decoder(candidate, draw, (6, 3, 4))
     x, memory = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
     # Use masks that differ between sentences, and that no layer could make by itself.
     source_mask, target_mask = _source_mask(), _target_mask(5)
     source_mask[0, 0, 1] = False
     target_mask[0, 0, 3] = True
     target_mask[1, 2:, 1] = False
-    return after(loaded, lambda: layer.call(x, memory, source_mask, target_mask))
+    return layer.call(x, memory, source_mask, target_mask)
 
 
 @probe("with norm_first=True, each sublayer reads the normalised input, and the memory is used unchanged")
 def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw, norm_first=True)
-    return after(loaded, lambda: layer.call(*_decoder_inputs(draw)))
+    layer = _decoder(candidate, draw, norm_first=True)
+    return layer.call(*_inputs(DecoderLayer, draw))
 
 
 @probe("the layer works for one sentence of one token with five features")
 def _decoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw, (5, 1, 7), dropout=0.3)
+    layer = _decoder(candidate, draw, (5, 1, 7), dropout=0.3)
     x, memory, mask = draw.normal(1, 1, 5), draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
-    return after(loaded, lambda: layer.call(x, memory, mask, mask))
+    return layer.call(x, memory, mask, mask)
 
 
-@probe("dropout acts in training mode and not in evaluation mode")
-def _decoder_modes(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw, training=True, dropout=0.5)
-    inputs = _decoder_inputs(draw)
-    return after(loaded, lambda: _dropout_facts(layer, *inputs))
-
-
-@probe("both attentions use the attention function that is passed in")
-def _decoder_other_attention(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw, training=True, dropout=0.0, attention=mean_attention())
-    return after(loaded, lambda: layer.call(*_decoder_inputs(draw)))
-
-
-@probe("dropout acts on all attention weights, in the feed-forward network and on each sublayer's output")
-def _decoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
-    layer = in_double(candidate, 2, 1, 1, dropout=0.5, norm_first=True)
-    return tuple(_strength(layer, DecoderLayer, part) for part in _PARTS[DecoderLayer])
-
-
-@probe("the default dropout rate is 0.1")
-def _decoder_usual_dropout(candidate: Candidate, draw: Draw) -> Observed:
-    layer = in_double(candidate, 2, 1, 1, norm_first=True)
-    return _strength(layer, DecoderLayer, "self_attention", rate=0.1)
-
-
-@probe("gradients reach the input, the memory and every weight")
-def _decoder_gradient(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw)
-    inputs, toward = _decoder_inputs(draw), draw.normal(2, 4, 6)
-    reply = after(loaded, lambda: layer.gradients(*inputs, toward=toward))
-    return _weights_named(reply, _layer_shapes(DecoderLayer, 6, 2, 9))
-
-
-@probe("a deep copy has its own weights, and a state dict can be loaded into it")
-def _decoder_copy(candidate: Candidate, draw: Draw) -> Observed:
-    layer, loaded = _decoder(candidate, draw)
-    copy = layer.copy()
-    copy.load(_drawn(draw, _layer_shapes(DecoderLayer, 6, 2, 9)))
-    inputs = _decoder_inputs(draw)
-    return after(loaded, lambda: (value_of(layer.call(*inputs)), value_of(copy.call(*inputs))))
+_add_shared_probes(
+    DECODER_LAYER,
+    "decoder",
+    attention="both attentions use the attention function that is passed in",
+    dropped="all attention weights",
+    reached="the input, the memory",
+)
 
 
 # --- Transformer --------------------------------------------------------------------------------------------
@@ -334,20 +310,18 @@ def _model_shapes(settings: TransformerConfig) -> dict[str, torch.Size]:
     return {name: shape for name, shape in shapes.items() if name != "generator.bias"}
 
 
-def _model(
-    candidate: Candidate, draw: Draw, training: bool = False, **settings: object
-) -> tuple[Candidate, Reply]:
+def _model(candidate: Candidate, draw: Draw, training: bool = False, **settings: object) -> Candidate:
     model = in_double(candidate, _SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
-    loaded = _model_loaded(model, draw, settings)
+    _load(model, draw, settings)
     if not training:
         model.train(False)
-    return model, loaded
+    return model
 
 
-def _model_loaded(model: Candidate, draw: Draw, settings: Mapping[str, Any]) -> Reply:
-    loaded = model.load(_drawn(draw, _model_shapes(TransformerConfig(**settings))))
-    model.load({"generator.bias": torch.zeros(_TARGET_VOCAB)})  # if it has one
-    return loaded
+def _load(model: Candidate, draw: Draw, settings: Mapping[str, Any]) -> None:
+    """Load random weights into a model, and zeros into the generator's bias if it has one."""
+    weights = _drawn(draw, _model_shapes(TransformerConfig(**settings)))
+    model.load(weights, optional={"generator.bias": torch.zeros(_TARGET_VOCAB)})
 
 
 def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -361,57 +335,47 @@ def _sentences(draw: Draw, target_length: int = 4) -> tuple[Tensor, Tensor, Tens
 def _model_logits(candidate: Candidate, draw: Draw) -> Observed:
     settings = _SMALL | {"dropout": 0.0}
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**settings))
-    loaded = _model_loaded(model, draw, settings)
-    return after(loaded, lambda: model.call(*_sentences(draw)))
+    _load(model, draw, settings)
+    return model.call(*_sentences(draw))
 
 
 @probe("encode returns the memory and decode the hidden vectors, each after all layers in turn")
 def _model_halves(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, **_DEEP)
+    model = _model(candidate, draw, **_DEEP)
     source, source_mask, target, target_mask = _sentences(draw, 5)
     memory = draw.normal(2, 5, _DEEP["d_model"])
-    return after(
-        loaded,
-        lambda: {
-            "the memory": value_of(model.call(source, source_mask, method="encode")),
-            "the hidden vectors": value_of(
-                model.call(memory, source_mask, target, target_mask, method="decode")
-            ),
-        },
-    )
+    return {
+        "the memory": value_of(model.call(source, source_mask, method="encode")),
+        "the hidden vectors": value_of(model.call(memory, source_mask, target, target_mask, method="decode")),
+    }
 
 
 @probe("the logits are also correct with two layers, and source and target of the same length")
 def _model_same_length(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, **_DEEP)
+    model = _model(candidate, draw, **_DEEP)
     source, source_mask, target, target_mask = _sentences(draw, 5)
     target_mask[0, 0, 3] = True
     target_mask[1, 2:, 1] = False
-    return after(loaded, lambda: model.call(source, source_mask, target, target_mask))
+    return model.call(source, source_mask, target, target_mask)
 
 
 @probe("with norm_first, the layers normalise first and each stack ends with a normalisation")
 def _model_norm_first(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, **_DEEP, norm_first=True)
+    model = _model(candidate, draw, **_DEEP, norm_first=True)
     source, source_mask, target, target_mask = _sentences(draw)
     memory = draw.normal(*source.shape, _DEEP["d_model"])
-    return after(
-        loaded,
-        lambda: {
-            "the logits": value_of(model.call(source, source_mask, target, target_mask)),
-            "the hidden vectors": value_of(
-                model.call(memory, source_mask, target, target_mask, method="decode")
-            ),
-        },
-    )
+    return {
+        "the logits": value_of(model.call(source, source_mask, target, target_mask)),
+        "the hidden vectors": value_of(model.call(memory, source_mask, target, target_mask, method="decode")),
+    }
 
 
 @probe("every layer uses the attention function of the config")
 def _model_other_attention(candidate: Candidate, draw: Draw) -> Observed:
     sizes = _DEEP | {"dropout": 0.0}
     model = in_double(candidate, _SOURCE_VOCAB, _TARGET_VOCAB, config(**sizes, attention=mean_attention()))
-    loaded = _model_loaded(model, draw, sizes)
-    return after(loaded, lambda: model.call(*_sentences(draw)))
+    _load(model, draw, sizes)
+    return model.call(*_sentences(draw))
 
 
 @probe("without norm_first, there is no final normalisation")
@@ -422,19 +386,19 @@ def _model_norms(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("dropout acts in training mode and not in evaluation mode")
 def _model_modes(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
+    model = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
     sentences = _sentences(draw)
-    return after(loaded, lambda: _dropout_facts(model, *sentences))
+    return _dropout_facts(model, *sentences)
 
 
 @probe("dropout also acts on the sum of embedding and positional encoding")
 def _model_position_dropout(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
+    model = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
     shapes = _model_shapes(TransformerConfig(**_SMALL))
     silent = ("output_projection.weight", "output_projection.bias", "outer.weight", "outer.bias")
     model.load({name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith(silent)})
     sentences = _sentences(draw)
-    return after(loaded, lambda: _dropout_facts(model, *sentences))
+    return _dropout_facts(model, *sentences)
 
 
 @probe("layers start with different weights, matrices have Xavier initialisation, and tables keep their own")
@@ -448,26 +412,23 @@ def _model_start(candidate: Candidate, draw: Draw) -> Observed:
 @probe("gradients reach every weight")
 def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
     settings = _SMALL | {"norm_first": True}
-    model, loaded = _model(candidate, draw, **settings)
+    model = _model(candidate, draw, **settings)
     sentences, toward = _sentences(draw), draw.normal(2, 4, _TARGET_VOCAB)
-    reply = after(loaded, lambda: model.gradients(*sentences, toward=toward))
-    return _weights_named(reply, _model_shapes(TransformerConfig(**settings)))
+    reply = model.gradients(*sentences, toward=toward)
+    return gradients_of(reply, weights=_model_shapes(TransformerConfig(**settings)))
 
 
 @probe("calls do not affect each other, and a deep copy, filled from a state dict, has its own weights")
 def _model_copy(candidate: Candidate, draw: Draw) -> Observed:
-    model, loaded = _model(candidate, draw, **_SMALL)
+    model = _model(candidate, draw, **_SMALL)
     copy = model.copy()
-    _model_loaded(copy, draw, _SMALL)
+    _load(copy, draw, _SMALL)
     sentences, others = _sentences(draw), _sentences(draw)
-    return after(
-        loaded,
-        lambda: {
-            "the logits": value_of(model.call(*sentences)),
-            "the logits of the copy": value_of(copy.call(*sentences)),
-            "the logits of other sentences": value_of(model.call(*others)),
-        },
-    )
+    return {
+        "the logits": value_of(model.call(*sentences)),
+        "the logits of the copy": value_of(copy.call(*sentences)),
+        "the logits of other sentences": value_of(model.call(*others)),
+    }
 
 
 # --- tie_embeddings -----------------------------------------------------------------------------------------
@@ -536,10 +497,7 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Observed:
     model.load({_MATRICES[0]: draw.normal(_WORDS, _WIDTH)})
     source, target = draw.integers(0, _WORDS, 2, 5), draw.integers(0, _WORDS, 2, 4)
     found = model.gradients(source, _source_mask(), target, _target_mask(4), toward=draw.normal(2, 4, _WORDS))
-    if not isinstance(found, Returned):
-        return after(reply, lambda: found)
-    gradients = {f"the gradient of {name}": found.value["weights"].get(name) for name in _MATRICES}
-    return after(reply, lambda: gradients)
+    return after(reply, lambda: gradients_of(found, weights=_MATRICES))
 
 
 @probe("vocabularies of different sizes raise a ValueError whose message contains both sizes")
