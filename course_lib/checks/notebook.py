@@ -116,7 +116,7 @@ def _check_exercise(exercise: Exercise, backend: Backend, grading: GradingOption
     verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
     _emit(exercise.name, _kind(verdict), verdict.named, verdict.forbidden)
     if verdict.passed:
-        print(messages.success(exercise.name, verdict.probes))
+        print(messages.line("✓", exercise.name, f"correct: all {verdict.probes} tests passed."))
         return None
     if verdict.difference is not None and not verdict.unwritten:
         _show(verdict.difference)
@@ -131,7 +131,7 @@ def _check_prediction(
     named = (wrong,) if isinstance(wrong, WrongNumber) else ()
     _emit(prediction.name, "right" if wrong is None else "wrong", named)
     if wrong is None:
-        print(messages.right_prediction(prediction.name))
+        print(messages.line("✓", prediction.name, "correct."))
         return None
     return _finish(messages.wrong_prediction(prediction.name, wrong), _points(named, grading))
 
@@ -142,8 +142,8 @@ def _check_hand_in(entry: HandIn, levels: Levels, grading: GradingOptions | None
     says = () if kind == "right" else (found.says.rstrip("."),)
     emit(Finding(entry.name, kind, says=says, look_at=found.look_at))
     if not found.share:
-        raise CheckError(messages.not_handed_in(entry.name, found.says))
-    print(messages.accepted(entry.name, found.says, whole=found.share == 1))
+        raise CheckError(messages.line("✗", entry.name, found.says))
+    print(messages.line("✓" if found.share == 1 else "◐", entry.name, found.says))
     return None if found.share == 1 or grading is None else found.share * grading["points"]
 
 

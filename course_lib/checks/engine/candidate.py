@@ -66,8 +66,8 @@ class Backend(ABC):
 class Candidate:
     """A student's function, class, instance or number, accessed through requests to its backend."""
 
-    def __init__(self, holder: Backend, handle: Handle = STUDENT_OBJECT) -> None:
-        self._holder = holder
+    def __init__(self, backend: Backend, handle: Handle = STUDENT_OBJECT) -> None:
+        self._backend = backend
         self.handle = handle
 
     def call(self, *arguments: object, method: str = "__call__", **keywords: object) -> Reply:
@@ -145,12 +145,12 @@ class Candidate:
     ) -> Reply:
         positional = tuple(_plain(item) for item in arguments)
         named = {name: _plain(item) for name, item in (keywords or {}).items()}
-        return self._holder.ask(Request(action, self.handle, positional, named, method, toward))
+        return self._backend.ask(Request(action, self.handle, positional, named, method, toward))
 
     def _another(self, reply: Reply) -> "Candidate":
         assert isinstance(reply, Returned)
         assert isinstance(reply.value, Handle)
-        return Candidate(self._holder, reply.value)
+        return Candidate(self._backend, reply.value)
 
 
 def _plain(argument: object) -> object:

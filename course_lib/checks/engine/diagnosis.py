@@ -33,7 +33,7 @@ from course_lib.checks.engine.reply import (
     Returned,
 )
 from course_lib.checks.engine.search import Explanation, Resemblance, Search
-from course_lib.checks.engine.versions import Outcome, Versions, difference, outcome_of
+from course_lib.checks.engine.versions import Outcome, Versions, first_difference, outcome_of
 from course_lib.student.stubs import UNWRITTEN
 
 #: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
@@ -55,18 +55,8 @@ class Verdict:
     """Sentences about how the student's result in that probe relates to the expected one."""
     named: tuple[Misconception, ...] = ()
     """Misconceptions whose results equal the student's in every probe; empty if there are none."""
-    similar: tuple[Misconception, ...] = ()
+    similar: Resemblance | None = None
     """Misconceptions whose results equal the student's in one failing probe, but not in all probes."""
-    similar_in: Probe | None = None
-    """The failing probe in which `similar` gives the student's result."""
-    similar_part: str = ""
-    """The name of the part of the result in `similar_in` that is equal; empty if all of it is."""
-    similar_others: int = 0
-    """The number of other failing probes that `similar` is known to explain."""
-    dissimilar_in: Probe | None = None
-    """A probe whose outcome `similar` doesn't explain; None if it is only the rest of the result."""
-    is_ambiguous: bool = False
-    """Whether other misconceptions explain as many results as `similar`."""
     example: Example | None = None
     """A small call to try, if nothing else explains the difference."""
     printed: str = ""
@@ -147,33 +137,25 @@ def _verdict(
     used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
     versions = Versions(exercise, seed)
     differences = {
-        number: differs
+        number: difference
         for number, probe in enumerate(exercise.probes)
-        if (differs := difference(probe, versions.reference(number), found[number])) is not None
+        if (difference := first_difference(probe, versions.reference(number), found[number])) is not None
     }
     if not differences:
         return Verdict(exercise.name, count, forbidden=tuple(used))
-    first, differs = next(iter(differences.items()))
+    first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences, by_student=backend is not None)
-    facts = _facts(versions.reference(first), found[first], differs)
-    similar = explanation.similar
+    facts = _facts(versions.reference(first), found[first], difference)
     kinds = {reply.kind for reply in raised}
-    unexplained = not (explanation.named or similar or facts or differs.structural)
+    unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
     return Verdict(
         exercise.name,
         count,
         failures=tuple(exercise.probes[number] for number in differences),
-        difference=differs,
+        difference=difference,
         facts=facts,
         named=explanation.named,
-        similar=similar.mistakes if similar else (),
-        similar_in=exercise.probes[similar.probe] if similar else None,
-        similar_part=similar.part if similar else "",
-        similar_others=similar.others if similar else 0,
-        dissimilar_in=None
-        if similar is None or similar.unexplained is None
-        else exercise.probes[similar.unexplained],
-        is_ambiguous=similar is not None and similar.is_ambiguous,
+        similar=explanation.similar,
         example=example(exercise, backend, [found[number] for number in differences])
         if unexplained and backend is not None
         else None,
@@ -191,11 +173,13 @@ def _explanation(
     by_student: bool,
 ) -> Explanation:
     failed = [found[number].replies for number in differences]
-    if all(any(isinstance(one, Raised) and one.note == LEFTOVER_STUB for one in tried) for tried in failed):
+    if all(
+        any(isinstance(one, Raised) and one.note == LEFTOVER_STUB for one in replies) for replies in failed
+    ):
         return Explanation((stub_left_behind(),))
     structural = any(
-        differs.structural and not isinstance(found[number].observed, Raised)
-        for number, differs in differences.items()
+        difference.structural and not isinstance(found[number].observed, Raised)
+        for number, difference in differences.items()
     )
     # The result of a class without `forward` can't be replaced as a whole.
     replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
@@ -218,7 +202,8 @@ def _explanation(
     if explanation.similar is None and (cause := causes[first]) is not None:
         other = next(number for number in causes if causes[number] != cause)
         others = sum(causes[number] == cause for number in causes) - 1
-        return Explanation(similar=Resemblance((cause,), first, others=others, unexplained=other))
+        probes = exercise.probes
+        return Explanation(similar=Resemblance((cause,), probes[first], "", others, probes[other]))
     return explanation
 
 
@@ -229,13 +214,13 @@ _MOST_CAUSES = 3
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
     """Return a mistake, common to all exercises, that explains a wrong outcome with certainty, or None."""
     pairs = list(zip(expected.replies, found.replies, strict=False))
-    for wanted, told in pairs:
-        if isinstance(told, Raised) and not (isinstance(wanted, Raised) and wanted.kind == told.kind):
-            return named(told)
+    for right, actual in pairs:
+        if isinstance(actual, Raised) and not (isinstance(right, Raised) and right.kind == actual.kind):
+            return named(actual)
     agree = Comparison(probe.tolerance).agree
-    wrong = [(wanted, told) for wanted, told in pairs if not agree(wanted, told)]
+    wrong = [(right, actual) for right, actual in pairs if not agree(right, actual)]
     for parts in (0, 1, slice(None, -1)) if wrong and len(expected.replies) == len(found.replies) else ():
-        if all(agree(wanted, _part(told, parts)) for wanted, told in wrong):
+        if all(agree(right, _part(actual, parts)) for right, actual in wrong):
             return returned_with_more()
     return None
 
@@ -250,7 +235,7 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
     return reply
 
 
-def _facts(expected: Outcome, found: Outcome, differs: Difference) -> tuple[str, ...]:
+def _facts(expected: Outcome, found: Outcome, difference: Difference) -> tuple[str, ...]:
     """Return a sentence on how a result relates to the expected one, and one on unexpected calls to fixtures.
 
     Either is omitted if there is nothing to report.
@@ -260,15 +245,15 @@ def _facts(expected: Outcome, found: Outcome, differs: Difference) -> tuple[str,
     inputs = own[-1].arguments if own else ()
     wholes = (expected.observed, found.observed)
     if not any(isinstance(whole, Raised) for whole in wholes):
-        pairs = [pair for pair in (differs.values, wholes) if pair is not None]
+        pairs = [pair for pair in (difference.values, wholes) if pair is not None]
         facts += [fact for pair in pairs if (fact := relation(*pair, inputs))][:1]
-    for wanted, told in zip(expected.replies, found.replies, strict=False):
-        if isinstance(wanted, Returned) and isinstance(told, Returned) and wanted.called != told.called:
-            name, times = (*told.called, *wanted.called)[0], len(told.called)
-            said = {0: f"never calls the {name}", 1: f"calls the {name}", 2: f"calls the {name} twice"}
-            calls = {0: "no call", 1: "one call"}.get(len(wanted.called), f"{len(wanted.called)} calls")
-            told_times = said.get(times, f"calls the {name} {times} times")
-            facts.append(f"Your code {told_times}; {calls} is expected.")
+    for right, actual in zip(expected.replies, found.replies, strict=False):
+        if isinstance(right, Returned) and isinstance(actual, Returned) and right.called != actual.called:
+            name, times = (*actual.called, *right.called)[0], len(actual.called)
+            known = {0: f"never calls the {name}", 1: f"calls the {name}", 2: f"calls the {name} twice"}
+            calls = known.get(times, f"calls the {name} {times} times")
+            needed = {0: "no call", 1: "one call"}.get(len(right.called), f"{len(right.called)} calls")
+            facts.append(f"Your code {calls}; {needed} is expected.")
             break
     return tuple(facts)
 

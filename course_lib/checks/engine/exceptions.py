@@ -47,24 +47,24 @@ def explained(raised: Raised) -> str:
 
 def _meaning(raised: Raised) -> str:
     """Return the meaning of an exception, or an empty string if its class and message aren't well known."""
-    meaning = _known(raised)
-    said = meaning.of(raised) if meaning else ""
-    return f" {said}" if said else ""
+    known = _known(raised)
+    text = known[0].of(known[1], raised.line) if known else ""
+    return f" {text}" if text else ""
 
 
 def named(raised: Raised) -> Misconception | None:
     """Return the mistake that caused an exception, or None if its class and message leave any doubt."""
-    meaning = _known(raised)
-    if meaning is None or not meaning.statement:
+    known = _known(raised)
+    if known is None or not known[0].statement:
         return None
-    statement = meaning.statement
-    if meaning.explained_by == "attribute" and (match := meaning.match(raised)):
-        statement = _unassigned(match, raised.line)
+    meaning, match = known
+    by_attribute = meaning.explained_by == "attribute"
+    statement = _unassigned(match, raised.line) if by_attribute else match.expand(meaning.statement)
     return Misconception(
         # A class of the student's own may have any name.
         name=f"raises_{meaning.kind or 'an_exception'}",
-        statement=meaning.filled(statement, raised),
-        hint=meaning.of(raised),
+        statement=statement,
+        hint=meaning.of(match, raised.line),
         source=meaning.source or f"the Python documentation, built-in exceptions: {raised.kind}",
         patch=(),
         exclusive=True,
@@ -88,8 +88,9 @@ def _unassigned(match: re.Match[str], line: str) -> str:
     return rf"`.{match[2]}` is used on an object of type {match[1]}, which has no such attribute"
 
 
-def _known(raised: Raised) -> "_Meaning | None":
-    return next((meaning for meaning in _meanings() if meaning.match(raised)), None)
+def _known(raised: Raised) -> "tuple[_Meaning, re.Match[str]] | None":
+    """Return the first meaning that matches an exception, and the match of its pattern."""
+    return next(((one, match) for one in _meanings() if (match := one.match(raised))), None)
 
 
 def _names(match: re.Match[str], _: str) -> str:
@@ -195,23 +196,13 @@ class _Meaning:
     """What to read, if `statement` is given and it isn't the description of the exception."""
 
     def match(self, raised: Raised) -> re.Match[str] | None:
-        said = f"{raised.message}. {raised.note}"
         fits = self.kind in ("", raised.kind) and re.search(self.line, raised.line)
-        return re.search(self.pattern, said) if fits else None
+        return re.search(self.pattern, f"{raised.message}. {raised.note}") if fits else None
 
-    def of(self, raised: Raised) -> str:
-        match, explain = self.match(raised), _EXPLAINED_BY.get(self.explained_by)
-        if not explain or not match:
-            return self.filled(self.meaning, raised)
-        return explain(match, raised.line)
-
-    def filled(self, text: str, raised: Raised) -> str:
-        r"""Replace references such as \1 in a text with the groups that the pattern matches in the message.
-
-        Returns an empty string if the exception doesn't match.
-        """
-        match = self.match(raised)
-        return match.expand(text) if match else ""
+    def of(self, match: re.Match[str], line: str) -> str:
+        r"""Return the meaning. References such as \1 in it are replaced with the groups of the match."""
+        explain = _EXPLAINED_BY.get(self.explained_by)
+        return explain(match, line) if explain else match.expand(self.meaning)
 
 
 @cache

@@ -1,18 +1,20 @@
 """The messages of checks: a verdict in words, short enough for one screen."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from course_lib.checks.engine.diagnosis import Verdict
 from course_lib.checks.engine.misconceptions import WrongNumber
+from course_lib.checks.engine.probe import Probe
+from course_lib.checks.engine.search import Resemblance
 
 _WIDTH = 100
 
 
-def success(name: str, probes: int) -> str:
-    """Return the message for a correct answer to an exercise that has `probes` tests."""
-    return f"✓ {name}: correct: all {probes} tests passed."
+def line(sign: str, name: str, says: str) -> str:
+    """Return a message of one sentence about the check called `name`, with a sign in front."""
+    return _lines(f"{sign} {name}: {says}")
 
 
 def failure(verdict: Verdict) -> str:
@@ -29,17 +31,20 @@ def failure(verdict: Verdict) -> str:
     assert verdict.difference is not None
     test = (f"Test: {verdict.failures[0].says}.", verdict.difference.facts)
     printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
+    similar = verdict.similar
+    is_clear = similar is not None and not _is_vague(similar, verdict.failures[0])
     why = dict.fromkeys(
         f"Why: {mistake.hint}"
-        for mistake in (*verdict.named, *(() if _is_vague(verdict) else verdict.similar))
+        for mistake in (similar.mistakes if similar is not None and is_clear else verdict.named)
         if mistake.hint not in verdict.difference.facts
     )
     if verdict.named:
         sources = "; ".join(dict.fromkeys(mistake.source for mistake in verdict.named))
         statement = "; and ".join(mistake.statement for mistake in verdict.named)
         return _lines(f"✗ {name}: {statement}.", *test, *printed, *why, f"Read: {sources}.")
-    if verdict.similar:
-        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *_similar(verdict), *why, *printed)
+    if similar is not None:
+        resemblance = _similar(similar, verdict.failures)
+        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *resemblance, *why, *printed)
     if verdict.tier == "structural":
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed)
     tried = verdict.example
@@ -56,39 +61,37 @@ def failure(verdict: Verdict) -> str:
     )
 
 
-def _similar(verdict: Verdict) -> list[str]:
+def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     """Return the lines about misconceptions that explain some of the results, or a part of one."""
-    assert verdict.similar_in is not None
-    what = (verdict.similar_part or "your result").replace("the result", "your result")
+    what = (similar.part or "your result").replace("the result", "your result")
     what += " are" if " and " in what else " is"
     where = "this test"
-    if verdict.similar_in is not verdict.failures[0]:
-        where = f"another test ({verdict.similar_in.says})"
-    elif verdict.similar_others:
-        where += f" and {verdict.similar_others} other{'s' if verdict.similar_others > 1 else ''}"
+    if similar.probe is not failures[0]:
+        where = f"another test ({similar.probe.says})"
+    elif similar.others:
+        where += f" and {similar.others} other{'s' if similar.others > 1 else ''}"
         what = "your results are"
-    what += " what you get, for instance," if _is_vague(verdict) else " what you get"
-    statement = "; and ".join(mistake.statement for mistake in verdict.similar)
+    what += " what you get, for instance," if _is_vague(similar, failures[0]) else " what you get"
+    statement = "; and ".join(mistake.statement for mistake in similar.mistakes)
     resemblance = f"In {where}, {what} if {statement}."
-    if verdict.dissimilar_in is None:
+    if similar.unexplained is None:
         return [resemblance, "That does not explain the rest of your result."]
-    other = f"the test “{verdict.dissimilar_in.says}”"
-    if verdict.dissimilar_in not in verdict.failures:
+    other = f"the test “{similar.unexplained.says}”"
+    if similar.unexplained not in failures:
         return [resemblance, f"But the check's example of this mistake fails in {other}, and yours doesn't."]
     found = f"{other} fails in another way"
-    if any(mistake.patch or mistake.result for mistake in verdict.similar):
+    if any(mistake.patch or mistake.result for mistake in similar.mistakes):
         found = f"the check's example of this one doesn't fail like yours in {other}"
     return [resemblance, f"There may be a second mistake: {found}."]
 
 
-def _is_vague(verdict: Verdict) -> bool:
-    """Return whether the misconceptions in `similar` are only some of the possible causes.
+def _is_vague(similar: Resemblance, first_failure: Probe) -> bool:
+    """Return whether similar misconceptions are only some of the possible causes.
 
     This is the case if they explain only a part of a result, or a probe other than the first failing one, or
     if others explain as many results.
     """
-    elsewhere = verdict.similar_in not in verdict.failures[:1]
-    return bool(verdict.similar_part) or elsewhere or verdict.is_ambiguous
+    return bool(similar.part) or similar.probe is not first_failure or similar.is_ambiguous
 
 
 def _one_line(text: str) -> str:
@@ -111,26 +114,11 @@ def missing(name: str, names: Iterable[str]) -> str:
     )
 
 
-def right_prediction(name: str) -> str:
-    """Return the message for a correct prediction."""
-    return f"✓ {name}: correct."
-
-
 def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
     """Return the message for a wrong prediction. It doesn't reveal the answer."""
     if isinstance(wrong, WrongNumber):
         return _lines(f"✗ {name}: {wrong.value:g} is a common wrong answer.", f"Why: {wrong.hint}")
-    return _lines(f"✗ {name}: {wrong}")
-
-
-def accepted(name: str, says: str, whole: bool) -> str:
-    """Return the message for a submitted file that earns points: all if `whole` is True, otherwise some."""
-    return _lines(f"{'✓' if whole else '◐'} {name}: {says}")
-
-
-def not_handed_in(name: str, says: str) -> str:
-    """Return the message for a submitted file that is missing or invalid."""
-    return _lines(f"✗ {name}: {says}")
+    return line("✗", name, wrong)
 
 
 def _lines(first: str, *more: str) -> str:

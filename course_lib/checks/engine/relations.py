@@ -124,10 +124,9 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
     if expected.numel() == 1 and not expected.is_floating_point():
         return  # Counts are too small for a relation between them to mean anything.
     left, right = expected.double(), found.double()
-    for name, usable in _invalid(left, right, inputs):
-        yield name
-        if not usable:
-            return
+    if not (left.isfinite().all() and right.isfinite().all()):
+        yield from _invalid(left, right, inputs)
+        return
     yield from _whole(left, right, inputs)
     yield from _reordered(left, right)
     yield from _masked(left, right, inputs)
@@ -138,22 +137,16 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
     yield from _nearly(left, right)
 
 
-def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[tuple[str, bool]]:
-    """Describe unexpected NaN and infinite numbers, if there are any.
-
-    Yields pairs of a sentence and False, which means that no other relations can be tested. The sentence is
-    empty if the numbers that are not finite are expected. Yields nothing if all numbers are finite.
-    """
+def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+    """Describe unexpected NaN and infinite numbers, if there are any."""
     for name, bad in (("NaN", found.isnan()), ("infinite", found.isinf())):
         bad &= expected.isfinite()
         if bad.any():
             if bad.all():
-                yield f"Every number of your result is {name}.", False
+                yield f"Every number of your result is {name}."
             else:
                 count = f"{int(bad.sum())} of {bad.numel()} numbers of your result are {name}"
-                yield f"{count}{_hidden(bad, inputs)}.", False
-    if not (expected.isfinite().all() and found.isfinite().all()):
-        yield "", False
+                yield f"{count}{_hidden(bad, inputs)}."
 
 
 def _hidden(wrong: Tensor, inputs: Sequence[Tensor]) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 from course_lib.checks.engine.comparison import Comparison
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import Misconception, PatchError
+from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
 from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike, parts_of
 
@@ -35,12 +36,13 @@ class Resemblance:
     """Misconceptions that give the student's result in one probe, or one part of that result."""
 
     mistakes: Mistakes
-    probe: int
+    probe: Probe
+    """The failing probe."""
     part: str = ""
     """The name of the part of the result that is equal; empty if all of it is."""
     others: int = 0
     """The number of other failing probes that these misconceptions are known to explain."""
-    unexplained: int | None = None
+    unexplained: Probe | None = None
     """A probe whose outcome these misconceptions don't explain; None if it is only the rest of the result."""
     is_ambiguous: bool = False
     """Whether other misconceptions explain as many results, so that these are only a guess."""
@@ -108,9 +110,9 @@ class Search:
         frontier: list[tuple[int, Mistakes]] = []
         for mistake in self._known:
             # Most misconceptions differ from the student's code in one of these two probes.
-            if not (self._alike((mistake,), 0) and self._alike((mistake,), start)):
+            if not (self._explains((mistake,), 0) and self._explains((mistake,), start)):
                 continue
-            reached = self._explained((mistake,))
+            reached = self._first_unexplained((mistake,))
             if reached is None:
                 return Explanation((mistake,))
             if reached > start:
@@ -120,7 +122,7 @@ class Search:
         for mistake in self._known:
             if self._is_exhausted:
                 break
-            reached = self._explained((mistake,))
+            reached = self._first_unexplained((mistake,))
             assert reached is not None, "it would have been returned"
             if reached >= start:
                 self._plausible.append(mistake)
@@ -132,7 +134,7 @@ class Search:
             extended: list[tuple[int, Mistakes]] = []
             for at, mistakes in frontier:
                 for more in self._extensions(at, mistakes):
-                    reached = self._explained(more)
+                    reached = self._first_unexplained(more)
                     if reached is None:
                         return Explanation(more)
                     if reached > at:
@@ -143,11 +145,11 @@ class Search:
         for pair in combinable(self._exercise):
             if self._is_exhausted:
                 break
-            if self._explained(pair) is None:
+            if self._first_unexplained(pair) is None:
                 return Explanation(pair)
         visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), start)]
         for group in self._groups((), visible, start, 3) if not best[1] else ():
-            if self._explained(group) is None:
+            if self._first_unexplained(group) is None:
                 return Explanation(group)
         # Combinations are so many that one of them may explain a single probe by coincidence.
         closest = self._resembling(best[1], start) if best[1] else None
@@ -156,7 +158,7 @@ class Search:
         if closest is not None and self._is_telling(self._found[start].observed):
             return Explanation(similar=closest)
         similar = self._resemblance()
-        if similar is None and not _is_free(self._found[start].observed):
+        if similar is None and not _is_unspecific(self._found[start].observed):
             # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
             similar = closest
         return Explanation(similar=similar)
@@ -167,7 +169,7 @@ class Search:
 
     def _resembling(self, mistakes: Mistakes, number: int) -> Resemblance:
         """Return the resemblance of misconceptions that explain probe `number`, but not all probes."""
-        unexplained = self._explained(mistakes)
+        unexplained = self._first_unexplained(mistakes)
         assert unexplained is not None
         others = sum(other < unexplained for other in self._failing if other != number)
         rivals = [
@@ -179,14 +181,15 @@ class Search:
         if len(rivals) > 1:
             # Several explain the same failing probes, so the other probes decide.
             later = range(unexplained, len(self._found))
-            score = {rival: sum(self._alike(rival, other) for other in later) for rival in rivals}
+            score = {rival: sum(self._explains(rival, other) for other in later) for rival in rivals}
             rivals = [rival for rival in rivals if score[rival] == max(score.values())]
             if mistakes not in rivals:
                 mistakes = rivals[0]
             # Rivals with equal results everywhere are the same mistake under several names.
             every = range(len(self._found))
             ambiguous = any(self._differs(mistakes, rival, other) for rival in rivals for other in every)
-        return Resemblance(mistakes, number, others=others, unexplained=unexplained, is_ambiguous=ambiguous)
+        probes = self._exercise.probes
+        return Resemblance(mistakes, probes[number], "", others, probes[unexplained], ambiguous)
 
     def _resemblance(self) -> Resemblance | None:
         """Return a misconception that explains a failing probe's result or a part of it.
@@ -199,14 +202,14 @@ class Search:
             for mistake in self._known:
                 if self._versions.effort > _ALL_EFFORT:
                     return None
-                if self._alike((mistake,), number):
+                if self._explains((mistake,), number):
                     return self._resembling((mistake,), number)
         for number in self._failing:
             for mistake in self._known:
                 if self._versions.effort > _ALL_EFFORT:
                     return None
                 if part := self._part(mistake, number):
-                    return Resemblance((mistake,), number, part)
+                    return Resemblance((mistake,), self._exercise.probes[number], part)
         return None
 
     def _part(self, mistake: Misconception, number: int) -> str:
@@ -250,7 +253,7 @@ class Search:
             more = self._combined(mistakes, mistake)
             if more is None:
                 continue
-            if self._alike(more, at):
+            if self._explains(more, at):
                 explained = True
                 yield more
             elif self._differs(mistakes, more, at):
@@ -276,7 +279,7 @@ class Search:
             if self._is_exhausted:
                 break
             more = self._combined(mistakes, *group)
-            if more is not None and self._alike(more, at):
+            if more is not None and self._explains(more, at):
                 yield more
 
     def _promises(
@@ -308,7 +311,7 @@ class Search:
             if self._versions.effort + len(visible) * self._versions.cost(number) > limit:
                 break
             for mistake, more in larger.items():
-                promises[mistake] += 2 * (number != at and self._alike(more, number))
+                promises[mistake] += 2 * (number != at and self._explains(more, number))
         return promises
 
     def _combined(self, mistakes: Mistakes, *more: Misconception) -> Mistakes | None:
@@ -318,17 +321,17 @@ class Search:
         combined = tuple(sorted((*mistakes, *more), key=self._order.__getitem__))
         return combined if can_be_combined(self._exercise, combined) else None
 
-    def _explained(self, mistakes: Mistakes) -> int | None:
+    def _first_unexplained(self, mistakes: Mistakes) -> int | None:
         """Return the index of the first probe that these misconceptions don't explain.
 
         Return None if they explain all probes.
         """
         probes = range(len(self._exercise.probes))
-        reached = next((number for number in probes if not self._alike(mistakes, number)), None)
+        reached = next((number for number in probes if not self._explains(mistakes, number)), None)
         self._reached[mistakes] = reached
         return reached
 
-    def _alike(self, mistakes: Mistakes, number: int) -> bool:
+    def _explains(self, mistakes: Mistakes, number: int) -> bool:
         """Return whether these misconceptions explain the student's result in a probe.
 
         If their result is correct, the student's result only needs to be correct too. Otherwise all replies
@@ -352,7 +355,7 @@ class Search:
         return _weight(value) >= 3
 
 
-def _is_free(observed: Value) -> bool:
+def _is_unspecific(observed: Value) -> bool:
     """Return whether a result is too unspecific to indicate one cause.
 
     This is the case for None, and for an exception raised by a `raise` statement.

@@ -116,7 +116,7 @@ class _Version:
         self.costs: dict[int, int] = {}
 
 
-def difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
+def first_difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
     """Return the first difference between the results in two outcomes of a probe, or None if they agree.
 
     If they differ and the code returned an exception instead of raising it, the difference is about that.
@@ -140,7 +140,7 @@ def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
     observed = probe.run(Candidate(recorder), seed)
     # Handles count the objects of all probes so far. Renumber them for this probe, so outcomes can be
     # compared.
-    before = recorder.first - 1
+    before = (recorder.first or 1) - 1
     return Outcome(
         _relative(observed, before),
         tuple(_relative(_unwarned(reply), before) for reply in recorder.replies),
@@ -179,19 +179,16 @@ class _Recorder(Backend):
         self._backend = backend
         self.requests: list[Request] = []
         self.replies: list[Reply] = []
-        self.first = 1
-        """The number of the handle of the first object that the probe created."""
+        self.first: int | None = None
+        """The number of the handle of the first object that the probe created, if there is one."""
 
     def ask(self, request: Request) -> Reply:
         reply = self._backend.ask(request)
-        if request.action in MAKING and isinstance(reply, Returned) and not self._made():
+        if request.action in MAKING and isinstance(reply, Returned) and self.first is None:
             self.first = reply.value.number
         self.requests.append(request)
         self.replies.append(reply)
         return reply
-
-    def _made(self) -> bool:
-        return any(isinstance(reply, Returned) and isinstance(reply.value, Handle) for reply in self.replies)
 
 
 def parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
