@@ -8,7 +8,12 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
 from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
-from course_lib.checks.exercises.fixtures.positions import fits, past_max_length, saves, start_of
+from course_lib.checks.exercises.fixtures.positions import (
+    has_large_entry,
+    past_max_length,
+    start_of,
+    state_dict_fits,
+)
 from course_lib.transformer import PositionalEncoding, sinusoids
 
 
@@ -92,14 +97,14 @@ def test_what_happens_past_max_length(kind, words, most, starts) -> None:
 
 def test_what_is_saved_is_told_without_its_name() -> None:
     student = candidate(nn.Linear)
-    look = student.make(saves())
+    look = student.make(has_large_entry())
     assert told(look.call(student.build(3, 4), 12)) is True
     assert told(look.call(student.build(3, 4), 13)) is False
 
 
 def test_whether_a_state_dict_fits_is_told_without_its_names() -> None:
     student = candidate(nn.Linear)
-    look = student.make(fits())
+    look = student.make(state_dict_fits())
     assert told(look.call(student.build(3, 4), student.build(3, 4))) is True
     assert told(look.call(student.build(3, 4), student.build(4, 3))) is False
 

@@ -14,10 +14,10 @@ from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.processes import (
     CollectiveMismatchError,
     DeadlockError,
-    dealt,
+    batches_of_ranks,
     in_threads,
+    means_of_ranks,
     started,
-    together,
 )
 from course_lib.transformer.data_parallel import global_token_mean, shard
 
@@ -26,7 +26,7 @@ SUMS, COUNTS = (torch.tensor(6.0), torch.tensor(4.0)), (torch.tensor(3), torch.t
 
 def asked(found: object, *arguments: Any, **settings: Any) -> Reply:
     candidate = Candidate(LocalBackend(found))
-    return candidate.make(together(**settings)).call(candidate, *(arguments or (SUMS, COUNTS)))
+    return candidate.make(means_of_ranks(**settings)).call(candidate, *(arguments or (SUMS, COUNTS)))
 
 
 def told(found: object, **settings: Any) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def test_what_an_answer_leaves_behind_is_told() -> None:
 @pytest.mark.parametrize("batches", [(1, 2, 3), ()])
 def test_shards_are_told_process_by_process(batches: tuple[int, ...]) -> None:
     candidate = Candidate(LocalBackend(shard))
-    reply = candidate.make(dealt(2)).call(candidate, batches)
+    reply = candidate.make(batches_of_ranks(2)).call(candidate, batches)
     assert isinstance(reply, Returned)
     assert reply.value["the batches of rank 0 of 2"] == batches[::2]
     assert reply.value["the number of batches of rank 1 of 2"] == len(batches[1::2])

@@ -16,7 +16,7 @@ from course_lib.checks.exercises.fixtures.data_parallel import (
     reducing,
     sharded_updates,
 )
-from course_lib.checks.exercises.fixtures.processes import dealt, together
+from course_lib.checks.exercises.fixtures.processes import batches_of_ranks, means_of_ranks
 from course_lib.checks.exercises.fixtures.results import in_float64
 from course_lib.transformer.data_parallel import global_token_mean, shard
 from course_lib.transformer.gradient_buckets import GradientBuckets
@@ -30,7 +30,7 @@ probe = SHARD.probe
 
 
 def _shards(candidate: Candidate, world_size: int, *batches: object) -> Reply:
-    return candidate.make(dealt(world_size)).call(candidate, batches)
+    return candidate.make(batches_of_ranks(world_size)).call(candidate, batches)
 
 
 case = SHARD.cases(_shards)
@@ -68,7 +68,7 @@ def _means(
 ) -> Reply:
     loss_sums = tuple(torch.tensor(value, dtype=dtype) for value in sums)
     token_counts = tuple(torch.tensor(value, dtype=count_dtype) for value in counts)
-    return candidate.make(together(**settings)).call(candidate, loss_sums, token_counts)
+    return candidate.make(means_of_ranks(**settings)).call(candidate, loss_sums, token_counts)
 
 
 case = GLOBAL_TOKEN_MEAN.cases(_means)
@@ -114,7 +114,7 @@ case(
 def _plain_count(candidate: Candidate, draw: Draw) -> Reply:
     sums, counts = draw.normal(2).abs() * 50 + 3.5, draw.integers(5, 60, 2)
     loss_sums = tuple(torch.tensor(value, dtype=torch.float64) for value in sums.tolist())
-    return candidate.make(together()).call(candidate, loss_sums, tuple(counts.tolist()))
+    return candidate.make(means_of_ranks()).call(candidate, loss_sums, tuple(counts.tolist()))
 
 
 @probe("the loss sum and the token count may both be plain numbers")

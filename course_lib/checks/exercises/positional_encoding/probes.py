@@ -10,7 +10,12 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, first_failure
 from course_lib.checks.exercises.fixtures.devices import left_behind
-from course_lib.checks.exercises.fixtures.positions import fits, past_max_length, saves, start_of
+from course_lib.checks.exercises.fixtures.positions import (
+    has_large_entry,
+    past_max_length,
+    start_of,
+    state_dict_fits,
+)
 from course_lib.checks.exercises.shared_requests import copied, gradients_of, in_double, round_trip
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
 
@@ -214,7 +219,7 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("the table is not in the state dict")
 def _sum_state(candidate: Candidate, draw: Draw) -> Observed:
-    reply = candidate.make(saves()).call(candidate.build(6, 0.0, 50), 50)
+    reply = candidate.make(has_large_entry()).call(candidate.build(6, 0.0, 50), 50)
     return {"«the state dict has an entry as large as the table»": reply}
 
 
@@ -237,7 +242,7 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Observed:
 def _sum_copies(candidate: Candidate, draw: Draw) -> Observed:
     layer, other, x = in_double(candidate, 6, 0.0, 12), in_double(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
     return {
-        "«the state dict fits»": candidate.make(fits()).call(layer, other),
+        "«the state dict fits»": candidate.make(state_dict_fits()).call(layer, other),
         "the result of the other module": other.call(x),
         "the result of the copy": layer.copy().call(x),
     }
