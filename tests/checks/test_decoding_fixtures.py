@@ -42,7 +42,7 @@ def test_the_beam_finds_what_greedy_misses() -> None:
 
 
 def test_the_last_real_word_is_answered() -> None:
-    model = Candidate(LocalBackend(None)).make(table_model(LOGITS))
+    model = Candidate(LocalBackend(None)).fixture(table_model(LOGITS))
     target = torch.tensor([[1, 4], [1, 3]])
     masked = value(model.call(SOURCE, MASK, target, causal_mask(2)))
     assert isinstance(masked, Tensor)
@@ -53,7 +53,7 @@ def test_the_last_real_word_is_answered() -> None:
 
 
 def test_a_memory_that_does_not_fit_is_refused() -> None:
-    model = Candidate(LocalBackend(None)).make(table_model(LOGITS))
+    model = Candidate(LocalBackend(None)).fixture(table_model(LOGITS))
     reply = model.call(SOURCE, MASK, torch.tensor([[1]]), None)
     assert isinstance(reply, Raised)
     assert reply.message == "memory and target have different batch sizes: 2 and 1"
@@ -61,7 +61,7 @@ def test_a_memory_that_does_not_fit_is_refused() -> None:
 
 def test_it_notes_how_it_was_used() -> None:
     candidate = Candidate(LocalBackend(beam_search))
-    careful, careless = candidate.make(table_model(LOGITS)), candidate.make(table_model(LOGITS))
+    careful, careless = candidate.fixture(table_model(LOGITS)), candidate.fixture(table_model(LOGITS))
     candidate.call(careful, SOURCE, MASK, 2, 4, 1, 2, 0.0)
     careless.call(SOURCE, MASK, method="encode")
     assert value(careful.call(method="notes")) == {
@@ -79,7 +79,7 @@ STATES = ({"w": torch.tensor([1.0]), "n": torch.tensor(3)}, {"w": torch.tensor([
 
 def told(function: object) -> dict:
     candidate = Candidate(LocalBackend(function))
-    found = value(candidate.make(averaging(candidate)).call(STATES))
+    found = value(candidate.fixture(averaging(candidate)).call(STATES))
     assert isinstance(found, dict)
     return found
 

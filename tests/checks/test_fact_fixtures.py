@@ -23,7 +23,7 @@ def test_an_error_is_told_by_the_name_of_its_class() -> None:
         return 1 / x
 
     student = candidate(divide)
-    look = student.make(error_of())
+    look = student.fixture(error_of())
     assert told(look.call(student, 0)) == "ZeroDivisionError"
     assert told(look.call(student, 1)) is None
 
@@ -36,14 +36,14 @@ def test_an_error_class_of_the_students_own_counts_as_its_parent() -> None:
         raise OddError("no")
 
     student = candidate(refuse)
-    assert told(student.make(error_of()).call(student)) == "ValueError"
+    assert told(student.fixture(error_of()).call(student)) == "ValueError"
 
 
 def test_equal_weights_are_told_in_pairs() -> None:
     module = nn.ModuleDict({name: nn.Linear(2, 2) for name in "abc"})
     module["c"].load_state_dict(module["a"].state_dict())
     student = candidate(lambda: module)
-    look = student.make(equal_weights("a.weight", "b.weight", "c.weight"))
+    look = student.fixture(equal_weights("a.weight", "b.weight", "c.weight"))
     assert told(look.call(student.build())) == (("a.weight", "c.weight"),)
 
 

@@ -187,7 +187,7 @@ def test_what_is_made_can_be_handed_over_and_looked_at_afterwards() -> None:
         return model
 
     student = candidate(update)
-    model = student.make(linear(2, 1))
+    model = student.fixture(linear(2, 1))
     before = model.weights()
     reply = student.call(model, torch.ones(3, 2, dtype=torch.float64))
     after = model.weights()
@@ -201,7 +201,7 @@ def test_what_is_made_can_be_handed_over_and_looked_at_afterwards() -> None:
 
 def test_a_model_is_the_same_for_every_holder_and_random_numbers_start_anew() -> None:
     first, second = (
-        candidate(None).make(transformer(7, layers=1, d_model=8, heads=2, d_ff=8)) for _ in range(2)
+        candidate(None).fixture(transformer(7, layers=1, d_model=8, heads=2, d_ff=8)) for _ in range(2)
     )
     one, other = first.weights(), second.weights()
     assert isinstance(one, Returned)
@@ -350,7 +350,7 @@ def test_a_load_that_failed_is_the_reply_to_every_later_request() -> None:
     one = candidate(Scale).build(2)
     failed = one.load({"scale": torch.ones(2), "gain": torch.ones(2)})
     assert isinstance(failed, Raised)
-    assert one.call(torch.ones(2)) == one.copy().weights() == one.make(to_itself()).call(one) == failed
+    assert one.call(torch.ones(2)) == one.copy().weights() == one.fixture(to_itself()).call(one) == failed
 
 
 def test_an_optional_weight_is_loaded_if_there_is_one() -> None:

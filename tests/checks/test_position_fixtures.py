@@ -40,7 +40,7 @@ def test_the_start_is_told_and_not_the_numbers(fill, spread, normal) -> None:
         return module
 
     student = candidate(build)
-    facts = told(student.make(start_of("weight")).call(student.build()))
+    facts = told(student.fixture(start_of("weight")).call(student.build()))
     assert facts["the standard deviation of the table"] == pytest.approx(spread, rel=0.03)
     assert facts["«they are distributed normally»"] is normal
     assert facts["«their mean is near 0»"] is True
@@ -91,20 +91,20 @@ class Shortened(PositionalEncoding):
 )
 def test_what_happens_past_max_length(kind, words, most, starts) -> None:
     student = candidate(kind)
-    reply = student.make(past_max_length()).call(student.build(6, 0.0, most), most, sinusoids(words, 6))
+    reply = student.fixture(past_max_length()).call(student.build(6, 0.0, most), most, sinusoids(words, 6))
     assert told(reply).startswith(starts)
 
 
 def test_what_is_saved_is_told_without_its_name() -> None:
     student = candidate(nn.Linear)
-    look = student.make(has_large_entry())
+    look = student.fixture(has_large_entry())
     assert told(look.call(student.build(3, 4), 12)) is True
     assert told(look.call(student.build(3, 4), 13)) is False
 
 
 def test_whether_a_state_dict_fits_is_told_without_its_names() -> None:
     student = candidate(nn.Linear)
-    look = student.make(state_dict_fits())
+    look = student.fixture(state_dict_fits())
     assert told(look.call(student.build(3, 4), student.build(3, 4))) is True
     assert told(look.call(student.build(3, 4), student.build(4, 3))) is False
 
@@ -150,7 +150,7 @@ class Buffered(nn.Module):
 )
 def test_what_stays_behind_is_told(bring, behind) -> None:
     student = candidate(lambda: Plain(bring))
-    assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 3))) is behind
+    assert told(student.fixture(left_behind()).call(student.build(), torch.zeros(2, 3))) is behind
 
 
 def test_another_object_for_a_buffer_goes_along() -> None:
@@ -159,12 +159,12 @@ def test_another_object_for_a_buffer_goes_along() -> None:
             return x + torch.autograd.Variable(self.numbers[1:])
 
     student = candidate(Old)
-    assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 2))) is False
+    assert told(student.fixture(left_behind()).call(student.build(), torch.zeros(2, 2))) is False
 
 
 def test_buffers_and_parameters_go_along() -> None:
     student = candidate(Buffered)
-    assert told(student.make(left_behind()).call(student.build(), torch.zeros(2, 3))) is False
+    assert told(student.fixture(left_behind()).call(student.build(), torch.zeros(2, 3))) is False
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_buffers_and_parameters_go_along() -> None:
 )
 def test_what_stays_on_the_device_of_its_arguments(found, together) -> None:
     student = candidate(found)
-    assert told(student.make(stays_together()).call(student, torch.arange(4))) is together
+    assert told(student.fixture(stays_together()).call(student, torch.arange(4))) is together

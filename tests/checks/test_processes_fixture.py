@@ -26,7 +26,7 @@ SUMS, COUNTS = (torch.tensor(6.0), torch.tensor(4.0)), (torch.tensor(3), torch.t
 
 def asked(found: object, *arguments: Any, **settings: Any) -> Reply:
     candidate = Candidate(LocalBackend(found))
-    return candidate.make(means_of_ranks(**settings)).call(candidate, *(arguments or (SUMS, COUNTS)))
+    return candidate.fixture(means_of_ranks(**settings)).call(candidate, *(arguments or (SUMS, COUNTS)))
 
 
 def told(found: object, **settings: Any) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def test_what_an_answer_leaves_behind_is_told() -> None:
 @pytest.mark.parametrize("batches", [(1, 2, 3), ()])
 def test_shards_are_told_process_by_process(batches: tuple[int, ...]) -> None:
     candidate = Candidate(LocalBackend(shard))
-    reply = candidate.make(batches_of_ranks(2)).call(candidate, batches)
+    reply = candidate.fixture(batches_of_ranks(2)).call(candidate, batches)
     assert isinstance(reply, Returned)
     assert reply.value["the batches of rank 0 of 2"] == batches[::2]
     assert reply.value["the number of batches of rank 1 of 2"] == len(batches[1::2])

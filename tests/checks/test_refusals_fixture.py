@@ -16,7 +16,7 @@ from course_lib.transformer import split_heads
 
 def told(found: Callable[[Any], Any], argument: Any = 12) -> Any:
     candidate = Candidate(LocalBackend(found))
-    return value_of(candidate.make(refusal(candidate, 12, "layer.bias")).call(argument))
+    return value_of(candidate.fixture(refusal(candidate, 12, "layer.bias")).call(argument))
 
 
 def refuses(kind: type[Exception], message: str) -> Callable[[Any], Any]:
@@ -35,7 +35,7 @@ def test_references_count_as_written_by_hand_where_they_are_installed_among_the_
 ) -> None:
     monkeypatch.setattr(local_backend, "_STANDARD_LIBRARY", local_backend._COURSE)
     candidate = Candidate(LocalBackend(split_heads))
-    heads = value_of(candidate.make(refusal(candidate, 7, 2, passes=False)).call(torch.zeros(1, 3, 7), 2))
+    heads = value_of(candidate.fixture(refusal(candidate, 7, 2, passes=False)).call(torch.zeros(1, 3, 7), 2))
     assert heads == REFUSED
 
 
@@ -95,4 +95,4 @@ def test_a_returned_exception_passes_through() -> None:
 def test_an_error_by_chance_can_be_told_as_such() -> None:
     for found, expected in ((lambda x: [][x], BY_CHANCE), (refuses(ValueError, "12"), REFUSED)):
         candidate = Candidate(LocalBackend(found))
-        assert value_of(candidate.make(refusal(candidate, 12, passes=False)).call(12)) == expected
+        assert value_of(candidate.fixture(refusal(candidate, 12, passes=False)).call(12)) == expected

@@ -40,7 +40,7 @@ def test_rows_may_be_answered_one_by_one() -> None:
 
 
 def test_forward_is_encode_decode_and_generator() -> None:
-    model = Candidate(LocalBackend(None)).make(scripted_model(SCRIPT, vocab=6))
+    model = Candidate(LocalBackend(None)).fixture(scripted_model(SCRIPT, vocab=6))
     logits = value(model.call(SOURCE, MASK, torch.tensor([[1, 4], [1, 5]]), causal_mask(2)))
     assert isinstance(logits, torch.Tensor)
     assert logits.argmax(-1).tolist() == [[4, 2], [5, 5]]
@@ -48,13 +48,13 @@ def test_forward_is_encode_decode_and_generator() -> None:
 
 def test_it_notes_how_it_was_used() -> None:
     candidate = Candidate(LocalBackend(greedy_decode))
-    careful = candidate.make(scripted_model(SCRIPT, vocab=6))
+    careful = candidate.fixture(scripted_model(SCRIPT, vocab=6))
     candidate.call(careful, SOURCE, MASK, 9, 1, 2)
     assert value(careful.call(method="notes")) == {
         "the mode of the model": "evaluation",
         "the gradients": "off",
     }
-    careless = candidate.make(scripted_model(SCRIPT, vocab=6))
+    careless = candidate.fixture(scripted_model(SCRIPT, vocab=6))
     careless.call(SOURCE, MASK, method="encode")
     assert value(careless.call(method="notes")) == {
         "the mode of the model": "training",
@@ -63,7 +63,7 @@ def test_it_notes_how_it_was_used() -> None:
 
 
 def test_a_transformer_may_have_two_vocabularies() -> None:
-    model = Candidate(LocalBackend(None)).make(
+    model = Candidate(LocalBackend(None)).fixture(
         transformer(7, target_vocab=9, layers=1, d_model=4, heads=1, d_ff=3)
     )
     weights = value(model.weights())
@@ -75,7 +75,7 @@ def test_a_transformer_may_have_two_vocabularies() -> None:
 
 def test_it_counts_how_often_the_source_is_encoded() -> None:
     candidate = Candidate(LocalBackend(greedy_decode))
-    model = candidate.make(scripted_model(SCRIPT, vocab=6))
+    model = candidate.fixture(scripted_model(SCRIPT, vocab=6))
     assert value(model.call(method="encoded")) == "never"
     candidate.call(model, SOURCE, MASK, 9, 1, 2)
     assert value(model.call(method="encoded")) == "once"
@@ -84,7 +84,7 @@ def test_it_counts_how_often_the_source_is_encoded() -> None:
 
 
 def test_a_mask_of_numbers_is_refused() -> None:
-    model = Candidate(LocalBackend(None)).make(scripted_model(SCRIPT, vocab=6))
+    model = Candidate(LocalBackend(None)).fixture(scripted_model(SCRIPT, vocab=6))
     reply = model.call(SOURCE, MASK, torch.tensor([[1, 4], [1, 5]]), causal_mask(2).long())
     assert isinstance(reply, Raised)
     assert reply.kind == "TypeError"

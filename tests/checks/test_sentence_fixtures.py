@@ -18,7 +18,7 @@ ALONE = tuple((place,) for place in range(150))
 
 def told(found: Callable[..., Any], *arguments: Any) -> Any:
     student = Candidate(LocalBackend(found))
-    reply = student.make(on_lists(student)).call(*arguments)
+    reply = student.fixture(on_lists(student)).call(*arguments)
     return reply.value if isinstance(reply, Returned) else reply
 
 
@@ -26,7 +26,7 @@ def facts(found: Callable[..., Any], lengths: tuple[int, ...] = LENGTHS, budget:
     student = Candidate(LocalBackend(found))
     plan = token_batches(lengths, budget) if len(lengths) >= 100 else []
     size = sum(max(lengths[index] for index in batch) * len(batch) for batch in plan), len(plan)
-    reply = student.make(batching(student, packed=size if plan else None)).call(lengths, budget)
+    reply = student.fixture(batching(student, packed=size if plan else None)).call(lengths, budget)
     return reply.value if isinstance(reply, Returned) else reply
 
 

@@ -22,7 +22,7 @@ def _described(change) -> list[str]:
 
     student = Candidate(LocalBackend(build))
     names = tuple(build().state_dict())
-    return list(value_of(student.make(facts_of_start(names, 24, 2)).call(student.build())).values())
+    return list(value_of(student.fixture(facts_of_start(names, 24, 2)).call(student.build())).values())
 
 
 def test_the_reference_is_described_as_required() -> None:
@@ -53,7 +53,7 @@ def test_copied_layers_with_matrices_of_their_own_are_different() -> None:
 
 def test_entries_are_counted_by_prefix() -> None:
     student = Candidate(LocalBackend(lambda: nn.ModuleDict({"norm": nn.LayerNorm(2)})))
-    counted = value_of(student.make(count_of("norm", "other")).call(student.build()))
+    counted = value_of(student.fixture(count_of("norm", "other")).call(student.build()))
     assert counted == {"the number of weights of norm": 2, "the number of weights of other": 0}
 
 

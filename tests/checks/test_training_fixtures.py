@@ -34,14 +34,14 @@ def value_of(reply: Reply) -> object:
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 def test_the_rate_of_each_update_is_seen(kind: str) -> None:
     found = candidate(make_scheduler)
-    rates = value_of(found.make(updates(6, kind=kind)).call(found, 4, 4, factor=2.0))
+    rates = value_of(found.fixture(updates(6, kind=kind)).call(found, 4, 4, factor=2.0))
     expected = {f"the rate of update {step}": learning_rate(step, 4, 4, 2.0) for step in range(1, 7)}
     assert rates == pytest.approx(expected, rel=1e-7)
 
 
 def test_each_group_of_weights_is_seen() -> None:
     found = candidate(make_scheduler)
-    rates = value_of(found.make(updates(2, groups=2)).call(found, 4, 4))
+    rates = value_of(found.fixture(updates(2, groups=2)).call(found, 4, 4))
     assert rates == pytest.approx(
         {
             "the rate of update 1, for group 1 of the weights": 1 / 16,
@@ -61,14 +61,14 @@ def test_asking_for_step_zero_is_one_error_however_it_shows() -> None:
 
     for made in (by_own_formula, by_learning_rate):
         found = candidate(made)
-        reply = found.make(updates(2)).call(found, 4, 4)
+        reply = found.fixture(updates(2)).call(found, 4, 4)
         assert isinstance(reply, Raised)
         assert "the rate of step 0 was requested" in reply.message
 
 
 def test_a_scheduler_that_does_not_come_back_is_missed() -> None:
     found = candidate(lambda optimizer: None)
-    reply = found.make(updates(2)).call(found)
+    reply = found.fixture(updates(2)).call(found)
     assert isinstance(reply, Raised)
     assert "is a `return` missing?" in reply.message
 
@@ -78,7 +78,7 @@ def test_other_errors_stay_what_they_are() -> None:
         raise ValueError("some other trouble")
 
     found = candidate(broken)
-    reply = found.make(updates(2)).call(found, 4, 4)
+    reply = found.fixture(updates(2)).call(found, 4, 4)
     assert isinstance(reply, Raised)
     assert reply.message == "some other trouble"
 
@@ -86,7 +86,7 @@ def test_other_errors_stay_what_they_are() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_results_of_any_floating_dtype_come_in_float64(dtype: torch.dtype) -> None:
     found = candidate(lambda x, times: (x * times).to(dtype))
-    tensor = value_of(found.make(in_float64(found)).call(torch.ones(2), times=2))
+    tensor = value_of(found.fixture(in_float64(found)).call(torch.ones(2), times=2))
     assert isinstance(tensor, torch.Tensor)
     assert tensor.dtype == torch.float64
     assert tensor.tolist() == [2.0, 2.0]
@@ -95,7 +95,7 @@ def test_results_of_any_floating_dtype_come_in_float64(dtype: torch.dtype) -> No
 @pytest.mark.parametrize("number", [2, 2.0, np.float32(2), torch.tensor(2.0)])
 def test_a_single_number_is_a_plain_one(number: object) -> None:
     found = candidate(lambda: number)
-    assert value_of(found.make(in_float64(found)).call()) == 2.0
+    assert value_of(found.fixture(in_float64(found)).call()) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -103,32 +103,32 @@ def test_a_single_number_is_a_plain_one(number: object) -> None:
 )
 def test_everything_that_behaves_as_a_number_is_one(number: object) -> None:
     found = candidate(lambda: number)
-    assert value_of(found.make(as_number(found)).call()) == 2.0
+    assert value_of(found.fixture(as_number(found)).call()) == 2.0
 
 
 @pytest.mark.parametrize("other", [None, "two", True, torch.ones(2)])
 def test_anything_else_is_no_number(other: object) -> None:
     found = candidate(lambda: other)
-    value = value_of(found.make(as_number(found)).call())
+    value = value_of(found.fixture(as_number(found)).call())
     assert type(value) is type(other)
 
 
 @pytest.mark.parametrize("other", [None, "two", True])
 def test_what_is_no_number_stays_as_it_is(other: object) -> None:
     found = candidate(lambda: other)
-    assert value_of(found.make(in_float64(found)).call()) is other
+    assert value_of(found.fixture(in_float64(found)).call()) is other
 
 
 def test_whole_numbers_stay_whole() -> None:
     found = candidate(lambda: torch.ones(2, dtype=torch.long))
-    tensor = value_of(found.make(in_float64(found)).call())
+    tensor = value_of(found.fixture(in_float64(found)).call())
     assert isinstance(tensor, torch.Tensor)
     assert tensor.dtype == torch.int64
 
 
 def test_a_change_of_an_argument_is_seen_through_it() -> None:
     found = candidate(lambda x: x.mul_(2))
-    reply = found.make(in_float64(found)).call(torch.ones(2))
+    reply = found.fixture(in_float64(found)).call(torch.ones(2))
     assert isinstance(reply, Returned)
     assert reply.changed == (0,)
 
@@ -136,7 +136,7 @@ def test_a_change_of_an_argument_is_seen_through_it() -> None:
 @pytest.mark.parametrize(("shape", "given"), [((2, 2), (1, 2, 2)), ((1, 2, 2), (1, 2, 2)), ((2,), (2,))])
 def test_a_table_gets_an_axis_in_front(shape: tuple[int, ...], given: tuple[int, ...]) -> None:
     found = candidate(lambda size: torch.ones(shape, dtype=torch.bool))
-    tensor = value_of(found.make(with_batch_axis(found)).call(2))
+    tensor = value_of(found.fixture(with_batch_axis(found)).call(2))
     assert isinstance(tensor, torch.Tensor)
     assert tensor.shape == given
     assert tensor.dtype == torch.bool
@@ -144,7 +144,7 @@ def test_a_table_gets_an_axis_in_front(shape: tuple[int, ...], given: tuple[int,
 
 def test_what_is_no_table_gets_no_axis() -> None:
     found = candidate(lambda size: "a table")
-    assert value_of(found.make(with_batch_axis(found)).call(2)) == "a table"
+    assert value_of(found.fixture(with_batch_axis(found)).call(2)) == "a table"
 
 
 def test_an_attribute_is_read_as_a_number() -> None:
@@ -155,7 +155,7 @@ def test_an_attribute_is_read_as_a_number() -> None:
             self.register_buffer("kept", torch.tensor(4))
 
     held = candidate(Holds()).copy()
-    numbers = held.make(number_in(held))
+    numbers = held.fixture(number_in(held))
     assert value_of(numbers.call("plain")) == 3.0
     assert value_of(numbers.call("kept")) == 4.0
     missing = numbers.call("other")
@@ -184,12 +184,12 @@ def by_overload(logits, labels):
 )
 def test_smoothing_by_torch_is_seen_however_it_is_called(loss) -> None:
     found = candidate(loss)
-    reply = found.make(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
+    reply = found.fixture(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
     assert value_of(reply) == "PyTorch's cross-entropy"
 
 
 @pytest.mark.parametrize("loss", [F.cross_entropy, LabelSmoothingLoss(5, 0), nn.CrossEntropyLoss()])
 def test_a_cross_entropy_without_smoothing_is_nobody_s_smoothing(loss) -> None:
     found = candidate(loss)
-    reply = found.make(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
+    reply = found.fixture(smoothing_by(found)).call(torch.randn(3, 5), torch.tensor([1, 2, 3]))
     assert value_of(reply) == "your own code"

@@ -16,7 +16,7 @@ BATCH = ((torch.tensor([[1, 3, 2, 0], [1, 4, 5, 2]]), torch.tensor([[1, 5, 2], [
 
 def told(train: object, *batches: Any, **settings: Any) -> dict[str, Any]:
     found = Candidate(LocalBackend(train))
-    reply = found.make(training(7, **settings)).call(found, batches or (BATCH,))
+    reply = found.fixture(training(7, **settings)).call(found, batches or (BATCH,))
     assert isinstance(reply, Returned), reply
     return dict(reply.value)
 
@@ -81,7 +81,7 @@ def test_a_change_of_the_tokens_is_seen() -> None:
 
 def test_float_of_the_loss_gives_no_warning() -> None:
     found = Candidate(LocalBackend(lambda *_: float(torch.ones((), requires_grad=True))))
-    reply = found.make(training(7)).call(found, (BATCH,))
+    reply = found.fixture(training(7)).call(found, (BATCH,))
     assert isinstance(reply, Returned)
     assert reply.warnings == ()
 

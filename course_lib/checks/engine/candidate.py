@@ -17,7 +17,9 @@ from course_lib.checks.engine.reply import Handle, Reply, Returned
 #: The object that is checked.
 STUDENT_OBJECT = Handle(0)
 
-Action = Literal["call", "gradients", "build", "make", "copy", "load", "weights", "train", "modes", "number"]
+Action = Literal[
+    "call", "gradients", "build", "fixture", "copy", "load", "weights", "train", "modes", "number"
+]
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Backend(ABC):
     def ask(self, request: Request) -> Reply:
         """Perform a request. If the student's code raises an exception, return it as `Raised`.
 
-        The reply to "build", "make" or "copy" holds the `Handle` of a new object, even if its creation
+        The reply to "build", "fixture" or "copy" holds the `Handle` of a new object, even if its creation
         failed; every request to that object then returns the failure. The same holds after a "load" that
         failed, because the object's weights are unknown, and for requests with such an object as an argument.
         The random seed is reset before each request.
@@ -94,12 +96,12 @@ class Candidate:
         """
         return self._another(self._ask("build", arguments, keywords))
 
-    def make(self, fixture: Fixture) -> "Candidate":
+    def fixture(self, description: Fixture) -> "Candidate":
         """Build a fixture that the probe inspects later, or that another fixture needs.
 
         A fixture that is only passed to one call doesn't need this: the `Fixture` itself can be an argument.
         """
-        return self._another(self._ask("make", (fixture,)))
+        return self._another(self._ask("fixture", (description,)))
 
     def copy(self) -> "Candidate":
         """Make a deep copy of the instance. If this fails, every request to the copy returns the failure."""

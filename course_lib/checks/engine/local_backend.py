@@ -274,12 +274,12 @@ def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> A
 
 
 #: The actions that create an object. Their replies contain its handle.
-MAKING = ("build", "make", "copy")
+MAKING = ("build", "fixture", "copy")
 
 _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
     "call": _call,
     "build": _call,
-    "make": lambda found, request, given, keywords: given[0],
+    "fixture": lambda found, request, given, keywords: given[0],
     "copy": lambda found, *_: copy.deepcopy(found),
     "gradients": _gradients,
     "load": _load,

@@ -84,7 +84,7 @@ def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]], **keyw
     `keywords` are passed to every call. Results that are numbers are converted to floats. If a call raises an
     exception, only that is returned.
     """
-    function = candidate.make(as_number(candidate))
+    function = candidate.fixture(as_number(candidate))
     found: dict[str, Observed] = {}
     for name, arguments in calls.items():
         reply = function.call(*arguments, **keywords)

@@ -259,7 +259,7 @@ def test_a_program_that_ends_answers_nothing_more() -> None:
             assert isinstance(reply, Raised)
             assert reply.kind == KERNEL_DIED
         other = Candidate(RemoteObject(channel, "well"))
-        reply = other.build(1).copy().make(Fixture("linear")).call()
+        reply = other.build(1).copy().fixture(Fixture("linear")).call()
         assert isinstance(reply, Raised)
         assert reply.kind == KERNEL_DIED
         assert channel.dead

@@ -30,7 +30,7 @@ probe = SHARD.probe
 
 
 def _shards(candidate: Candidate, world_size: int, *batches: object) -> Reply:
-    return candidate.make(batches_of_ranks(world_size)).call(candidate, batches)
+    return candidate.fixture(batches_of_ranks(world_size)).call(candidate, batches)
 
 
 case = SHARD.cases(_shards)
@@ -68,7 +68,7 @@ def _means(
 ) -> Reply:
     loss_sums = tuple(torch.tensor(value, dtype=dtype) for value in sums)
     token_counts = tuple(torch.tensor(value, dtype=count_dtype) for value in counts)
-    return candidate.make(means_of_ranks(**settings)).call(candidate, loss_sums, token_counts)
+    return candidate.fixture(means_of_ranks(**settings)).call(candidate, loss_sums, token_counts)
 
 
 case = GLOBAL_TOKEN_MEAN.cases(_means)
@@ -114,12 +114,12 @@ case(
 def _plain_count(candidate: Candidate, draw: Draw) -> Reply:
     sums, counts = draw.normal(2).abs() * 50 + 3.5, draw.integers(5, 60, 2)
     loss_sums = tuple(torch.tensor(value, dtype=torch.float64) for value in sums.tolist())
-    return candidate.make(means_of_ranks()).call(candidate, loss_sums, tuple(counts.tolist()))
+    return candidate.fixture(means_of_ranks()).call(candidate, loss_sums, tuple(counts.tolist()))
 
 
 @probe("the loss sum and the token count may both be plain numbers")
 def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(in_float64(candidate)).call(7.5, 6)
+    return candidate.fixture(in_float64(candidate)).call(7.5, 6)
 
 
 # --- broadcast_parameters -----------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _on_ranks(
 ) -> Reply:
     """Build a fixture that simulates several ranks, with a random seed, and call it."""
     seed = int(draw.integers(0, 1_000_000, 1))
-    return candidate.make(of(*settings, seed=seed, **more)).call(candidate)
+    return candidate.fixture(of(*settings, seed=seed, **more)).call(candidate)
 
 
 case = BROADCAST_PARAMETERS.random_cases(partial(_on_ranks, broadcasting), __name__)

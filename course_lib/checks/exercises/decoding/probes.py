@@ -40,7 +40,7 @@ case("with an alpha of 2, the penalty grows faster than the length", 2.0, 1, 4, 
 
 @probe("the lengths may also be a tensor of integers, of any shape", tolerance=1e-5)
 def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Observed:
-    function = candidate.make(in_float64(candidate))
+    function = candidate.fixture(in_float64(candidate))
     observed: dict[str, Observed] = {}
     for name, lengths in (
         ("two axes", torch.tensor([[1, 7, 13], [2, 19, 1]])),
@@ -264,7 +264,7 @@ def _beam_other_symbols(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
 def _beam_modes(candidate: Candidate, draw: Draw) -> Observed:
-    model = candidate.make(_model(draw, _GARDEN_PATH))
+    model = candidate.fixture(_model(draw, _GARDEN_PATH))
     reply = candidate.call(model, *_sources(3, 3), 2, 8, _START, _END, 0.6)
     meanwhile = value_of(model.call(method="notes"))
     return after(reply, lambda: {"meanwhile": meanwhile, **mode_afterwards(model)})
@@ -272,7 +272,7 @@ def _beam_modes(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("a model that is in evaluation mode stays in it")
 def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
-    model = candidate.make(_model(draw, _GARDEN_PATH))
+    model = candidate.fixture(_model(draw, _GARDEN_PATH))
     model.train(False)
     reply = candidate.call(model, *_sources(3, 3), 2, 8, _START, _END, 0.6)
     return after(reply, lambda: mode_afterwards(model))
@@ -280,7 +280,7 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("the source is encoded once for the whole batch")
 def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
-    model = candidate.make(_model(draw, _GARDEN_PATH, _RIVALS[0]))
+    model = candidate.fixture(_model(draw, _GARDEN_PATH, _RIVALS[0]))
     reply = candidate.call(model, *_sources(3, 4), 2, 8, _START, _END, 0.0)
     return after(reply, lambda: {"how often the source is encoded": value_of(model.call(method="encoded"))})
 
@@ -334,7 +334,7 @@ def _part(reply: Reply, *names: str) -> Reply:
 
 
 def _averaged(candidate: Candidate, *states: Mapping[str, Tensor]) -> Reply:
-    return candidate.make(averaging(candidate)).call(states)
+    return candidate.fixture(averaging(candidate)).call(states)
 
 
 def _checkpoint(draw: Draw) -> dict[str, Tensor]:
@@ -417,7 +417,7 @@ def _average_of_one(candidate: Candidate, draw: Draw) -> Reply:
 
 
 def _refused(candidate: Candidate, *states: Mapping[str, Tensor], wanted: tuple[str | int, ...]) -> Reply:
-    return candidate.make(refusal(candidate.make(averaging(candidate)), *wanted)).call(states)
+    return candidate.fixture(refusal(candidate.fixture(averaging(candidate)), *wanted)).call(states)
 
 
 @probe("checkpoints with different entries raise a ValueError that names those entries")

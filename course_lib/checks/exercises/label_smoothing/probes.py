@@ -21,7 +21,7 @@ probe = SMOOTH_TARGETS.probe
 
 def _targets(candidate: Candidate, labels: object, vocab: int, pad_id: int, smoothing: float) -> Reply:
     """Call `smooth_targets` and convert its result to float64, because any float dtype is correct."""
-    return candidate.make(in_float64(candidate)).call(torch.tensor(labels), vocab, pad_id, smoothing)
+    return candidate.fixture(in_float64(candidate)).call(torch.tensor(labels), vocab, pad_id, smoothing)
 
 
 case = SMOOTH_TARGETS.cases(_targets)
@@ -48,7 +48,7 @@ case("labels that are all padding give rows of zeros", [[0, 0, 0]], 4, 0, 0.1)
 @probe("the targets are correct for random labels and a vocabulary of 50")
 def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
     labels = draw.integers(0, 50, 3, 7)
-    return candidate.make(in_float64(candidate)).call(labels, 50, 7, 0.1)
+    return candidate.fixture(in_float64(candidate)).call(labels, 50, 7, 0.1)
 
 
 # --- LabelSmoothingLoss -------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _loss_of_padding(candidate: Candidate, draw: Draw) -> Observed:
 @probe("the loss has an attribute pad_id")
 def _loss_keeps_pad_id(candidate: Candidate, draw: Draw) -> Reply:
     loss = candidate.build(6, 3, 0.2)
-    return loss.make(number_in(loss)).call("pad_id")
+    return loss.fixture(number_in(loss)).call("pad_id")
 
 
 @probe("a deep copy, and a new loss with the same state dict, give the same result")
@@ -176,7 +176,7 @@ def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
 @probe("your own code smooths the labels, not PyTorch's")
 def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Observed:
     loss = candidate.build(6, 0, 0.2)
-    reply = loss.make(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)
+    reply = loss.fixture(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)
     return reply if isinstance(reply, Raised) else {"the code that smooths the labels": reply.value}
 
 

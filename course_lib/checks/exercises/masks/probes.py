@@ -70,7 +70,7 @@ case("_padding_alone", "in a sentence that is all padding, every key is masked",
 def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
     return {
-        "«the mask is on the tokens' device»": candidate.make(stays_together()).call(candidate, tokens, 0)
+        "«the mask is on the tokens' device»": candidate.fixture(stays_together()).call(candidate, tokens, 0)
     }
 
 
@@ -81,7 +81,7 @@ CAUSAL_MASK = Exercise(causal_mask)
 
 def _of_length(candidate: Candidate, length: int) -> Reply:
     """Call the student's function. Convert a mask of shape (L, L) to (1, L, L), because both are correct."""
-    return candidate.make(with_batch_axis(candidate)).call(length)
+    return candidate.fixture(with_batch_axis(candidate)).call(length)
 
 
 case = CAUSAL_MASK.cases(_of_length)
@@ -120,7 +120,7 @@ def _decoder_with_padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
 def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
     return {
-        "«the mask is on the tokens' device»": candidate.make(stays_together()).call(candidate, tokens, 0)
+        "«the mask is on the tokens' device»": candidate.fixture(stays_together()).call(candidate, tokens, 0)
     }
 
 

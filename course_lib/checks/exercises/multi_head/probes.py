@@ -36,13 +36,13 @@ case("_split_one_word", "one sentence of one token works", (1, 1, 6), 2)
 
 @probe("d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
 def _split_refuses(candidate: Candidate, draw: Draw) -> Observed:
-    response = candidate.make(refusal(candidate, 10, 4, passes=False)).call(draw.normal(2, 3, 10), 4)
+    response = candidate.fixture(refusal(candidate, 10, 4, passes=False)).call(draw.normal(2, 3, 10), 4)
     return {"the response": response}
 
 
 @probe("more heads than features raise a ValueError whose message contains both numbers")
 def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Observed:
-    response = candidate.make(refusal(candidate, 4, 8, passes=False)).call(draw.normal(2, 3, 4), 8)
+    response = candidate.fixture(refusal(candidate, 4, 8, passes=False)).call(draw.normal(2, 3, 4), 8)
     return {"the response": response}
 
 
@@ -179,7 +179,7 @@ _attends(
 def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
     module = _loaded(candidate, _weights(draw, 6), 6, 2)
     x, mask = draw.normal(2, 4, 6), _causal(4).expand(2, 4, 4)
-    return candidate.make(to_itself()).call(module, x, mask)
+    return candidate.fixture(to_itself()).call(module, x, mask)
 
 
 _attends(
@@ -231,7 +231,7 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
     query, memory = draw.normal(2, 3, 6), draw.normal(4, 3, 6)
     for sentences in (4, 1):  # A batch of one can be broadcast.
         keys = memory[:sentences]
-        reply = candidate.make(error_of()).call(module, query, keys, keys)
+        reply = candidate.fixture(error_of()).call(module, query, keys, keys)
         if isinstance(reply, Returned) and reply.value is None:
             module.call(query, keys, keys)  # This result isn't compared, but the diagnosis can use it.
         # Any kind of error is correct.
@@ -243,7 +243,7 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
 @probe("each projection starts with its own random weights")
 def _starts(candidate: Candidate, draw: Draw) -> Reply:
     # Compare only the matrices, because all biases may be initialised to zero.
-    return candidate.make(equal_weights(*_MATRICES)).call(candidate.build(6, 2))
+    return candidate.fixture(equal_weights(*_MATRICES)).call(candidate.build(6, 2))
 
 
 @probe("a deep copy made after a forward pass has equal but separate weights")

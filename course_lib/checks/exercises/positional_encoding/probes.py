@@ -79,7 +79,7 @@ def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("a new table is normally distributed with standard deviation d_model**-0.5", tolerance=0.04)
 def _embedding_start(candidate: Candidate, draw: Draw) -> Observed:
-    measure = candidate.make(start_of("table.weight"))
+    measure = candidate.fixture(start_of("table.weight"))
     return {
         "of a new table with 16 features": measure.call(candidate.build(1000, 16)),
         "of a new table with 64 features": measure.call(candidate.build(500, 64)),
@@ -208,7 +208,7 @@ def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("a sentence longer than max_length works, or raises an error with both numbers in its message")
 def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
-    tried = candidate.make(past_max_length())
+    tried = candidate.fixture(past_max_length())
     return {
         f"the response to {words} words with a max_length of {most}": tried.call(
             in_double(candidate, 6, 0.0, most), most, sinusoids(words, 6).double()
@@ -219,14 +219,14 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("the table is not in the state dict")
 def _sum_state(candidate: Candidate, draw: Draw) -> Observed:
-    reply = candidate.make(has_large_entry()).call(candidate.build(6, 0.0, 50), 50)
+    reply = candidate.fixture(has_large_entry()).call(candidate.build(6, 0.0, 50), 50)
     return {"«the state dict has an entry as large as the table»": reply}
 
 
 @probe("the table moves with the module to another device")
 def _sum_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     layer, x = candidate.build(6, 0.0, 12), draw.normal(2, 5, 6, dtype=torch.float32)
-    return {"«a table stays on the old device»": candidate.make(left_behind()).call(layer, x)}
+    return {"«a table stays on the old device»": candidate.fixture(left_behind()).call(layer, x)}
 
 
 @probe("gradients reach x, and nothing else is trained")
@@ -242,7 +242,7 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Observed:
 def _sum_copies(candidate: Candidate, draw: Draw) -> Observed:
     layer, other, x = in_double(candidate, 6, 0.0, 12), in_double(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
     return {
-        "«the state dict fits»": candidate.make(state_dict_fits()).call(layer, other),
+        "«the state dict fits»": candidate.fixture(state_dict_fits()).call(layer, other),
         "the result of the other module": other.call(x),
         "the result of the copy": layer.copy().call(x),
     }

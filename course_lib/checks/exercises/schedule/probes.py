@@ -147,7 +147,7 @@ def _rate_with_factor(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("the factor may also be given as the fourth positional argument")
 def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.make(as_number(candidate)).call(2, 10, 3, 2.0)
+    return candidate.fixture(as_number(candidate)).call(2, 10, 3, 2.0)
 
 
 # --- make_scheduler -----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ MAKE_SCHEDULER = Exercise(make_scheduler)
 
 def _driven(candidate: Candidate, optimiser: Fixture, *arguments: float, **keywords: Any) -> Reply:
     prepare_optimisers()  # Outside the request, which has a time limit.
-    return candidate.make(optimiser).call(candidate, *arguments, **keywords)
+    return candidate.fixture(optimiser).call(candidate, *arguments, **keywords)
 
 
 case = MAKE_SCHEDULER.cases(_driven)

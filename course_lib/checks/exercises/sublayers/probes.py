@@ -264,7 +264,7 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     layer = in_double(candidate, 3, *settings)
     x, weights = _far_apart(draw, 4, 50, 3), _connection_weights(draw, 3)
     scale, shift = weights["norm.scale"], weights["norm.shift"]
-    inside = layer.make(linear(3, 3))
+    inside = layer.fixture(linear(3, 3))
     given = layer_norm(x, (3,), scale, shift, eps=1e-6) if norm_first else x
     added = inside.call(given)
     layer.load(weights)
@@ -313,7 +313,7 @@ def _connection_calls(candidate: Candidate, draw: Draw) -> Observed:
     replies: dict[str, Reply] = {}
     for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):
         layer = in_double(candidate, *settings)
-        counting = layer.make(sublayer(torch.ones(6)))
+        counting = layer.fixture(sublayer(torch.ones(6)))
         result = layer.call(_far_apart(draw, 2, 4, 6), counting)
         one_more = counting.call(torch.ones(1, dtype=torch.float64).expand(6))
         replies[f"the next call after {name}"] = first_failure(result, one_more)

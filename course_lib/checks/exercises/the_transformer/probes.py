@@ -381,7 +381,7 @@ def _model_other_attention(candidate: Candidate, draw: Draw) -> Observed:
 @probe("without norm_first, there is no final normalisation")
 def _model_norms(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL))
-    return candidate.make(count_of("encoder_norm", "decoder_norm")).call(model)
+    return candidate.fixture(count_of("encoder_norm", "decoder_norm")).call(model)
 
 
 @probe("dropout acts in training mode and not in evaluation mode")
@@ -406,7 +406,7 @@ def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
     names = _model_shapes(TransformerConfig(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
-    return candidate.make(facts_of_start(tuple(names), d_model, layers=3)).call(model)
+    return candidate.fixture(facts_of_start(tuple(names), d_model, layers=3)).call(model)
 
 
 @probe("gradients reach every weight")
@@ -442,7 +442,7 @@ _WORDS, _WIDTH = 7, 6
 
 
 def _tied(candidate: Candidate) -> tuple[Candidate, Reply]:
-    model = candidate.make(reader(_WORDS))
+    model = candidate.fixture(reader(_WORDS))
     return model, candidate.call(model)
 
 
@@ -503,9 +503,9 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Observed:
 @probe("vocabularies of different sizes raise a ValueError whose message contains both sizes")
 def _tied_unequal(candidate: Candidate, draw: Draw) -> Observed:
     return {
-        f"the response to vocabularies of {source} and {target} words": candidate.make(
+        f"the response to vocabularies of {source} and {target} words": candidate.fixture(
             refusal(candidate, source, target, passes=False)
-        ).call(candidate.make(reader(source, target_vocab=target)))
+        ).call(candidate.fixture(reader(source, target_vocab=target)))
         for source, target in ((6, 8), (8, 6))
     }
 
@@ -552,17 +552,17 @@ case("start_id and end_id are taken from the arguments", (3, 5), 8, 6, 7)
 
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
 def _greedy_modes(candidate: Candidate, draw: Draw) -> Observed:
-    model = candidate.make(_book())
+    model = candidate.fixture(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     meanwhile = value_of(model.call(method="notes"))
-    again = candidate.make(keeps_gradients_on()).call(candidate, model, *_phrases(3, 4), 8, _START, _END)
+    again = candidate.fixture(keeps_gradients_on()).call(candidate, model, *_phrases(3, 4), 8, _START, _END)
     facts = {"meanwhile": meanwhile, "«gradients are on afterwards»": again}
     return after(reply, lambda: {**facts, **mode_afterwards(model)})
 
 
 @probe("a model that is in evaluation mode stays in it")
 def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
-    model = candidate.make(_book())
+    model = candidate.fixture(_book())
     model.train(False)
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     return after(reply, lambda: mode_afterwards(model))
@@ -592,15 +592,15 @@ def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("the source is encoded once for the whole batch")
 def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
-    model = candidate.make(_book())
+    model = candidate.fixture(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     return after(reply, lambda: {"how often the source is encoded": value_of(model.call(method="encoded"))})
 
 
 @probe("everything is on the device of the source")
 def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    model, settings = candidate.make(_reader()), (8, _START, _END)
-    together = candidate.make(stays_together()).call(candidate, model, *_padded(draw), *settings)
+    model, settings = candidate.fixture(_reader()), (8, _START, _END)
+    together = candidate.fixture(stays_together()).call(candidate, model, *_padded(draw), *settings)
     return {"«tensors on different devices are never combined»": together}
 
 

@@ -41,7 +41,7 @@ def _micro_batch(draw: Draw, *lengths: tuple[int, int], pad_id: int = 0, first: 
 
 def _trained(candidate: Candidate, loop: Fixture, *batches: tuple[_MicroBatch, ...]) -> Reply:
     prepare_optimisers()  # Outside the request, which has a time limit.
-    return candidate.make(loop).call(candidate, batches)
+    return candidate.fixture(loop).call(candidate, batches)
 
 
 @probe("one update is correct for a single micro-batch, with padding in source and target")

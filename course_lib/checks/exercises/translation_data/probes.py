@@ -51,7 +51,7 @@ def _vocabulary(
     candidate: Candidate, sentences: Sequence[str], min_count: int, specials: tuple[str, ...] = SPECIALS
 ) -> Observed:
     words = tuple(tuple(sentence.split()) for sentence in sentences)
-    reply = candidate.make(on_lists(candidate)).call(words, min_count, specials)
+    reply = candidate.fixture(on_lists(candidate)).call(words, min_count, specials)
     return _facts(reply, "a dict from words to integers", _are_numbers, _order_and_numbers)
 
 
@@ -121,7 +121,7 @@ probe = LEARN_MERGES.probe
 
 
 def _merges(candidate: Candidate, words: dict[str, int], count: int) -> Observed:
-    reply = candidate.make(on_lists(candidate)).call(words, count)
+    reply = candidate.fixture(on_lists(candidate)).call(words, count)
     return _facts(reply, "a list of pairs of strings", _are_merges, _number_and_merges)
 
 
@@ -179,7 +179,7 @@ probe = TOKEN_BATCHES.probe
 
 def _plan(candidate: Candidate, lengths: Sequence[int], max_tokens: int, packed: bool = False) -> Reply:
     sorted_plan = _size_of_plan(token_batches(lengths, max_tokens), lengths) if packed else None
-    return candidate.make(batching(candidate, packed=sorted_plan)).call(tuple(lengths), max_tokens)
+    return candidate.fixture(batching(candidate, packed=sorted_plan)).call(tuple(lengths), max_tokens)
 
 
 def _size_of_plan(plan: Sequence[Sequence[int]], lengths: Sequence[int]) -> tuple[int, int]:
@@ -234,7 +234,7 @@ Pairs = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 def _batch(
     candidate: Candidate, pairs: Pairs, max_length: int, ids: tuple[int, int, int] = (PAD, START, END)
 ) -> Observed:
-    reply = candidate.make(on_lists(candidate)).call(pairs, *ids, max_length)
+    reply = candidate.fixture(on_lists(candidate)).call(pairs, *ids, max_length)
     return _facts(reply, "a pair of tensors", _are_sides, lambda sides: dict(zip(_SIDES, sides, strict=True)))
 
 
@@ -288,7 +288,7 @@ def _batch_without_room(candidate: Candidate, draw: Draw) -> Observed:
 
 
 def _refusal(candidate: Candidate, pairs: Pairs, max_length: int, *wanted: int) -> Reply:
-    asked = candidate.make(refusal(candidate.make(on_lists(candidate)), *wanted))
+    asked = candidate.fixture(refusal(candidate.fixture(on_lists(candidate)), *wanted))
     return asked.call(pairs, PAD, START, END, max_length)
 
 
