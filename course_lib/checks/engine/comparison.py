@@ -71,17 +71,17 @@ class Comparison:
 
         `name` is the name of the value in the sentences for the student.
         """
-        differs = self._difference(expected, found, name)
+        difference = self._difference(expected, found, name)
         replies = (Returned, Raised)
         if (
-            differs is None
+            difference is None
             or not self.described
-            or differs.values
+            or difference.values
             or isinstance(expected, replies)
             or isinstance(found, replies)
         ):
-            return differs
-        return replace(differs, values=(expected, found))
+            return difference
+        return replace(difference, values=(expected, found))
 
     def _difference(self, expected: Reply | Value, found: Reply | Value, name: str) -> Difference | None:
         if isinstance(expected, Returned) and isinstance(found, Returned):
@@ -158,14 +158,14 @@ class Comparison:
         return next((one for one in differences if one is not None), None)
 
     def _of_gradients(self, expected: Value, found: Value) -> Difference | None:
-        wanted, arrived = _gradients(expected), _gradients(found)
-        if wanted.keys() != arrived.keys():
+        needed, arrived = _gradients(expected), _gradients(found)
+        if needed.keys() != arrived.keys():
             return _structural(
-                f"Expected gradients of {', '.join(wanted)}; got those of {', '.join(arrived)}."
+                f"Expected gradients of {', '.join(needed)}; got those of {', '.join(arrived)}."
             )
-        cut = [name for name, gradient in wanted.items() if gradient is not None and arrived[name] is None]
+        cut = [name for name, gradient in needed.items() if gradient is not None and arrived[name] is None]
         if cut:
-            names = "any input or weight" if len(cut) == len(wanted) > 1 else ", ".join(cut[:4])
+            names = "any input or weight" if len(cut) == len(needed) > 1 else ", ".join(cut[:4])
             more = f" and {len(cut) - 4} more" if names != "any input or weight" and len(cut) > 4 else ""
             return _structural(
                 f"No gradient reaches {names}{more}. Gradients are cut by `.detach()`, `.data`, `.item()`, "
@@ -173,7 +173,7 @@ class Comparison:
             )
         differences = (
             self.difference(gradient, arrived[name], f"the gradient of {name}")
-            for name, gradient in wanted.items()
+            for name, gradient in needed.items()
         )
         return next((one for one in differences if one is not None), None)
 

@@ -98,14 +98,14 @@ def _names(match: re.Match[str], _: str) -> str:
 
     `match` holds the name of the parameter and the names of those that the module has.
     """
-    wanted, there = match[1], match[2].split(", ")
+    name, there = match[1], match[2].split(", ")
     if match[2] == "none":
         return "The module has no parameters: create its layers in `__init__`, and assign them to attributes."
-    attribute, own = wanted.split(".")[0], list(dict.fromkeys(name.split(".")[0] for name in there))
+    attribute, own = name.split(".")[0], list(dict.fromkeys(other.split(".")[0] for other in there))
     if attribute in own:
-        part = ".".join(wanted.split(".")[:-1])
-        same = [name for name in there if name.startswith(f"{part}.")]
-        return f"`{part}` has no {wanted.split('.')[-1]}." if same else ""
+        part = ".".join(name.split(".")[:-1])
+        same = [other for other in there if other.startswith(f"{part}.")]
+        return f"`{part}` has no {name.split('.')[-1]}." if same else ""
     return (
         f"The task calls the attribute `{attribute}`, but your module has {_listed(own)}. An attribute that "
         "is a plain list, or is created outside `__init__`, does not count."

@@ -4,7 +4,6 @@ import copy
 import dis
 import io
 import os
-import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -104,8 +103,8 @@ class LocalBackend(Backend):
                     value = _ACTIONS[request.action](found, request, given, keywords)
                 self.calls += calls.calls
                 if request.action not in MAKING:
-                    told = self._returned(value, request, given, caught, calls)
-                    return replace(told, printed=printed.getvalue())
+                    reply = self._returned(value, request, given, caught, calls)
+                    return replace(reply, printed=printed.getvalue())
         except _UnusableArgument as error:
             raised = error.failure
         except self._caught as error:
@@ -315,7 +314,7 @@ def _raised(error: BaseException) -> Raised:
     return Raised(type(error).__name__, message, line, _note(error))
 
 
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_STANDARD_LIBRARY = os.path.dirname(traceback.__file__)
 
 #: The folder `course_lib`, with a separator at its end.
 _COURSE = f"{Path(__file__).parents[2]}{os.sep}"

@@ -47,10 +47,8 @@ def failure(verdict: Verdict) -> str:
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *resemblance, *why, *printed)
     if verdict.tier == "structural":
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed)
-    tried = verdict.example
-    example = (
-        (f"Try: {tried.call}", f"expected: {tried.expected}", f"returned: {tried.found}") if tried else ()
-    )
+    call = verdict.example
+    example = [f"Try: {call.call}", f"expected: {call.expected}", f"returned: {call.found}"] if call else []
     return _lines(
         f"✗ {name}: incorrect.",
         *test,

@@ -121,11 +121,11 @@ def first_difference(probe: Probe, expected: Outcome, found: Outcome) -> Differe
 
     If they differ and the code returned an exception instead of raising it, the difference is about that.
     """
-    differs = Comparison(probe.tolerance).difference(expected.observed, found.observed)
-    if differs is None:
+    difference = Comparison(probe.tolerance).difference(expected.observed, found.observed)
+    if difference is None:
         return None
     values = (reply.value for reply in found.replies if isinstance(reply, Returned))
-    return next(filter(None, map(returned_exception, values)), differs)
+    return next(filter(None, map(returned_exception, values)), difference)
 
 
 def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:

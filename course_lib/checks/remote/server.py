@@ -23,13 +23,13 @@ def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
     Every exception in the student's code is returned as `Raised`, even KeyboardInterrupt and SystemExit.
     """
     channel = Channel(connection)
-    holders: dict[str, tuple[int, LocalBackend]] = {}
+    backends: dict[str, tuple[int, LocalBackend]] = {}
     while True:
         try:
             message = unpack(channel.receive())
             if message["do"] == "done":
                 return
-            answer = _packed(_names(names) if message["do"] == "names" else _asked(message, names, holders))
+            answer = _packed(_names(names) if message["do"] == "names" else _asked(message, names, backends))
         except ChannelClosed:
             return
         except BaseException as error:  # for example, a late interrupt
@@ -58,12 +58,12 @@ def _names(names: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _asked(
-    message: Mapping[str, Any], names: Mapping[str, object], holders: dict[str, tuple[int, LocalBackend]]
+    message: Mapping[str, Any], names: Mapping[str, object], backends: dict[str, tuple[int, LocalBackend]]
 ) -> Reply:
     name, check = message["name"], message["check"]
     if name not in names:
         return Raised("NameError", f"name {name!r} is not defined")
     # Each check starts with a new backend, without the objects of earlier checks.
-    if name not in holders or holders[name][0] != check:
-        holders[name] = check, LocalBackend(names[name], message["may_not_call"], catches=BaseException)
-    return holders[name][1].ask(message["request"])
+    if name not in backends or backends[name][0] != check:
+        backends[name] = check, LocalBackend(names[name], message["may_not_call"], catches=BaseException)
+    return backends[name][1].ask(message["request"])
