@@ -10,8 +10,9 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES, neighbor_files
-from autograder.submissions.folder import Submission, lesson_files, read_file
+from autograder.submissions.folder import Submission, lesson_files
 from autograder.submissions.reading import shown
+from autograder.submissions.regular_file import read_file
 from autograder.submissions.repair import GRADING, Repaired, repair
 
 #: nbgrader's own files in the folder of a submission.
@@ -68,12 +69,9 @@ class Preparation:
         return Prepared(submission, notebooks, digest)
 
     def _read(self, submission: Submission, name: str) -> NotebookNode:
-        path = submission.find(name)
-        repaired = self._repair(read_file(path), submission.lesson, name)
-        renamed = []
-        if path != Path(submission.path(name)):
-            found = shown(os.path.relpath(path, submission.folder))
-            renamed.append(f"it was handed in as {found}, not {name}.ipynb")
+        found, expected = submission.find(name), f"{name}.ipynb"
+        repaired = self._repair(read_file(Path(submission.folder), found), submission.lesson, name)
+        renamed = [] if found == expected else [f"it was handed in as {shown(found)}, not {expected}"]
         repaired.notebook.metadata[GRADING] |= {
             "repairs": [*renamed, *submission.notes, *repaired.notes],
             "tampering": [*submission.tampering, *repaired.tampering],

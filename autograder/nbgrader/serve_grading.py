@@ -28,8 +28,9 @@ from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.reports.feedback import without_paths
 from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import SharedExecutor
-from autograder.submissions.folder import Submission, read_file, released_notebooks, submissions
+from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError
+from autograder.submissions.regular_file import read_file
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import CourseError
 
@@ -191,7 +192,10 @@ class GradingService:
         secret = Path(submission.folder, SECRET)
         if self._feedback and secret.is_file():
             with suppress(UnreadableError):
-                checksum = notebook_hash(secret=read_file(secret).decode(errors="replace"), notebook_id=name)
+                checksum = notebook_hash(
+                    secret=read_file(Path(submission.folder), SECRET).decode(errors="replace"),
+                    notebook_id=name,
+                )
                 folder = Path(self._exchange.root, self._directory.course_id, "feedback")
                 page = folder / f"{checksum}.html"
                 if not self._is_released(submission):

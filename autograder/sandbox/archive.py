@@ -4,7 +4,11 @@ import io
 import os
 import tarfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+from autograder.submissions.reading import UnreadableError
+from autograder.submissions.regular_file import read_file
 
 #: The maximum total size of the files next to a notebook, in bytes. Files beyond it are skipped.
 MAX_NEIGHBOR_BYTES = 64 * 2**20
@@ -43,17 +47,15 @@ def whole_course() -> dict[str, bytes]:
 def neighbor_files(folder: Path) -> dict[str, bytes]:
     """Return the contents of the files in a notebook's folder, keyed by relative path.
 
-    Notebooks, symbolic links and hidden files are skipped, and so is any file that would bring the total size
-    above MAX_NEIGHBOR_BYTES.
+    Notebooks, hidden files and anything but a readable regular file are skipped, and so is any file that
+    would bring the total size above MAX_NEIGHBOR_BYTES. Links are not followed, not even that of `folder`.
     """
     found: dict[str, bytes] = {}
     left = MAX_NEIGHBOR_BYTES
     for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        links = any(folder.joinpath(*parts[:depth]).is_symlink() for depth in range(1, len(parts) + 1))
-        if links or path.suffix == ".ipynb" or any(part.startswith(".") for part in parts):
-            continue
-        if path.is_file() and path.stat().st_size <= left:
-            left -= path.stat().st_size
-            found["/".join(parts)] = path.read_bytes()
+        name = path.relative_to(folder).as_posix()
+        if path.suffix != ".ipynb" and not any(part.startswith(".") for part in name.split("/")):
+            with suppress(UnreadableError):
+                found[name] = read_file(folder, name, left)
+                left -= len(found[name])
     return found

@@ -63,7 +63,7 @@ class SandboxProvisioner(KernelProvisionerBase):
             fork_server.start()
             ours, theirs = socket.socketpair()
             ours.close()  # There is no judge.
-            beside = neighbor_files(Path(kwargs.get("cwd") or os.getcwd()))
+            beside = neighbor_files(Path(kwargs.get("cwd") or os.getcwd()).resolve())
             files = whole_course() | {f"work/{path}": content for path, content in beside.items()}
             launch = Launch(fork_server, theirs, (pack_files(files),))
             self._owns_fork_server = True

@@ -15,7 +15,8 @@ from pathlib import Path
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import find_all_files, parse_utc
 
-from autograder.submissions.reading import MAX_BYTES, UnreadableError, shown, too_large
+from autograder.submissions.reading import UnreadableError, shown
+from autograder.submissions.regular_file import read_file
 
 #: The maximum size of nbgrader's `timestamp.txt` in bytes. It has a single line.
 _MAX_TIMESTAMP = 1_000
@@ -48,31 +49,30 @@ class Submission:
         """Return the path where a notebook of this name is expected."""
         return os.path.join(self.folder, f"{notebook}.ipynb")
 
-    def find(self, notebook: str) -> Path:
-        """Return the path of a notebook: the file with the expected name, or else the only other candidate.
+    def find(self, notebook: str) -> str:
+        """Return the path in the folder of a notebook with this name, or else of the only other candidate.
 
         If the lesson has a single notebook, the candidates are files with that name in subfolders or, if
         there are none, all notebooks in the folder and its subfolders. Raises UnreadableError if the
-        submission is a link or not a folder, if there is no notebook or more than one candidate, or if the
-        notebook is not a regular file.
+        submission is a link or not a folder, or if there is no notebook or more than one candidate.
         """
         folder = Path(self.folder)
         if _is_link(self.folder):
             raise UnreadableError(f"{shown(folder.name)} is a symbolic link, and links are not followed")
         if not folder.is_dir():
             raise UnreadableError(f"{shown(folder.name)} is not a folder")
-        named = Path(self.path(notebook))
-        if os.path.lexists(named):
-            _refuse_special(named)
-            return named
-        found = [path for path in _notebooks_in(folder) if stat.S_ISREG(path.lstat().st_mode)]
-        same_name = [path for path in found if path.name == named.name]
+        expected = f"{notebook}.ipynb"
+        if os.path.lexists(self.path(notebook)):
+            return expected
+        paths = [path for path in _notebooks_in(folder) if stat.S_ISREG(path.lstat().st_mode)]
+        found = [str(path.relative_to(folder)) for path in paths]
+        same_name = [path for path in found if os.path.basename(path) == expected]
         if len(same_name or found) == 1 and len(self.notebooks) == 1:
             return (same_name or found)[0]
         if found:
-            names = ", ".join(shown(str(path.relative_to(folder))) for path in found[:5])
-            raise UnreadableError(f"there is no {named.name}; notebooks found instead: {names}")
-        raise UnreadableError(f"there is no notebook in it; expected {named.name}")
+            names = ", ".join(map(shown, found[:5]))
+            raise UnreadableError(f"there is no {expected}; notebooks found instead: {names}")
+        raise UnreadableError(f"there is no notebook in it; expected {expected}")
 
     def digest(self) -> str:
         """Return a hash of the files that would be graded or copied, with their paths.
@@ -89,10 +89,9 @@ class Submission:
             for name in sorted(files):
                 path = os.path.join(where, name)
                 if path not in self.refused:
-                    content = hashlib.sha256(read_file(Path(path))).hexdigest()
-                    digest.update(
-                        f"{os.path.relpath(path, self.folder)}\0{content}\0".encode(errors="surrogateescape")
-                    )
+                    inside = os.path.relpath(path, self.folder)
+                    content = hashlib.sha256(read_file(Path(self.folder), inside)).hexdigest()
+                    digest.update(f"{inside}\0{content}\0".encode(errors="surrogateescape"))
         return digest.hexdigest()
 
     def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
@@ -179,33 +178,19 @@ def released_notebooks(course: CourseDirectory, lesson: str) -> tuple[str, ...]:
 
 def refuse_bad_timestamp(folder: Path) -> None:
     """Raise UnreadableError if nbgrader could not read `timestamp.txt`, or would block on it."""
-    path = folder / "timestamp.txt"
-    if not os.path.lexists(path):
+    if not os.path.lexists(folder / "timestamp.txt"):
         return
-    if _problem_with(str(path), _MAX_TIMESTAMP) or path.is_dir():
-        raise UnreadableError("its timestamp.txt is not the short regular file that nbgrader writes")
-    with path.open("rb") as file:
-        written = file.read(_MAX_TIMESTAMP).strip()
+    try:
+        written = read_file(folder, "timestamp.txt", _MAX_TIMESTAMP).strip()
+    except UnreadableError:
+        raise UnreadableError(
+            "its timestamp.txt is not the short regular file that nbgrader writes"
+        ) from None
     try:
         parse_utc(written.decode() or "2000-01-01")
     except Exception:  # dateutil raises many kinds
         found = shown(written.decode(errors="replace"))
         raise UnreadableError(f"expected a valid time in its timestamp.txt, found {found!r}") from None
-
-
-def read_file(path: Path) -> bytes:
-    """Read a regular file. Raises UnreadableError if it is something else, too large or not readable."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise UnreadableError(f"{shown(path.name)} cannot be read: {error.strerror}") from None
-    with open(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise UnreadableError(f"{shown(path.name)} is not a regular file")
-        if about.st_size > MAX_BYTES:
-            raise UnreadableError(too_large(about.st_size))
-        return file.read()
 
 
 def _is_link(folder: str) -> bool:
@@ -229,15 +214,6 @@ def _notebooks_in(folder: Path) -> list[Path]:
         folders[:] = sorted(name for name in folders if name != ".ipynb_checkpoints")
         found += [Path(where, name) for name in sorted(files) if name.endswith(".ipynb")]
     return found
-
-
-def _refuse_special(path: Path) -> None:
-    if path.is_symlink():
-        raise UnreadableError(f"{path.name} is a symbolic link, and links are not followed")
-    if path.is_dir():
-        raise UnreadableError(f"{path.name} is a folder, not a notebook")
-    if not path.is_file():
-        raise UnreadableError(f"{path.name} is not a regular file")
 
 
 def _problem_with(path: str, most_bytes: int) -> str | None:

@@ -13,8 +13,9 @@ from autograder.nbgrader.course_folder import CourseFolder
 from autograder.reports.class_report.records import read_records
 from autograder.reports.learning.concept_test import TESTS, ConceptTest
 from autograder.reports.verdicts import IN_WORDS
-from autograder.submissions.folder import Submission, read_file, submissions
+from autograder.submissions.folder import Submission, submissions
 from autograder.submissions.reading import UnreadableError, read_notebook
+from autograder.submissions.regular_file import read_file
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import common_misconceptions
 from course_lib.checks.exercises.registry import catalogue
@@ -76,7 +77,7 @@ def read_learning(course: CourseFolder, test: ConceptTest) -> LearningRecords:
 
 
 def _answers(submission: Submission, test: ConceptTest, name: str) -> dict[str, str]:
-    notebook = read_notebook(read_file(submission.find(TESTS[name])))
+    notebook = read_notebook(read_file(Path(submission.folder), submission.find(TESTS[name])))
     if (notebook.lesson, notebook.version) != (TESTS[name], test.version(name)):
         raise UnreadableError("its questions differ from those in solutions/concept_test.toml")
     return test.answers(notebook, name)
@@ -88,11 +89,10 @@ def _runs(submission: Submission) -> Iterator[Run]:
     Unknown checks and verdicts are skipped, and links are not followed. Raises UnreadableError if the log
     can't be read.
     """
-    path = Path(submission.folder, LOG)
     lessons = {lesson.name: lesson.checked for lesson in public_curriculum().lessons}
     checks = lessons.get(submission.lesson, {})
-    if not os.path.islink(submission.folder) and os.path.lexists(path):
-        for entry in parse_log(read_file(path)):
+    if not os.path.islink(submission.folder) and os.path.lexists(os.path.join(submission.folder, LOG)):
+        for entry in parse_log(read_file(Path(submission.folder), LOG)):
             if entry.check in checks and entry.verdict in IN_WORDS:
                 known = _known(entry.check, entry.misconceptions)
                 yield Run(submission.student, submission.lesson, entry.check, entry.verdict, known)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -15,8 +16,10 @@ from nbgrader.utils import parse_utc
 from small_course import LESSON, cell_of
 
 from autograder.nbgrader.preparation import Preparation
+from autograder.sandbox.archive import neighbor_files
 from autograder.submissions.folder import Submission, refuse_bad_timestamp
 from autograder.submissions.reading import UnreadableError
+from autograder.submissions.regular_file import read_file
 
 pytestmark = pytest.mark.sandbox
 
@@ -151,6 +154,29 @@ def test_links_are_not_followed(classroom: Classroom, right: NotebookNode) -> No
     assert copied == {NAME, "data", "words.txt", "data.csv"}
     assert len(classroom.told("bela")) == 4
     assert [note for note in classroom.told("bela") if "book.db is a symbolic link" in note]
+
+
+def test_a_file_that_becomes_a_link_after_a_look_at_it_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "bela"
+    outside.mkdir()
+    (outside / "solution.py").write_text("secret")
+    folder.mkdir()
+    (folder / "data.csv").write_text("kept")
+    (folder / "solution.py").symlink_to(outside / "solution.py")
+    (folder / "inner").mkdir()
+    (folder / "inner/solution.py").touch()
+    listed = sorted(folder.rglob("*"))
+    shutil.rmtree(folder / "inner")
+    (folder / "inner").symlink_to(outside)
+    monkeypatch.setattr(Path, "rglob", lambda *_: listed)
+    monkeypatch.setattr(Path, "is_symlink", lambda _: False)
+    assert neighbor_files(folder) == {"data.csv": b"kept"}
+    (tmp_path / "link").symlink_to(folder)
+    for where, path in ((folder, "inner/solution.py"), (tmp_path / "link", "data.csv")):
+        with pytest.raises(UnreadableError, match="is a symbolic link"):
+            read_file(where, path)
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
