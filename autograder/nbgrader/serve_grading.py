@@ -6,6 +6,7 @@ writes to the gradebook: only `nbgrader autograde` gives grades.
 
 import argparse
 import logging
+import os
 import re
 import sys
 import time
@@ -20,8 +21,8 @@ from nbgrader.api import MissingEntry
 from nbgrader.exchange.default import Exchange
 from nbgrader.utils import determine_grade, notebook_hash
 from rich.console import Console
+from sqlalchemy.exc import DBAPIError
 
-from autograder.judge.job import NotComputedError
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.sandboxed_execute import insert_outputs
@@ -80,40 +81,51 @@ class GradingService:
         self._running: list[Prepared] = []
         self._in_gradebook: dict[str, bool] = {}
         """Whether the gradebook has a lesson. Missing lessons are looked up again in each step."""
-        self._reported: set[str] = set()
-        """The lessons that were reported because the gradebook doesn't have them."""
+        self._warned: set[str] = set()
+        """The warnings that were logged and are not repeated."""
 
     def step(self) -> None:
         """Look for submissions, start those that the rate limit allows, and report finished ones."""
         self._in_gradebook = {lesson: True for lesson, found in self._in_gradebook.items() if found}
+        newest: dict[tuple[str, str], tuple[float, Submission]] = {}
         for submission in (*self._inbound(), *submissions(self._directory)):
+            key, handed_in = (submission.student, submission.lesson), _handed_in_at(submission.folder)
+            # nbgrader's copies keep the times, so a collected copy is as new as its original.
+            if submission.notebooks and (key not in newest or handed_in >= newest[key][0]):
+                newest[key] = handed_in, submission
+        for key, (_, submission) in newest.items():
             changed = _changed_at(submission.folder)
-            if not submission.notebooks or self._seen.get(submission.folder) == changed:
-                continue
-            if self._is_in_gradebook(submission.lesson):
+            if self._seen.get(submission.folder) != changed and self._is_in_gradebook(submission.lesson):
                 self._seen[submission.folder] = changed
-                self._waiting[submission.student, submission.lesson] = submission
+                self._waiting[key] = submission
         self._start()
         self._finish()
 
     def _is_in_gradebook(self, lesson: str) -> bool:
-        """Return whether the gradebook has a lesson, and therefore its points. If not, report that once."""
+        """Return whether the gradebook has a lesson, and therefore its points. If not, log the reason once.
+
+        The result is False while the gradebook can't be read.
+        """
         if lesson not in self._in_gradebook:
-            with self._course.gradebook() as gradebook:
-                try:
+            self._in_gradebook[lesson] = False
+            try:
+                with self._course.gradebook() as gradebook:
                     gradebook.find_assignment(lesson)
-                    self._in_gradebook[lesson] = True
-                except MissingEntry:
-                    self._in_gradebook[lesson] = False
-        if not self._in_gradebook[lesson] and lesson not in self._reported:
-            self._reported.add(lesson)
-            self._log.warning(
-                "%s: submissions wait, because the gradebook has no such lesson yet. Run "
-                "`nbgrader generate_assignment %s`.",
-                lesson,
-                lesson,
-            )
+                self._in_gradebook[lesson] = True
+            except MissingEntry:
+                self._warn_once(
+                    f"{lesson}: submissions wait, because the gradebook has no such lesson yet. Run "
+                    f"`nbgrader generate_assignment {lesson}`."
+                )
+            except DBAPIError as error:
+                problem = f"the gradebook cannot be read: {error.orig}"
+                self._warn_once(f"{lesson}: submissions wait, because {problem}")
         return self._in_gradebook[lesson]
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            self._log.warning("%s", message)
 
     def _inbound(self) -> Iterator[Submission]:
         """Yield each student's newest complete submission for each lesson in the exchange."""
@@ -125,7 +137,8 @@ class GradingService:
             return
         for path in entries:
             named = _INBOUND.fullmatch(path.name)
-            if named is None or not (path / SECRET).is_file():
+            # Unlike Path.is_file, this returns False for a folder that the student has made unreadable.
+            if named is None or not os.path.isfile(path / SECRET):
                 continue
             key = named["student"], named["lesson"]
             newest[key] = max(newest.get(key, ("", path)), (named["time"], path))
@@ -168,8 +181,9 @@ class GradingService:
                     _, result = execute.collect(submission.student, submission.lesson, name)
                     insert_outputs(notebook, result)
                     self._report(submission, name, notebook)
-            except (NotComputedError, OSError) as error:
-                self._log.warning("%s, %s: not graded: %s", submission.student, submission.lesson, error)
+            except Exception as error:
+                # As in `_start`. A result that was computed is in the store all the same.
+                self._log.warning("%s, %s: not reported: %s", submission.student, submission.lesson, error)
 
     def _is_ready(self, prepared: Prepared) -> bool:
         student, lesson = prepared.submission.student, prepared.submission.lesson
@@ -187,10 +201,9 @@ class GradingService:
             name,
             sum(score or 0 for score, _ in points.values()),
             sum(most for _, most in points.values()),
-            time.time() - max(_changed_at(submission.folder)),
+            time.time() - _handed_in_at(submission.folder),
         )
-        secret = Path(submission.folder, SECRET)
-        if self._feedback and secret.is_file():
+        if self._feedback and os.path.isfile(Path(submission.folder, SECRET)):
             with suppress(UnreadableError):
                 checksum = notebook_hash(
                     secret=read_file(Path(submission.folder), SECRET).decode(errors="replace"),
@@ -236,6 +249,11 @@ def automatic_feedback(
         title = f"{grade_id.removeprefix('check_')}: {score or 0:g} of {most:g}"
         checks.append((title, without_paths("\n".join(texts))))
     return _PAGE.render(name=name, checks=checks)
+
+
+def _handed_in_at(folder: str) -> float:
+    """Return the time of the last change of a folder or of its direct contents, or 0 if it was deleted."""
+    return max(_changed_at(folder), default=0.0)
 
 
 def _changed_at(folder: str) -> tuple[float, ...]:

@@ -16,10 +16,11 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
+from sqlalchemy.exc import OperationalError
 
 from autograder.nbgrader import converters
 from autograder.nbgrader.course_folder import CourseFolder
-from autograder.nbgrader.serve_grading import GradingService
+from autograder.nbgrader.serve_grading import SECRET, GradingService
 from autograder.results.local_executor import SharedExecutor
 from autograder.sandbox.confinement import probe
 
@@ -164,3 +165,55 @@ def test_submissions_wait_until_the_gradebook_has_the_lesson(
     config = configuration(classroom.course)
     GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
     run_until(service, lambda: f"anna, {LESSON}: 5 of 5 automatic points" in caplog.text)
+
+
+def test_a_folder_that_is_not_readable_and_a_broken_gradebook_stop_nobody(
+    classroom: Classroom, service: GradingService, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    inbound = tmp_path / "exchange/build-the-transformer/inbound"
+    hidden = inbound / f"bela+{LESSON}+2024-01-01"
+    hidden.mkdir(parents=True)
+    stat = os.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:  # root can read all folders
+        if hidden in Path(path).parents:
+            raise PermissionError(f"{path}: permission denied")
+        return stat(path, **options)
+
+    def fail(*_: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("the server closed the connection"))
+
+    monkeypatch.setattr("os.stat", refuse)
+    folder = classroom.hand_in("anna", answered(classroom, RIGHT))
+    (folder / SECRET).write_text("secret")
+    with monkeypatch.context() as broken:
+        broken.setattr(Gradebook, "find_assignment", fail)
+        for _ in range(2):
+            service.step()
+    assert [
+        record.getMessage() for record in caplog.records if "submissions wait" in record.getMessage()
+    ] == [
+        f"{LESSON}: submissions wait, because the gradebook cannot be read: the server closed the connection"
+    ]
+    monkeypatch.setattr(Gradebook, "find_submission", fail)
+    run_until(service, lambda: f"anna, {LESSON}: not reported" in caplog.text)
+    assert f"anna, {LESSON}: 5 of 5 automatic points" in caplog.text
+
+
+def test_a_collected_copy_does_not_replace_a_newer_submission(
+    classroom: Classroom, service: GradingService, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    collected = classroom.hand_in("anna", answered(classroom, "attention_scores = None"))
+    for path in (*collected.iterdir(), collected):
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    newer = tmp_path / f"exchange/build-the-transformer/inbound/anna+{LESSON}+2024-01-01"
+    newer.mkdir(parents=True)
+    nbformat.write(answered(classroom, RIGHT), newer / f"{LESSON}.ipynb")
+    (newer / SECRET).write_text("secret")
+    run_until(service, lambda: "automatic points" in caplog.text)
+    service.step()
+    assert f"anna, {LESSON}: 5 of 5 automatic points" in caplog.text
+    assert caplog.text.count("automatic points") == 1
