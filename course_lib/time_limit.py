@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
@@ -61,12 +61,16 @@ def _alarm(seconds: float) -> Iterator[None]:
         if deadline.has_passed(lambda: frame):
             raise OutOfTime
 
-    outer_handler = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, first, _REPEAT)
+    outer_handler = signal.getsignal(signal.SIGALRM)
     try:
-        yield
+        try:
+            signal.signal(signal.SIGALRM, stop)
+            signal.setitimer(signal.ITIMER_REAL, first, _REPEAT)
+            yield
+        finally:
+            # If a signal is pending, this call raises OutOfTime, but stops the timer all the same.
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, outer_handler)
         if outer_seconds:
             # There is one timer for the whole process, so an outer limit continues with the time it has left.
@@ -108,16 +112,16 @@ class TimeLimits:
     def in_this_thread(self) -> Iterator[None]:
         """Limit the time of the `with` block. `enforce` raises OutOfTime in it, as `time_limit` would."""
         thread = threading.get_ident()
-        with self._lock:
-            left = self._end - time.monotonic()
-            self._deadlines[thread] = _Deadline(left, threading.get_native_id())
+        deadline = _Deadline(self._end - time.monotonic(), threading.get_native_id())
         try:
+            with self._lock:
+                self._deadlines[thread] = deadline
             yield
         finally:
-            while thread in self._deadlines:
-                # On a busy machine, OutOfTime may be raised here once more.
-                with suppress(OutOfTime), self._lock:
-                    self._deadlines.pop(thread, None)
+            # Unlike a call, an assignment can't be interrupted.
+            deadline.ended = True
+            with self._lock:  # If `enforce` has just seen the old value, its OutOfTime is raised here.
+                self._deadlines.pop(thread, None)
 
     def enforce(self, has_ended: Callable[[float], bool]) -> None:
         """Enforce the limits until `has_ended(timeout)`, which waits `timeout` seconds at most, is True."""
@@ -125,7 +129,7 @@ class TimeLimits:
         while not has_ended(timeout):
             with self._lock:
                 for thread, deadline in self._deadlines.items():
-                    if deadline.has_passed(partial(_current_frame, thread)):
+                    if not deadline.ended and deadline.has_passed(partial(_current_frame, thread)):
                         ctypes.pythonapi.PyThreadState_SetAsyncExc(
                             ctypes.c_ulong(thread), ctypes.py_object(OutOfTime)
                         )
@@ -139,6 +143,8 @@ class _Deadline:
     """
 
     def __init__(self, seconds: float, native_id: int) -> None:
+        self.ended = False
+        """Whether the limited code has ended, so that it must not be interrupted."""
         self._seconds = seconds
         self._native_id = native_id
         self._started_ready = _ready_seconds(native_id)

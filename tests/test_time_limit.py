@@ -105,6 +105,25 @@ def test_no_alarm_and_no_handler_are_left() -> None:
     assert signal.getsignal(signal.SIGALRM) is before
 
 
+def test_a_signal_that_is_pending_at_the_end_leaves_no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_timer, interrupt = signal.setitimer, [OutOfTime()]
+
+    def set_timer_with_a_pending_signal(which: int, seconds: float, interval: float = 0.0) -> None:
+        set_timer(which, seconds, interval)
+        if seconds == 0 and interrupt:
+            raise interrupt.pop()
+
+    before = signal.getsignal(signal.SIGALRM)
+    with time_limit(60):
+        outer = signal.getsignal(signal.SIGALRM)
+        monkeypatch.setattr(signal, "setitimer", set_timer_with_a_pending_signal)
+        with pytest.raises(OutOfTime), time_limit(5):
+            pass
+        assert signal.getsignal(signal.SIGALRM) is outer
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 5
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_an_import_is_not_interrupted_and_does_not_use_up_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_thread: bool
