@@ -7,8 +7,10 @@ if sys.platform != "win32":
     import fcntl
 
 
-def try_lock(file: IO[bytes]) -> bool:
-    """Lock an open file. Return False if it has been locked through another opening of the file.
+def try_lock(file: IO[bytes] | int) -> bool:
+    """Lock an open file or folder, and return True, or False if it is locked through another opening of it.
+
+    `file` is a file object or a file descriptor.
 
     The operating system releases the lock when the file is closed in this process and in all child processes
     that inherited it, even if they are killed. On Windows, and on file systems without locks, nothing is

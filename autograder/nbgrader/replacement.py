@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.atomic_files import atomic_write_text
+from course_lib.file_locks import try_lock
 
 
 class FolderReplacement:
@@ -17,7 +18,8 @@ class FolderReplacement:
 
     `begin` moves the old folder into a journal next to it. A journal that is found later belongs to a process
     that was killed; `recover` then restores the old folder. Each step is a single rename, so an incomplete
-    folder is never mistaken for the old or the new one.
+    folder is never mistaken for the old or the new one. A process that replaces a folder locks its parent, so
+    that no other process takes the journal for that of a killed one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,12 +32,15 @@ class FolderReplacement:
         """Clean up after a killed process, and return whether its replacement had to be rolled back.
 
         `restore` is as in `replacing`. If the process was killed while it deleted its journal, only the
-        remains of that journal are deleted.
+        remains of that journal are deleted. Raises OSError if a running process is replacing the folder.
         """
-        interrupted = self._journal.is_dir()
-        if interrupted:
-            self._roll_back(restore)
-        _remove(self._discarded)
+        if not self._journal.exists() and not self._discarded.exists():
+            return False
+        with self._lock():
+            interrupted = self._journal.is_dir()
+            if interrupted:
+                self._roll_back(restore)
+            _remove(self._discarded)
         return interrupted
 
     def begin(
@@ -43,11 +48,8 @@ class FolderReplacement:
     ) -> None:
         """Move the old folder, if there is one, into the journal, together with a note.
 
-        The arguments are those of `replacing`. Raises OSError, and leaves the old folder as it is, if the
-        folder can't be replaced.
+        The arguments are those of `replacing`. If this raises an error, the old folder is left as it is.
         """
-        self._require_replaceable()
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
         _remove(self._discarded)
         self._discarded.mkdir()
         exists = self.folder.exists()
@@ -74,18 +76,35 @@ class FolderReplacement:
         To restore more than the folder, pass `note`, which is stored as JSON, and `restore`, which is called
         with it; if that raises, the journal stays for a later attempt. With `copy_back`, the new folder
         starts as a copy of the old one, without the names that `copy_back` returns (it is the argument
-        `ignore` of `shutil.copytree`).
+        `ignore` of `shutil.copytree`). Raises OSError, and leaves the old folder as it is, if the folder
+        can't be replaced or another process is replacing a folder next to it.
         """
-        self.begin(note, copy_back)
+        self._require_replaceable()
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            self.begin(note, copy_back)
+            try:
+                yield
+            except BaseException:
+                self._roll_back(restore)
+                raise
+            if self.folder.is_dir():
+                self._delete_journal()
+            else:
+                self._roll_back(restore)
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        descriptor = os.open(self.folder.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
+            if not try_lock(descriptor):
+                raise OSError(
+                    f"another process is replacing a folder in {self.folder.parent}. Run this command again "
+                    "when it has finished."
+                )
             yield
-        except BaseException:
-            self._roll_back(restore)
-            raise
-        if self.folder.is_dir():
-            self._delete_journal()
-        else:
-            self._roll_back(restore)
+        finally:
+            os.close(descriptor)
 
     def _roll_back(self, restore: Callable[[Any], object] | None = None) -> None:
         saved = json.loads((self._journal / "note.json").read_text(encoding="utf-8"))

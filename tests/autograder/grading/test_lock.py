@@ -12,6 +12,7 @@ from classroom import Classroom, solved
 from nbgrader.converters.base import NbGraderException
 
 from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.replacement import FolderReplacement
 from autograder.release.build import COURSE
 
 HOLD = """
@@ -73,3 +74,17 @@ def test_a_lock_is_exclusive(tmp_path: Path) -> None:
 def assert_unlocked(classroom: Classroom) -> None:
     with course_lock(classroom.course / "autograder", logging.getLogger()):
         pass
+
+
+def test_a_folder_that_another_process_is_replacing_is_left_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "outbound/01-scores"
+    folder.mkdir(parents=True)
+    with FolderReplacement(folder).replacing():
+        folder.mkdir()
+        (folder / "new.txt").touch()
+        for other in (FolderReplacement(folder), FolderReplacement(folder.with_name("02-masks"))):
+            with pytest.raises(OSError, match="another process is replacing a folder in"), other.replacing():
+                pass
+        with pytest.raises(OSError, match="another process is replacing a folder in"):
+            FolderReplacement(folder).recover()
+    assert [path.name for path in folder.parent.rglob("*")] == [folder.name, "new.txt"]
