@@ -32,10 +32,11 @@ class Results:
         """
         if job.digest in self._futures:
             return
-        future = self._futures[job.digest] = Future()
+        future: Future[Result] = Future()
         if (result := self._load(job)) is not None:
             self._stored += 1
             future.set_result(result)
+            self._futures[job.digest] = future
             return
 
         def finish(computed: Future[tuple[bytes, float]]) -> None:
@@ -51,16 +52,16 @@ class Results:
                 future.set_exception(NotComputedError(reason))
 
         self._executor.submit(grade, source, job).add_done_callback(finish)
+        self._futures[job.digest] = future
 
     def get(self, source: LessonSource, job: Job) -> Result:
         """Wait for the result of a job, return it, and remove it from memory.
 
-        The job is requested first if necessary. Raises NotComputedError if it can't be run.
+        The job is requested first if necessary. Raises NotComputedError if it can't be run; a later request
+        tries again.
         """
         self.request(source, job)
-        result = self._futures[job.digest].result()
-        del self._futures[job.digest]
-        return result
+        return self._futures.pop(job.digest).result()
 
     def is_ready(self, job: Job) -> bool:
         """Return whether a requested job has finished or failed; True if the job was not requested."""

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autograder.judge.job import Cell, Job
+from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
 from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerDiedError
@@ -90,6 +91,29 @@ def test_a_result_is_a_copy(results: Results) -> None:
     assert text(results.get(SOURCE, job("print(1)"))) == "1\n"
 
 
+def test_a_failed_job_is_tried_again(tmp_path: Path) -> None:
+    class FailsOnce(Executor):
+        workers = 1
+        attempts = 0
+
+        def submit(self, *_: object, **__: object) -> Future[Any]:  # type: ignore[override]
+            self.attempts += 1
+            future: Future[Any] = Future()
+            if self.attempts == 1:
+                raise RuntimeError("there is no worker")
+            if self.attempts == 2:
+                future.set_exception(WorkerDiedError("the machine was too busy"))
+            else:
+                future.set_result((Result([]).to_json(), 1.0))
+            return future
+
+    results = Results(ResultStore(tmp_path), FailsOnce(), logging.getLogger())
+    for error in (RuntimeError, WorkerDiedError):
+        with pytest.raises(error):
+            results.get(SOURCE, job("1"))
+    assert results.get(SOURCE, job("1")).outputs == []
+
+
 def test_the_digest_of_a_job_says_all_that_matters() -> None:
     one = job("1")
     others = [
@@ -120,7 +144,7 @@ from pathlib import Path
 from autograder.results.local_executor import LocalExecutor
 from autograder.results.version import checks_version
 from autograder.results.worker import grade, initialize
-from autograder.judge.job import Cell, Job
+from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import load_lesson_source
 from autograder.sandbox.confinement import probe
 from autograder.sandbox.limits import Limits
