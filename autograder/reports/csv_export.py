@@ -1,6 +1,7 @@
 """`nbgrader export`, without points for submissions that have not been graded."""
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
 
 from autograder.submissions.folder import submissions
+from course_lib.atomic_files import atomic_write_text
 
 #: The columns of nbgrader's own export.
 _COLUMNS = (
@@ -31,36 +33,35 @@ class CsvExport(ExportPlugin):
         course = CourseDirectory(parent=self.parent)
         course.assignment_id = "*"
         found, waiting = submissions(course), []
-        with target.open("w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(_COLUMNS)
-            for lesson in gradebook.assignments:
-                if not _chosen(lesson.name, self.assignment):
+        rows: list[Sequence[object]] = [_COLUMNS]
+        for lesson in gradebook.assignments:
+            if not _chosen(lesson.name, self.assignment):
+                continue
+            graded = {each.student_id: each for each in gradebook.assignment_submissions(lesson.name)}
+            never_graded = [
+                each.student
+                for each in found
+                if each.lesson == lesson.name
+                and each.student not in graded
+                and _chosen(each.student, self.student)
+            ]
+            waiting += [f"{student} ({lesson.name})" for student in never_graded]
+            for student in gradebook.students:
+                if not _chosen(student.id, self.student):
                     continue
-                graded = {each.student_id: each for each in gradebook.assignment_submissions(lesson.name)}
-                never_graded = [
-                    each.student
-                    for each in found
-                    if each.lesson == lesson.name
-                    and each.student not in graded
-                    and _chosen(each.student, self.student)
-                ]
-                waiting += [f"{student} ({lesson.name})" for student in never_graded]
-                for student in gradebook.students:
-                    if not _chosen(student.id, self.student):
-                        continue
-                    submission = graded.get(student.id)
-                    points: Sequence[object] = [0.0, 0.0, 0.0]
-                    if submission:
-                        penalty = submission.late_submission_penalty or 0.0
-                        points = [submission.score, penalty, max(0.0, submission.score - penalty)]
-                    elif student.id in never_graded:
-                        points = ["", "", ""]
-                    handed_in = submission.timestamp if submission else ""
-                    person = [student.id, student.last_name, student.first_name, student.email]
-                    table.writerow(
-                        [lesson.name, lesson.duedate, handed_in, *person, *points, lesson.max_score]
-                    )
+                submission = graded.get(student.id)
+                points: Sequence[object] = [0.0, 0.0, 0.0]
+                if submission:
+                    penalty = submission.late_submission_penalty or 0.0
+                    points = [submission.score, penalty, max(0.0, submission.score - penalty)]
+                elif student.id in never_graded:
+                    points = ["", "", ""]
+                handed_in = submission.timestamp if submission else ""
+                person = [student.id, student.last_name, student.first_name, student.email]
+                rows.append([lesson.name, lesson.duedate, handed_in, *person, *points, lesson.max_score])
+        table = io.StringIO(newline="")
+        csv.writer(table, lineterminator="\n").writerows(rows)
+        atomic_write_text(target, table.getvalue())
         if waiting:
             self.log.warning(
                 "Never graded, and therefore without points in %s: %s", target, ", ".join(waiting)

@@ -86,6 +86,17 @@ def test_the_export_quotes_commas(graded: Classroom) -> None:
     assert {row["student_id"]: row["last_name"] for row in rows}["anna"] == "Kovács, Jr."
 
 
+def test_an_export_that_fails_keeps_the_old_file(graded: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("the server closed the connection"))
+
+    before = exported(graded, CsvExport)
+    monkeypatch.setattr(Gradebook, "assignment_submissions", fail)
+    with pytest.raises(OperationalError):
+        exported(graded, CsvExport)
+    assert (graded.course / "grades.csv").read_text(encoding="utf-8") == before
+
+
 def test_what_was_never_graded_has_no_points_in_exports(
     graded: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
