@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ class ForkServer:
     _process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
     _starting: bool = False
+    _last_log: str = ""
+    """The end of the log of a sandbox that was closed."""
 
     def start(self) -> None:
         """Start the fork server if it isn't running, and wait until it is ready.
@@ -188,6 +191,8 @@ class ForkServer:
                 self._process.wait()
             self._process = None
             self._log.close()
+            with suppress(OSError):
+                self._last_log = self._read_log()
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _ask(self, command: Mapping[str, Any], files: list[int] | None = None) -> KernelState:
@@ -218,7 +223,13 @@ class ForkServer:
         return answer
 
     def log_tail(self) -> str:
-        """Return the last 2000 characters that the fork server and its kernels wrote to stdout and stderr."""
+        """Return the last 2000 characters that the fork server and its kernels wrote to stdout and stderr.
+
+        If the sandbox was closed, they are those of the last one.
+        """
+        return self._last_log if self._process is None else self._read_log()
+
+    def _read_log(self) -> str:
         return (self.folder / "log").read_text(errors="replace", encoding="utf-8")[-2000:]
 
 

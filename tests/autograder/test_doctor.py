@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from autograder import doctor as program
+from autograder.judge.job import NotComputedError
 from autograder.sandbox.confinement import WITHOUT, probe
+from autograder.sandbox.fork_server import ForkServer
 from course_lib.curriculum.course_file import CourseError
 
 pytestmark = pytest.mark.sandbox
@@ -57,6 +59,20 @@ def test_a_kernel_that_does_not_start_fails(monkeypatch: pytest.MonkeyPatch) -> 
     # This can't be unpacked: a file, and another file below it.
     monkeypatch.setattr(program, "whole_course", lambda: {"course": b"a file", "course/one.py": b""})
     with pytest.raises(CourseError, match=r"(?s)the kernel didn't start, .*Traceback"):
+        program.run_smoke_test(probe())
+
+
+def test_a_sandbox_that_ends_is_reported_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object) -> None:
+        fork_server.close()
+        raise NotComputedError("the sandbox ended")
+
+    if not probe().sufficient:
+        pytest.skip("nothing here can confine code")
+    fork_server = ForkServer(probe())
+    monkeypatch.setattr(program, "ForkServer", lambda _: fork_server)
+    monkeypatch.setattr(program, "run", end)
+    with pytest.raises(CourseError, match="failed: the sandbox ended"):
         program.run_smoke_test(probe())
 
 
