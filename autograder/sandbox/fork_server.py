@@ -20,6 +20,7 @@ from autograder.sandbox.confinement import SANDBOX_FILES, Confinement, probe
 from autograder.sandbox.inside import MAX_MESSAGE_BYTES
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
+from course_lib.file_locks import try_lock
 
 #: Timeouts in seconds for starting, which includes all imports, and for answering a command.
 START_TIMEOUT, ANSWER_TIMEOUT = 120.0, 60.0
@@ -79,6 +80,9 @@ class ForkServer:
         self.close()
         _remove_stale_folders()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")).resolve()
+        # Unlike a lock on the log, this one can't be released by a kernel, which doesn't inherit it.
+        self._lock = os.open(self.folder, os.O_RDONLY)
+        try_lock(self._lock)
         self.sockets = self.folder / "sockets"
         self.sockets.mkdir()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -194,6 +198,7 @@ class ForkServer:
             with suppress(OSError):
                 self._last_log = self._read_log()
             shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self._lock)
 
     def _ask(self, command: Mapping[str, Any], files: list[int] | None = None) -> KernelState:
         assert self._control is not None
@@ -234,8 +239,15 @@ class ForkServer:
 
 
 def _remove_stale_folders() -> None:
-    """Remove the sandbox folders left behind by processes that were killed."""
+    """Remove the sandbox folders left behind by processes that were killed.
+
+    The process ids don't show that, if containers with their own process ids share this folder.
+    """
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # of another account
+                lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+                if try_lock(lock):
+                    shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)

@@ -7,6 +7,7 @@ import pytest
 
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import WITHOUT, Confinement, attempt, probe, require
+from autograder.sandbox.fork_server import ForkServer
 from course_lib.curriculum.course_file import CourseError
 
 pytestmark = pytest.mark.sandbox
@@ -154,3 +155,21 @@ def test_the_course_is_no_part_of_the_environment() -> None:
     course = Path(__file__).parents[3]
     assert not [path for path in environment if course.is_relative_to(path)]
     assert not [path for path in environment if path in (course / "course_lib", course / "solutions")]
+
+
+def test_only_the_folder_of_a_killed_owner_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another container, process ids differ, so the owner's may seem not to exist."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with monkeypatch.context() as container:
+        container.setattr("os.getpid", lambda: 2**22 + 1)
+        running = ForkServer(probe())
+        running.begin()
+        (tmp_path / f"course-sandbox-{2**22 + 1}-killed").mkdir()
+    another = ForkServer(probe())
+    another.begin()
+    assert set(tmp_path.iterdir()) == {running.folder, another.folder}
+    for server in (running, another):
+        server.close()
+    assert list(tmp_path.iterdir()) == []
