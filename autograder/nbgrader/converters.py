@@ -203,7 +203,7 @@ class CourseAutograde(Autograde):
                 self.log.warning("%s, %s: %s seconds late", student_id, assignment_id, late)
             for notebook in submission.notebooks:
                 path = os.path.join(source, f"{notebook.name}.ipynb")
-                if not os.path.exists(path):
+                if path not in self.exporter.repaired and not os.path.exists(path):
                     self.log.warning("No submitted file: %s", path)
                     for grade in notebook.grades:
                         grade.auto_score, grade.needs_manual_grade = 0, False
