@@ -66,8 +66,7 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
     start = time.monotonic()
     result = asyncio.run(_Run(job, lesson, fork_server).run())
     observed = {name for finding in result.findings.values() for name in finding["forbidden"]}
-    result.warnings = static_warnings(job.cells, lesson.may_not_call, observed)
-    result.warnings += [text for finding in result.findings.values() if (text := finding["look_at"])]
+    result.warnings[:0] = static_warnings(job.cells, lesson.may_not_call, observed)
     result.mechanism = fork_server.confinement.name
     result.seconds = time.monotonic() - start
     return result
@@ -290,6 +289,7 @@ class _Run:
         self.result.outputs[index] = judged.outputs
         for finding in judged.findings:
             self.result.findings[cell.id] = asdict(finding)
+            self.result.warnings += filter(None, [finding.look_at])
         if not channel.dead:
             with contextlib.suppress(Exception):
                 channel.send(pack({"do": "done"}), _RETURN_TIMEOUT)

@@ -149,11 +149,15 @@ def test_copied_references_are_for_a_person_to_look_at(classroom: Classroom) -> 
     from course_lib.translation.data.corpora import load_captions
 
     copied = "".join(f"{line}\n" for line in load_captions().test.english).encode()
+    check = judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels)
     result = classroom.run(
-        judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
+        check,
+        f"{check}\n{judged('hand_in_metrics', 1)}",
         files={"config.yaml": FILES["config.yaml"], "translations.txt": copied},
     )
-    assert verdicts(result) == ["right"]
-    assert result.warnings == [
-        "translations.txt is the reference, word for word (BLEU 100.0): did a model write it?"
-    ]
+    assert verdicts(result) == ["right", "missing"]
+    # The second cell has another check after the first, which doesn't hide what the first one found.
+    assert (
+        result.warnings
+        == ["translations.txt is the reference, word for word (BLEU 100.0): did a model write it?"] * 2
+    )
