@@ -17,6 +17,17 @@ NAME = "not_graded.json"
 _Reasons = TypeAdapter(dict[str, dict[str, str]])
 
 
+def read_not_graded(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the reasons in a folder's list, keyed by lesson and then by student; none if there is no list.
+
+    Raises ValueError if the file is damaged.
+    """
+    try:
+        return _Reasons.validate_json((folder / NAME).read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
 class NotGraded:
     """The list of a course's submissions that were not graded, in a file in `folder`.
 
@@ -29,8 +40,8 @@ class NotGraded:
     def load(self) -> dict[str, dict[str, str]]:
         """Return the reasons, keyed by lesson and then by student."""
         try:
-            return _Reasons.validate_json(self._path.read_bytes())
-        except (FileNotFoundError, ValidationError):
+            return read_not_graded(self._path.parent)
+        except ValidationError:
             return {}
 
     def add(self, lesson: str, student: str, reason: str) -> None:

@@ -187,11 +187,8 @@ class Harmless(Preprocessor):
 
 
 def _sizes(metadata: NotebookNode) -> NotebookNode:
-    """Return the part of an output's metadata that is safe: the judge's notes and the sizes of pictures.
-
-    Sizes that are not numbers are removed.
-    """
-    kept = _only(metadata, "course")
+    """Return the part of an output's metadata that is safe: the sizes of pictures that are numbers."""
+    kept = NotebookNode()
     for kind in ("image/png", "image/jpeg"):
         sizes = _only(metadata.get(kind, {}), "width", "height")
         kept[kind] = {name: size for name, size in sizes.items() if type(size) in (int, float)}

@@ -54,8 +54,6 @@ class GradingNotes(_Note):
     violations: list[str] = []
     """Limits that the code exceeded, and other failures, as sentences."""
     tampering: list[str] = []
-    complete: bool = True
-    """Whether grading has finished."""
 
 
 Note = TypeVar("Note", bound=_Note)
@@ -76,9 +74,7 @@ def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
     found: dict[str, CheckVerdict] = {}
     for cell in filter(is_check, notebook.cells):
         name = cell.metadata.nbgrader.grade_id
-        notes = [findings.get(name), *(output.get("metadata", {}).get("course") for output in cell.outputs)]
-        verdict = next(filter(None, (_read(CheckVerdict, note) for note in notes)), None)
-        if verdict is not None:
+        if (verdict := _read(CheckVerdict, findings.get(name))) is not None:
             found[name] = verdict
     return found
 

@@ -56,9 +56,11 @@ class GradedClass:
             grade.auto_score = points.get(grade.name)
             grade.needs_manual_grade = grade.auto_score is None
         self.gradebook.db.commit()
-        notebook = graded_notebook(verdicts or {})
+        notebook = graded_notebook()
         if verdicts is not None:
-            notebook.metadata.course_grading = {"version": 1, "complete": True, **grading}
+            findings = {f"check_{name}": {"name": name, **verdict} for name, verdict in verdicts.items()}
+            record = {"version": 1, "complete": True, "findings": findings, **grading}
+            notebook.metadata.course_grading = record
         path = self.root / "autograder" / "autograded" / student / lesson / f"{lesson}.ipynb"
         path.parent.mkdir(parents=True)
         nbformat.write(notebook, path)
@@ -78,14 +80,13 @@ class GradedClass:
         return {name: getattr(self.course, name) for name in names}
 
 
-def graded_notebook(verdicts: Mapping[str, Mapping[str, object]]) -> NotebookNode:
+def graded_notebook() -> NotebookNode:
     """Write a graded notebook with the student's code and, below each piece of code, its check."""
     cells = []
     for name in ("scores", "guess"):
         code = CODE if name == "scores" else "guess = 8"
         cells.append(new_code_cell(code, metadata=about(name, solution=True)))
-        noted = {"course": {"name": name, **verdicts[name]}} if name in verdicts else {}
-        said = new_output("display_data", data={"text/plain": "a verdict"}, metadata=noted)
+        said = new_output("display_data", data={"text/plain": "a verdict"})
         check = about(f"check_{name}", grade=True, locked=True)
         cells.append(new_code_cell(f"check('{name}')", metadata=check, outputs=[said]))
     cells.append(new_markdown_cell("They add up.", metadata=about("explain", grade=True, solution=True)))

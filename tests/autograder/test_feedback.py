@@ -152,7 +152,7 @@ def test_a_check_shows_no_hidden_test_and_no_traceback(graded: GradedClass) -> N
 
 def test_a_check_that_failed_by_our_own_fault_shows_only_that(graded: GradedClass) -> None:
     notebook = notebook_of(graded)
-    notebook.cells[1].outputs[0].metadata.course = {"name": "scores", "verdict": "error"}
+    notebook.metadata.course_grading.findings["check_scores"] = {"name": "scores", "verdict": "error"}
     [output] = for_students(graded, notebook).cells[2].outputs
     assert "your fault" in output.data["text/html"]
 
@@ -169,16 +169,6 @@ def test_students_markers_and_verdicts_mean_nothing(graded: GradedClass) -> None
     cleared = for_students(graded, notebook)
     assert cleared.cells[1].source == source
     assert "partly correct" in cleared.cells[0].source
-
-
-def test_the_judges_findings_are_read_wherever_they_stand(graded: GradedClass) -> None:
-    notebook = notebook_of(graded)
-    for cell in notebook.cells:
-        cell.pop("outputs", None)
-        if cell.cell_type == "code":
-            cell.outputs = []
-    notebook.metadata.course_grading.findings = {"check_scores": {"name": "scores", **NOT_SCALED}}
-    assert verdicts_in(notebook)["check_scores"].says == ["the scores are not divided"]
 
 
 def test_a_long_traceback_of_a_students_own_is_cut_and_loses_its_folders(graded: GradedClass) -> None:

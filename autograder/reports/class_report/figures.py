@@ -317,8 +317,6 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
         yield from (("sandbox violation", what) for what in submission.grading.violations)
         yield from (("tampering", what) for what in submission.grading.tampering)
         yield from (("note", what) for what in submission.grading.repairs)
-        if not submission.grading.complete:
-            yield "check without a verdict", "grading did not finish: grade it again"
     if submission.flagged:
         yield "flagged by a grader", "a grader flagged it in formgrader"
     for mark in submission.marks:

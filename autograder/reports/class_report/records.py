@@ -1,6 +1,5 @@
 """Read the gradebook, the autograded notebooks, and the list of submissions that could not be graded."""
 
-import json
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,13 +10,12 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.nbgrader.lock import grading_folder
+from autograder.nbgrader.not_graded import NAME, read_not_graded
 from autograder.reports.points import Points
 from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
-
-#: The submissions that could not be graded: lesson -> student -> reason.
-NOT_GRADED = Path("autograder", "not_graded.json")
 
 #: The exceptions that reading a damaged notebook can raise.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -209,18 +207,15 @@ class _Reader:
         return read
 
     def _reasons(self) -> Iterator[tuple[tuple[str, str], str]]:
-        path = Path(self._course.root, NOT_GRADED)
-        if not path.is_file():
-            return
+        folder = grading_folder(self._course)
         try:
-            reasons = json.loads(path.read_text(encoding="utf-8"))
-            for lesson, students in reasons.items():
+            for lesson, students in read_not_graded(folder).items():
                 for student, reason in students.items():
                     if self._wants_lesson(lesson) and self._wants_student(student):
-                        yield (lesson, student), str(reason)
-        except _UNREADABLE as error:
+                        yield (lesson, student), reason
+        except (OSError, ValueError) as error:
             self._records.notes.append(
-                f"{NOT_GRADED.as_posix()} cannot be read ({type(error).__name__}), so the report may not "
+                f"{folder.name}/{NAME} cannot be read ({type(error).__name__}), so the report may not "
                 "list every submission that could not be graded. Grade again to rewrite it."
             )
 
