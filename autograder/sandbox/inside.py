@@ -214,8 +214,11 @@ def become_kernel(
     course.mkdir(exist_ok=True)
     work.mkdir(exist_ok=True)
     os.chdir(work)
-    os.environ.clear()
-    os.environ.update(_environment(work))
+    # The other variables are those of `bubblewrap.VARIABLES`. Programs that the student starts must find the
+    # lesson's view of the course only.
+    del os.environ["PYTHONPATH"]
+    os.environ |= {"HOME": str(work), "TMPDIR": str(work), "IPYTHONDIR": str(work / ".ipython")}
+    os.environ["NBGRADER_EXECUTION"] = "autograde"
     packages = [path for path in sys.path if "lib/python" in path or path.endswith("-packages")]
     sys.path[:] = [str(course), str(work), *packages]
 
@@ -231,20 +234,6 @@ def become_kernel(
         sockets = Path(command["connection"]["ip"]).parent
         restrict([*supervisor.readable, course], [work], [sockets])
     serve(command["connection"], judge, work, supervisor.limits.output_bytes, ready)
-
-
-def _environment(work: Path) -> dict[str, str]:
-    return {
-        "HOME": str(work),
-        "TMPDIR": str(work),
-        "IPYTHONDIR": str(work / ".ipython"),
-        "PATH": os.defpath,
-        "LANG": "C.UTF-8",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONHASHSEED": "0",
-        "NBGRADER_EXECUTION": "autograde",
-    }
 
 
 def _descendants(root: int) -> Iterator[int]:
