@@ -11,13 +11,13 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from distributed import Client, Reschedule, Worker, WorkerPlugin, get_worker
 
-from autograder.results.local_executor import LocalExecutor
+from autograder.results.local_executor import LocalExecutor, WorkerExecutor
 from autograder.results.version import installed_version
 from autograder.results.worker import initialize
 from autograder.sandbox.confinement import probe, require
@@ -89,7 +89,7 @@ class SandboxPlugin(WorkerPlugin):
         return LocalExecutor(count, initialize, (os.getpid(), confinement))
 
 
-class ClusterExecutor(Executor):
+class ClusterExecutor(WorkerExecutor):
     """An executor that runs calls in the sandboxes of a cluster's workers.
 
     If a worker dies, Dask gives its calls to another one.

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from autograder.judge.job import NotComputedError
 
@@ -23,22 +23,16 @@ class WorkerDiedError(NotComputedError):
     """An error for a call whose worker process died on every attempt."""
 
 
-class WorkerExecutor(Protocol):
-    """An executor with a known number of workers, such as `LocalExecutor`."""
+class WorkerExecutor(Executor):
+    """An executor with a known number of workers, such as `LocalExecutor`.
+
+    With `cancel_futures`, `shutdown` may also abort running calls.
+    """
 
     workers: int
 
-    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Schedule a call, and return its future."""
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the executor. With `wait`, return only after it has stopped.
-
-        With `cancel_futures`, calls that are waiting or running may be aborted.
-        """
-
-
-class LocalExecutor(Executor):
+class LocalExecutor(WorkerExecutor):
     """An executor that runs calls in worker processes, in the order of submission.
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it

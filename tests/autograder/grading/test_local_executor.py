@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import pytest
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
-from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerDiedError
+from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerDiedError, WorkerExecutor
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.results.version import checks_version
@@ -92,7 +92,7 @@ def test_a_result_is_a_copy(results: Results) -> None:
 
 
 def test_a_failed_job_is_tried_again(tmp_path: Path) -> None:
-    class FailsOnce(Executor):
+    class FailsOnce(WorkerExecutor):
         workers = 1
         attempts = 0
 

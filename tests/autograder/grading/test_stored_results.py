@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from small_course import LESSON, SmallCourse, cell_of
 
 from autograder.nbgrader import converters
 from autograder.results.__main__ import main
-from autograder.results.local_executor import SharedExecutor
+from autograder.results.local_executor import SharedExecutor, WorkerExecutor
 from autograder.sandbox.confinement import probe
 
 pytestmark = [
@@ -27,7 +27,7 @@ pytestmark = [
 RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
 
 
-class NoExecutor(Executor):
+class NoExecutor(WorkerExecutor):
     """An executor that refuses to run anything."""
 
     workers = 1
