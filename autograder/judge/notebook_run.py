@@ -81,13 +81,13 @@ class _Clock:
 
     def seconds(self) -> float:
         """Return the time in seconds. Only differences between two times are meaningful."""
-        return time.monotonic() - self.without_core()
+        return time.monotonic() - self.seconds_without_core()
 
-    def without_core(self) -> float:
+    def seconds_without_core(self) -> float:
         """Return how many seconds the kernels have waited for a core in total, up to the maximum."""
         with contextlib.suppress(ForkServerError):
             # A kernel that has ended reports 0.
-            self._of_this_kernel = max(self._of_this_kernel, self._fork_server.state().without_core)
+            self._of_this_kernel = max(self._of_this_kernel, self._fork_server.state().seconds_without_core)
         return min(self._of_earlier_kernels + self._of_this_kernel, self._most)
 
     def kernel_ended(self) -> None:
@@ -174,7 +174,7 @@ class _Run:
                 for violation in self.fork_server.clear().violations:
                     self._note(violation)
         if isinstance(failed, _KernelNotStartedError):
-            await self._require_own_fault()
+            await self._require_files_at_fault()
             reason = "no kernel starts with the files next to the notebook, but one starts without them"
         if failed is not None:
             self._give_up(reason)
@@ -184,7 +184,7 @@ class _Run:
                     output.execution_count = number
         return self.result
 
-    async def _require_own_fault(self) -> None:
+    async def _require_files_at_fault(self) -> None:
         """Raise NotComputedError unless only the files next to the notebook prevent kernels from starting."""
         if not self.has_started:
             try:
@@ -227,7 +227,7 @@ class _Run:
             # state.
             client.start_channels(stdin=False, hb=False)
             await _wait_until_ready(client, self.fork_server)
-            channel = Channel(ours, self.job.limits.reply_bytes, self.clock.without_core)
+            channel = Channel(ours, self.job.limits.reply_bytes, self.clock.seconds_without_core)
             yield _Kernel(manager, client, channel)
         finally:
             ours.close()

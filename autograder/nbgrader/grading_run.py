@@ -195,7 +195,8 @@ class GradingRun:
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
             self._restore(submission),
         ):
-            course.ignore = [*ignored, *map(glob.escape, submission.refused)]
+            refused = [submission.folder] if submission.all_refused else submission.refused
+            course.ignore = [*ignored, *map(glob.escape, refused)]
             try:
                 self._write_grades(prepared, gradebook)
                 if submission.digest() != prepared.digest:

@@ -104,9 +104,10 @@ class Preparation:
 
     def _files(self, submission: Submission) -> dict[str, bytes]:
         """Return the lesson's files and the student's other files, without refused and too large ones."""
+        found = {} if submission.all_refused else neighbor_files(Path(submission.folder))
         files = {
             path: content
-            for path, content in neighbor_files(Path(submission.folder)).items()
+            for path, content in found.items()
             if path not in _OF_NBGRADER and os.path.join(submission.folder, path) not in submission.refused
         }
         for name, path in lesson_files(self._course, submission.lesson).items():

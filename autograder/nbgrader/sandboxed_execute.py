@@ -31,7 +31,7 @@ STORE, STORE_FOLDER = "COURSE_RESULTS", "autograder/result_store"
 #: The environment variable with the address of a cluster.
 CLUSTER = "COURSE_CLUSTER"
 
-_USUAL = Limits()
+_DEFAULTS = Limits()
 
 
 class SandboxedExecute(NbGraderPreprocessor):
@@ -48,18 +48,19 @@ class SandboxedExecute(NbGraderPreprocessor):
         False,
         help="Whether to run code that this machine cannot confine. Only for code that you trust.",
     ).tag(config=True)
-    cell_seconds = Float(_USUAL.cell_seconds, help="The time limit of a cell, in seconds").tag(config=True)
-    notebook_seconds = Float(_USUAL.notebook_seconds, help="The time limit of a notebook, in seconds").tag(
+    cell_seconds = Float(_DEFAULTS.cell_seconds, help="The time limit of a cell, in seconds").tag(config=True)
+    notebook_seconds = Float(_DEFAULTS.notebook_seconds, help="The time limit of a notebook, in seconds").tag(
         config=True
     )
-    memory_bytes = Integer(_USUAL.memory_bytes, help="The memory limit of a process, in bytes").tag(
+    memory_bytes = Integer(_DEFAULTS.memory_bytes, help="The memory limit of a process, in bytes").tag(
         config=True
     )
     total_memory_bytes = Integer(
-        _USUAL.total_memory_bytes, help="The memory limit of all processes of a notebook together, in bytes"
+        _DEFAULTS.total_memory_bytes,
+        help="The memory limit of all processes of a notebook together, in bytes",
     ).tag(config=True)
-    processes = Integer(_USUAL.processes, help="The limit on a notebook's processes").tag(config=True)
-    output_bytes = Integer(_USUAL.output_bytes, help="The limit on the output of a cell, in bytes").tag(
+    processes = Integer(_DEFAULTS.processes, help="The limit on a notebook's processes").tag(config=True)
+    output_bytes = Integer(_DEFAULTS.output_bytes, help="The limit on the output of a cell, in bytes").tag(
         config=True
     )
 
@@ -209,8 +210,8 @@ class RecordGrading(NbGraderPreprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the grading record to the notebook's metadata."""
-        told = {**nb.metadata.get(GRADING, {}), **resources.get(GRADING, {})}
-        nb.metadata[GRADING] = {**told, "version": 1, "complete": True}
+        record = {**nb.metadata.get(GRADING, {}), **resources.get(GRADING, {})}
+        nb.metadata[GRADING] = {**record, "version": 1, "complete": True}
         return nb, resources
 
 

@@ -42,7 +42,7 @@ class KernelState:
     """The kernel's exit status, negative if a signal ended it; None if it has not ended."""
     violations: tuple[str, ...]
     """The limits that the kernel has exceeded."""
-    without_core: float = 0.0
+    seconds_without_core: float = 0.0
     """The seconds for which the kernel was ready to run, but had no core."""
 
 
@@ -210,7 +210,7 @@ class ForkServer:
             raise ForkServerError(f"the grading sandbox exited unexpectedly:\n{self.log_tail()}") from None
         answer = self._receive(ANSWER_TIMEOUT)
         return KernelState(
-            answer["running"], answer["ended"], tuple(answer["violations"]), answer["without_core"]
+            answer["running"], answer["ended"], tuple(answer["violations"]), answer["seconds_without_core"]
         )
 
     def _receive(self, timeout: float) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Supervisor:
             "running": self.kernel is not None,
             "ended": self.ended,
             "violations": self.violations,
-            "without_core": 0.0 if self.kernel is None else _seconds_without_core(self.kernel),
+            "seconds_without_core": 0.0 if self.kernel is None else _seconds_without_core(self.kernel),
         }
 
     def launch(self, command: Mapping[str, Any], judge: int, *archives: int) -> None:

@@ -40,6 +40,8 @@ class Submission:
     """The names of the lesson's notebooks, without `.ipynb`."""
     refused: list[str] = field(default_factory=list)
     """Paths that must not be copied."""
+    all_refused: bool = False
+    """Whether nothing in the folder must be copied, whatever `refused` contains."""
     notes: list[str] = field(default_factory=list)
     """Problems with the folder that look accidental."""
     tampering: list[str] = field(default_factory=list)
@@ -82,7 +84,7 @@ class Submission:
         read.
         """
         digest = hashlib.sha256()
-        if self.folder in self.refused:
+        if self.all_refused:
             return ""
         for where, folders, files in os.walk(self.folder):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -95,13 +97,13 @@ class Submission:
         return digest.hexdigest()
 
     def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
-        """Set `refused` to the files that must not be copied, and `notes` and `tampering` to the problems.
+        """Find the problems with the folder, and set the attributes that say what must not be copied.
 
         `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Files with
         more than `most_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid
         UTF-8, if folders are nested too deeply, or if the timestamp is invalid.
         """
-        self.refused, self.notes, self.tampering = [], [], []
+        self.refused, self.notes, self.tampering, self.all_refused = [], [], [], False
         try:
             self.student.encode()
         except UnicodeEncodeError:  # Linux accepts any bytes in a file's name
@@ -109,7 +111,7 @@ class Submission:
                 "the name of the student's folder is not valid UTF-8; rename the folder"
             ) from None
         if _is_link(self.folder) or not os.path.isdir(self.folder):
-            self.refused = [self.folder]
+            self.all_refused = True
             return
         _refuse_too_deep(self.folder)
         refuse_bad_timestamp(Path(self.folder))
@@ -129,7 +131,7 @@ class Submission:
             listed = ", ".join(shown(name) for name in sorted(others)[:5])
             self.notes.append(f"there are other notebooks besides the graded one: {listed}")
         if len(self.refused) > _MAX_REFUSED:
-            self.refused = [self.folder]
+            self.all_refused = True
             self.notes, self.tampering = self.notes[:10], self.tampering[:10]
             self.tampering.append("too many of its files are not regular files; none was copied")
 

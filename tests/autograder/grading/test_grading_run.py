@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from classroom import Classroom, solved
+from classroom import Classroom, configuration, solved
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 from small_course import LESSON, cell_of
 
@@ -344,6 +345,25 @@ def test_whatever_a_submission_raises_the_others_are_graded(
     assert classroom.not_graded == {"bela": reason, "carl": reason}
     assert classroom.scores("carl") is None
     assert graded(classroom, "anna")
+
+
+def test_with_too_many_links_no_file_is_copied_or_given_to_a_kernel(
+    classroom: Classroom, right: NotebookNode
+) -> None:
+    folder = classroom.hand_in("bela", right)
+    (folder / "data.csv").write_text("left out")
+    for number in range(101):
+        (folder / f"link{number}").symlink_to("/etc/hostname")
+    classroom.autograde()
+    assert graded(classroom, "bela")
+    copied = {path.name for path in classroom.folder("bela", "autograded").rglob("*")}
+    assert copied == {NAME, "data", "words.txt"}
+    assert "too many of its files are not regular files; none was copied" in classroom.told("bela")
+    course = CourseDirectory(config=configuration(classroom.course), assignment_id=LESSON)
+    submission = Submission("bela", LESSON, str(folder), (LESSON,))
+    preparation = Preparation(course, None)
+    preparation.inspect(submission)
+    assert set(preparation._files(submission)) == {"data/words.txt"}
 
 
 def test_a_name_that_is_no_text_is_reported(classroom: Classroom, right: NotebookNode) -> None:
