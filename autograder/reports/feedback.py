@@ -26,7 +26,7 @@ from traitlets import List
 from traitlets.config import Config
 
 from autograder.nbgrader.mark_scheme import TAG
-from autograder.reports.points import STYLE, Points, points_line, summary
+from autograder.reports.points import STYLE, GradedCell, points_line, summary
 from autograder.reports.verdicts import is_check, notes_on, verdicts_in
 from course_lib import __version__
 
@@ -232,7 +232,7 @@ def _picture(svg: str) -> str:
     return f'<img src="data:{_SVG};base64,{content}" alt="{described[1] if described else ""}">'
 
 
-def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
+def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, GradedCell]:
     """Return the points of each graded cell in the gradebook, keyed by cell name, in notebook order.
 
     `names` identifies the submitted notebook and the gradebook.
@@ -244,7 +244,7 @@ def _points(nb: NotebookNode, names: dict[str, str]) -> dict[str, Points]:
         unanswered = {comment.name for comment in graded.comments if comment.auto_comment == "No response."}
         order = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
         return {
-            name: Points.of(grades[name], verdicts.get(name), name not in unanswered)
+            name: GradedCell.of(grades[name], verdicts.get(name), name not in unanswered)
             for name in dict.fromkeys(order)
             if name in grades
         }

@@ -13,10 +13,10 @@ _SIGNS = {"correct": "✓", "partly correct": "◐", "not written yet": "○", "
 
 
 @dataclass(frozen=True)
-class Points:
+class GradedCell:
     """The points for one graded cell of one submission."""
 
-    cell: str
+    name: str
     """The name of the cell, which is its anchor on the page."""
     by_hand: bool
     """Whether it is a written answer, which a person grades."""
@@ -35,13 +35,13 @@ class Points:
     """Whether a person has to grade the cell, or to review an earlier grade."""
 
     @classmethod
-    def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool = True) -> "Points":
+    def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool = True) -> "GradedCell":
         """Create the points from a grade in the gradebook and the verdict of the check, if there is one.
 
         `answered` is false if a written answer was not given.
         """
         return cls(
-            cell=grade.name,
+            name=grade.name,
             by_hand=grade.cell.cell_type == "markdown",
             points=float(grade.score),
             most=float(grade.cell.max_score),
@@ -61,7 +61,7 @@ class Points:
     @property
     def exercise(self) -> str:
         """The name of the exercise or question, which is the cell's name without "check_"."""
-        return self.cell.removeprefix("check_")
+        return self.name.removeprefix("check_")
 
     @property
     def status(self) -> str:
@@ -146,14 +146,14 @@ def _number(value: float) -> str:
     return f"{round(value, 2):g}"
 
 
-def points_line(points: Points) -> str:
+def points_line(cell: GradedCell) -> str:
     """Return the HTML of the line above a check's output, with the points and the reason for them."""
-    verdict = f"<b>{points.sign} {escape(points.status)}: {points.sum}.</b>"
-    return f'<p class="course-points {_colour(points)}">{verdict} {escape(points.why)}</p>'
+    verdict = f"<b>{cell.sign} {escape(cell.status)}: {cell.sum}.</b>"
+    return f'<p class="course-points {_colour(cell)}">{verdict} {escape(cell.why)}</p>'
 
 
 def summary(
-    all_points: Iterable[Points], score: float, most: float, penalty: float, notes: Iterable[str]
+    cells: Iterable[GradedCell], score: float, most: float, penalty: float, notes: Iterable[str]
 ) -> str:
     """Return the HTML of the table at the top of a page, and of a list of notes below it.
 
@@ -161,10 +161,10 @@ def summary(
     the maximum. The HTML has no empty lines, because they would end it in Markdown.
     """
     rows = "\n".join(
-        f'<tr class="{_colour(one)}"><th scope="row"><a href="#{one.cell}">{escape(one.exercise)}</a></th>'
-        f"<td>{one.sign} {escape(one.status)}</td>"
-        f"<td>{_number(one.points)}</td><td>{_number(one.most)}</td></tr>"
-        for one in all_points
+        f'<tr class="{_colour(cell)}"><th scope="row"><a href="#{cell.name}">{escape(cell.exercise)}</a></th>'
+        f"<td>{cell.sign} {escape(cell.status)}</td>"
+        f"<td>{_number(cell.points)}</td><td>{_number(cell.most)}</td></tr>"
+        for cell in cells
     )
     late = f'<tr><th scope="row">handed in late</th><td></td><td>−{_number(penalty)}</td><td></td></tr>\n'
     repairs = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
@@ -181,8 +181,8 @@ def summary(
     )
 
 
-def _colour(points: Points) -> str:
-    return {"✓": "course-right", "✗": "course-wrong", "◐": "course-partly"}.get(points.sign, "course-open")
+def _colour(cell: GradedCell) -> str:
+    return {"✓": "course-right", "✗": "course-wrong", "◐": "course-partly"}.get(cell.sign, "course-open")
 
 
 #: The style of the table and the lines. The colours are from Okabe and Ito (2008), as in the lessons' charts.

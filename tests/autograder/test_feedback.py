@@ -13,16 +13,16 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from autograder.reports.feedback import FIRST_LINES, LAST_LINES, ForStudents, without_paths
-from autograder.reports.points import Points, points_line, summary
+from autograder.reports.points import GradedCell, points_line, summary
 from autograder.reports.safe_html import Harmless, clean, clean_output
 from autograder.reports.verdicts import CheckVerdict, verdicts_in
 
 LESSON = "01-first"
 MISTAKE, ALL = (CheckVerdict(name="scores", **verdict) for verdict in (NOT_SCALED, RIGHT))
-WRONG = Points("check_scores", False, 2.0, 4.0, 2.0, None, 0.0, MISTAKE)
+WRONG = GradedCell("check_scores", False, 2.0, 4.0, 2.0, None, 0.0, MISTAKE)
 
 
-def judged_as(verdict: str, **more: object) -> Points:
+def judged_as(verdict: str, **more: object) -> GradedCell:
     """Return 0 points with a verdict."""
     return replace(
         WRONG, points=0.0, automatic=0.0, verdict=CheckVerdict(name="scores", verdict=verdict, **more)
@@ -51,14 +51,14 @@ def judged_as(verdict: str, **more: object) -> Points:
         (replace(WRONG, points=5.0, extra=3.0), "5 of 4 points.", "3 of them are extra credit."),
     ],
 )
-def test_a_check_says_how_many_points_and_why(points: Points, said: str, why: str) -> None:
+def test_a_check_says_how_many_points_and_why(points: GradedCell, said: str, why: str) -> None:
     line = points_line(points)
     assert said in line
     assert why in line
 
 
 def test_an_answer_in_words_says_who_reads_it() -> None:
-    answer = Points("explain", True, 0.0, 3.0, None, None, 0.0, None)
+    answer = GradedCell("explain", True, 0.0, 3.0, None, None, 0.0, None)
     assert answer.status == "to be graded by a person"
     assert replace(answer, automatic=0.0, answered=False).status == "no answer"
     read = replace(answer, points=2.0, person=2.0)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from autograder.reports.class_report.records import ClassRecords, SubmissionRecord
 from autograder.reports.class_report.similarity import similar_answers
-from autograder.reports.points import Points
+from autograder.reports.points import GradedCell
 from autograder.reports.verdicts import IN_WORDS
 
 #: The states of a submission.
@@ -149,20 +149,20 @@ def _students_to_help(
     handed_in = (scores["state"] != NOT_HANDED_IN).groupby(scores["lesson"]).mean()
     expected = set(handed_in[handed_in >= 0.5].index)
     missing = scores[(scores["state"] == NOT_HANDED_IN) & scores["lesson"].isin(expected)]
-    weak: dict[str, list[Points]] = defaultdict(list)
+    weak: dict[str, list[GradedCell]] = defaultdict(list)
     for submission in records.submissions:
         weak[submission.student] += (
-            mark
-            for mark in (submission.marks if submission.graded else ())
-            if not mark.open and mark.points < HELP_BELOW * mark.most
+            cell
+            for cell in (submission.cells if submission.graded else ())
+            if not cell.open and cell.points < HELP_BELOW * cell.most
         )
     rows = totals.sort_values(["share", "name"], kind="stable")
     # A missing share is NaN, for which every comparison is false.
     for student, name, share in zip(rows["student"], rows["name"], rows["share"].astype(float), strict=True):
         lessons = list(missing.loc[missing["student"] == student, "lesson"])
         if lessons or share < HELP_BELOW:
-            exercises = (mark.exercise for mark in weak[student])
-            mistakes = (text for mark in weak[student] if mark.verdict for text in mark.verdict.says)
+            exercises = (cell.exercise for cell in weak[student])
+            mistakes = (text for cell in weak[student] if cell.verdict for text in cell.verdict.says)
             lists = ("; ".join(dict.fromkeys(texts)) for texts in (lessons, exercises, mistakes))
             yield student, name, share, *lists
 
@@ -173,12 +173,12 @@ _VERDICTS = (
 )
 
 
-def _verdict(mark: Points) -> str | None:
-    if mark.verdict is None or mark.verdict.verdict == "right":
+def _verdict(cell: GradedCell) -> str | None:
+    if cell.verdict is None or cell.verdict.verdict == "right":
         return None
-    match mark.verdict.verdict:
+    match cell.verdict.verdict:
         case "wrong":
-            return "known_mistake" if mark.verdict.misconceptions else "other_mistake"
+            return "known_mistake" if cell.verdict.misconceptions else "other_mistake"
         case "unwritten" | "missing":
             return "not_written"
         case "forbidden":
@@ -190,20 +190,20 @@ def _verdict(mark: Points) -> str | None:
 
 
 def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
-    marks: dict[tuple[str, str], list[Points]] = defaultdict(list)
+    cells: dict[tuple[str, str], list[GradedCell]] = defaultdict(list)
     for submission in records.submissions:
-        for mark in submission.marks if submission.graded else ():
-            marks[submission.lesson, mark.cell].append(mark)
+        for cell in submission.cells if submission.graded else ():
+            cells[submission.lesson, cell.name].append(cell)
     for lesson in records.lessons:
-        for cell in lesson.cells:
-            found = marks[lesson.name, cell]
+        for name in lesson.cells:
+            found = cells[lesson.name, name]
             if not found:
                 continue
-            final = [mark for mark in found if not mark.open]
+            final = [cell for cell in found if not cell.open]
             verdicts = Counter(filter(None, map(_verdict, found)))
-            shares = [mark.points / mark.most for mark in final if mark.most]
-            full = sum(mark.points >= mark.most for mark in final)
-            none = sum(mark.points <= 0 < mark.most for mark in final)
+            shares = [cell.points / cell.most for cell in final if cell.most]
+            full = sum(cell.points >= cell.most for cell in final)
+            none = sum(cell.points <= 0 < cell.most for cell in final)
             yield {
                 "lesson": lesson.name,
                 "exercise": found[0].exercise,
@@ -211,7 +211,7 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
                 "of": found[0].most,
                 "students": len(found),
                 "mean_share": fmean(shares) if shares else None,
-                "discrimination": _discrimination(cell, lesson.name, records),
+                "discrimination": _discrimination(name, lesson.name, records),
                 "full": full,
                 "partial": len(final) - full - none,
                 "none": none,
@@ -220,17 +220,17 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
             }
 
 
-def _discrimination(cell: str, lesson: str, records: ClassRecords) -> float | None:
+def _discrimination(name: str, lesson: str, records: ClassRecords) -> float | None:
     """Return the correlation between the points for one cell and for the rest of the lesson.
 
     Return None if there are too few students, or if either number of points is the same for all of them.
     """
     pairs = [
-        (mark.points, sum(other.points for other in submission.marks if other is not mark and not other.open))
+        (cell.points, sum(other.points for other in submission.cells if other is not cell and not other.open))
         for submission in records.submissions
         if submission.lesson == lesson and submission.graded
-        for mark in submission.marks
-        if mark.cell == cell and not mark.open
+        for cell in submission.cells
+        if cell.name == name and not cell.open
     ]
     table = pd.DataFrame(pairs, columns=["cell", "rest"])
     if len(table) < MIN_FOR_DISCRIMINATION or (table.nunique() < 2).any():
@@ -242,13 +242,13 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
     made: dict[tuple[str, str, str, str], list[SubmissionRecord]] = defaultdict(list)
     examined: Counter[tuple[str, str]] = Counter()
     for submission in records.submissions:
-        for mark in submission.marks if submission.graded else ():
-            if mark.verdict is None:
+        for cell in submission.cells if submission.graded else ():
+            if cell.verdict is None:
                 continue
-            examined[submission.lesson, mark.exercise] += 1
+            examined[submission.lesson, cell.exercise] += 1
             # The two lists are parallel, except for a file that was handed in.
-            for name, says in zip(mark.verdict.misconceptions, mark.verdict.says, strict=False):
-                made[submission.lesson, mark.exercise, name, says].append(submission)
+            for name, says in zip(cell.verdict.misconceptions, cell.verdict.says, strict=False):
+                made[submission.lesson, cell.exercise, name, says].append(submission)
     for (lesson, exercise, name, says), submissions in sorted(
         made.items(), key=lambda entry: (-len(entry[1]), entry[0])
     ):
@@ -319,13 +319,13 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
         yield from (("note", what) for what in submission.grading.repairs)
     if submission.flagged:
         yield "flagged by a grader", "a grader flagged it in formgrader"
-    for mark in submission.marks:
-        if mark.verdict is not None and mark.verdict.verdict in ("error", "kernel-died"):
-            yield "check without a verdict", f"{mark.exercise}: {IN_WORDS[mark.verdict.verdict]}"
-        if mark.waiting and mark.person is not None:
-            given = f"a person gave {mark.points:g} of {mark.most:g} points"
-            yield "graded by hand before", f"{mark.exercise}: {given} before it was graded again"
-        elif mark.waiting and mark.by_hand:
-            yield "answer in words", f"{mark.exercise}: up to {mark.most:g} points"
-        elif mark.waiting:
-            yield "check without a verdict", f"{mark.exercise}: the check gave no points and no reason"
+    for cell in submission.cells:
+        if cell.verdict is not None and cell.verdict.verdict in ("error", "kernel-died"):
+            yield "check without a verdict", f"{cell.exercise}: {IN_WORDS[cell.verdict.verdict]}"
+        if cell.waiting and cell.person is not None:
+            given = f"a person gave {cell.points:g} of {cell.most:g} points"
+            yield "graded by hand before", f"{cell.exercise}: {given} before it was graded again"
+        elif cell.waiting and cell.by_hand:
+            yield "answer in words", f"{cell.exercise}: up to {cell.most:g} points"
+        elif cell.waiting:
+            yield "check without a verdict", f"{cell.exercise}: the check gave no points and no reason"

@@ -136,8 +136,8 @@ def _unjudged(records: ClassRecords) -> int:
     """Count the graded submissions with checks but without any verdict."""
     return sum(
         submission.graded
-        and any(not mark.by_hand for mark in submission.marks)
-        and all(mark.verdict is None for mark in submission.marks)
+        and any(not cell.by_hand for cell in submission.cells)
+        and all(cell.verdict is None for cell in submission.cells)
         for submission in records.submissions
     )
 

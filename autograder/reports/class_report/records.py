@@ -12,7 +12,7 @@ from nbgrader.coursedir import CourseDirectory
 
 from autograder.nbgrader.lock import grading_folder
 from autograder.nbgrader.not_graded import NAME, read_not_graded
-from autograder.reports.points import Points
+from autograder.reports.points import GradedCell
 from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
@@ -59,7 +59,7 @@ class SubmissionRecord:
     """The submission's timestamp in UTC, or None if there is none."""
     due: datetime | None
     """The due date in UTC, including the student's extension, or None if there is none."""
-    marks: tuple[Points, ...]
+    cells: tuple[GradedCell, ...]
     code: Mapping[str, str]
     """The source of the student's own cells, by name."""
     grading: GradingNotes | None
@@ -69,12 +69,12 @@ class SubmissionRecord:
     @property
     def waiting(self) -> bool:
         """Whether a person has to give or review points for any cell of the submission."""
-        return any(mark.waiting for mark in self.marks)
+        return any(cell.waiting for cell in self.cells)
 
     @property
     def open(self) -> float:
         """The maximum number of points for the cells whose points have not been given yet."""
-        return sum(mark.most for mark in self.marks if mark.open)
+        return sum(cell.most for cell in self.cells if cell.open)
 
 
 @dataclass
@@ -157,7 +157,7 @@ class _Reader:
 
     def _submission(self, submission: SubmittedAssignment, lesson: LessonRecord) -> SubmissionRecord:
         student = submission.student_id
-        marks: list[Points] = []
+        cells: list[GradedCell] = []
         code: dict[str, str] = {}
         notes: list[GradingNotes] = []
         for notebook in submission.notebooks:
@@ -166,21 +166,21 @@ class _Reader:
             if read is not None:
                 verdicts, code = verdicts | verdicts_in(read), code | _code(read)
                 notes += filter(None, [notes_on(read)])
-            marks += (Points.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
+            cells += (GradedCell.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
         place = {name: number for number, name in enumerate(lesson.cells)}
-        marks.sort(key=lambda mark: place.get(mark.cell, len(place)))
+        cells.sort(key=lambda cell: place.get(cell.name, len(place)))
         key = (lesson.name, student)
-        if all(mark.automatic is None and mark.person is None for mark in marks):
+        if all(cell.automatic is None and cell.person is None for cell in cells):
             self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish grading it")
         due = submission.assignment.duedate
         return SubmissionRecord(
             lesson=lesson.name,
             student=student,
             graded=key not in self._records.not_graded,
-            points=max(0.0, sum(mark.points for mark in marks) - (submission.late_submission_penalty or 0.0)),
+            points=max(0.0, sum(cell.points for cell in cells) - (submission.late_submission_penalty or 0.0)),
             handed_in=submission.timestamp,
             due=due + submission.extension if due and submission.extension else due,
-            marks=tuple(marks),
+            cells=tuple(cells),
             code=code,
             grading=notes[0] if notes else None,
             flagged=any(notebook.flagged for notebook in submission.notebooks),

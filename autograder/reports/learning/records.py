@@ -69,10 +69,10 @@ def read_learning(course: CourseFolder, test: ConceptTest) -> LearningRecords:
         graded = read_records(gradebook, course.directory())
     records.notes += graded.notes
     for entry in graded.submissions:
-        for mark in entry.marks if entry.graded else ():
-            if (found := mark.verdict) is not None:
-                known = _known(mark.exercise, found.misconceptions)
-                records.graded.append(Run(entry.student, entry.lesson, mark.exercise, found.verdict, known))
+        for cell in entry.cells if entry.graded else ():
+            if (found := cell.verdict) is not None:
+                known = _known(cell.exercise, found.misconceptions)
+                records.graded.append(Run(entry.student, entry.lesson, cell.exercise, found.verdict, known))
     return records
 
 
