@@ -1,6 +1,5 @@
 """Mark the explanations of a lesson question by question, on a page in a browser on this machine."""
 
-import argparse
 import asyncio
 import logging
 import sys
@@ -10,13 +9,14 @@ from pathlib import Path
 from autograder.marking.answers import LessonAnswers
 from autograder.marking.comment_bank import CommentBank
 from autograder.marking.server import MarkingServer
+from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
-from course_lib.curriculum.course_file import CourseError
 
 
+@reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `course mark` until it is interrupted, and return its exit code: 1 if it can't start, or else 0."""
-    parser = argparse.ArgumentParser(prog="course mark", description=__doc__)
+    parser = command_parser("mark", __doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
     parser.add_argument("--port", type=int, default=0, help="the port to listen on (default: any free one)")
     parser.add_argument(
@@ -25,7 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="ADDRESS",
         help="Formgrader's address, for links to whole notebooks, such as http://localhost:8888/formgrader",
     )
-    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
     options = parser.parse_args(arguments)
     logging.basicConfig(format="%(name)s: %(message)s")
     try:
@@ -36,9 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bank = CommentBank(course.folder, Path(directory.root), options.lesson, bool(directory.groupshared))
         server = MarkingServer(answers, bank, options.formgrader)
         asyncio.run(_serve(server, options.port, sum(waiting for waiting, _ in counts.values())))
-    except (CourseError, OSError) as error:
-        print(f"✗ {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         return 0
     return 0

@@ -1,6 +1,5 @@
 """Show how corrected checks, deductions or points would change a lesson's grades, or write the changes."""
 
-import argparse
 import getpass
 import json
 import logging
@@ -14,13 +13,13 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.converters.base import NbGraderException
 from nbgrader.utils import determine_grade, is_grade
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from autograder.judge.job import NotComputedError
+from autograder.nbgrader.command_line import command_parser, create_console, reporting_errors
 from autograder.nbgrader.converters import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
@@ -206,40 +205,34 @@ class Regrading:
             os.fsync(file.fileno())
 
 
+@reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `course regrade`, and return its exit code: 1 if it fails for any submission, otherwise 0."""
-    parser = argparse.ArgumentParser(prog="course regrade", description=__doc__)
+    parser = command_parser("regrade", __doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
     parser.add_argument("--write", action="store_true", help="write the changes (default: only show them)")
     parser.add_argument(
         "--notes", action="store_true", help=f"with --write: write a note for each student into {NOTES}/"
     )
-    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
     options = parser.parse_args(arguments)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = create_console()
     log = logging.getLogger("regrade")
-    try:
-        course = CourseFolder(options.course)
-        regrading = Regrading(course, options.lesson, log)
-        changes = regrading.changes()
-        _show(console, changes)
-        console.print(f"{regrading.compared} submissions compared, {len(changes)} grades differ.")
-        for student, reason in sorted(regrading.failed.items()):
-            console.print(f"[bold red]✗[/] {escape(student)}: not compared: {escape(reason)}")
-        if changes and not options.write:
-            console.print("Nothing was written. Add --write to write these changes.")
-        elif changes:
-            regrading.write(changes)
-            console.print(f"Written, and recorded in {escape(str(course.folder / AUDIT))}.")
-            if options.notes:
-                notes = regrading.write_notes(changes)
-                console.print(
-                    f"{len(notes)} notes are in {escape(str(course.folder / NOTES / options.lesson))}."
-                )
-        return int(bool(regrading.failed))
-    except (CourseError, NbGraderException, OSError) as error:
-        console.print(f"[bold red]✗[/] {escape(str(error))}")
-        return 1
+    course = CourseFolder(options.course)
+    regrading = Regrading(course, options.lesson, log)
+    changes = regrading.changes()
+    _show(console, changes)
+    console.print(f"{regrading.compared} submissions compared, {len(changes)} grades differ.")
+    for student, reason in sorted(regrading.failed.items()):
+        console.print(f"[bold red]✗[/] {escape(student)}: not compared: {escape(reason)}")
+    if changes and not options.write:
+        console.print("Nothing was written. Add --write to write these changes.")
+    elif changes:
+        regrading.write(changes)
+        console.print(f"Written, and recorded in {escape(str(course.folder / AUDIT))}.")
+        if options.notes:
+            notes = regrading.write_notes(changes)
+            console.print(f"{len(notes)} notes are in {escape(str(course.folder / NOTES / options.lesson))}.")
+    return int(bool(regrading.failed))
 
 
 def _show(console: Console, changes: Sequence[Change]) -> None:

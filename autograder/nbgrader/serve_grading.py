@@ -4,7 +4,6 @@ The service watches the exchange's inbound folder and `submitted/`. It fills the
 writes to the gradebook: only `nbgrader autograde` gives grades.
 """
 
-import argparse
 import logging
 import os
 import re
@@ -20,9 +19,9 @@ from nbformat import NotebookNode
 from nbgrader.api import MissingEntry
 from nbgrader.exchange.default import Exchange
 from nbgrader.utils import determine_grade, notebook_hash
-from rich.console import Console
 from sqlalchemy.exc import DBAPIError
 
+from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.sandboxed_execute import insert_outputs
@@ -33,7 +32,6 @@ from autograder.submissions.folder import Submission, released_notebooks, submis
 from autograder.submissions.reading import UnreadableError
 from autograder.submissions.regular_file import read_file
 from course_lib.atomic_files import atomic_write_text
-from course_lib.curriculum.course_file import CourseError
 
 #: The name of a submission in the inbound folder: student+lesson+time, sometimes with a random part.
 _INBOUND = re.compile(r"(?P<student>.+?)\+(?P<lesson>[^+]+)\+(?P<time>\d{4}-[^+]+)(?:\+[^+]+)?")
@@ -265,12 +263,13 @@ def _changed_at(folder: str) -> tuple[float, ...]:
     return tuple(times)
 
 
+@reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `course serve-grading` until it is interrupted.
 
     Return its exit code: 0, or 1 if the course's folder, the sandbox or the cluster can't be used.
     """
-    parser = argparse.ArgumentParser(prog="course serve-grading", description=__doc__)
+    parser = command_parser("serve-grading", __doc__)
     parser.add_argument(
         "--feedback", action="store_true", help="return the checks' verdicts to students at once"
     )
@@ -281,7 +280,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help="grade at most N submissions of each student per hour (default: 12)",
     )
-    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
     options = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout, force=True)
     log = logging.getLogger("serve-grading")
@@ -295,9 +293,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         return 0
-    except CourseError as error:
-        Console(stderr=True).print(str(error), markup=False)
-        return 1
 
 
 if __name__ == "__main__":

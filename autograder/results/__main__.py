@@ -1,24 +1,23 @@
 """List, verify or prune the result store."""
 
-import argparse
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from autograder.nbgrader.command_line import command_parser, create_console, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.results.store import Entry, ResultStore
-from course_lib.curriculum.course_file import CourseError
 
 
+@reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `course results`, and return its exit code: 1 if it found a problem, otherwise 0."""
-    parser = argparse.ArgumentParser(prog="course results", description=__doc__)
+    parser = command_parser("results", __doc__)
     parser.add_argument("action", choices=["list", "verify", "prune"])
     parser.add_argument(
         "--older-than",
@@ -26,21 +25,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="DAYS",
         help="prune: delete only results that were stored more than DAYS days ago",
     )
-    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
     options = parser.parse_args(arguments)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    try:
-        course = CourseFolder(options.course)
-        match options.action:
-            case "list":
-                return _list(console, course)
-            case "verify":
-                return _verify(console, course.store)
-            case _:
-                return _prune(console, course, options.older_than)
-    except (CourseError, OSError) as error:
-        console.print(f"[bold red]✗[/] {escape(str(error))}")
-        return 1
+    console = create_console()
+    course = CourseFolder(options.course)
+    match options.action:
+        case "list":
+            return _list(console, course)
+        case "verify":
+            return _verify(console, course.store)
+        case _:
+            return _prune(console, course, options.older_than)
 
 
 def _list(console: Console, course: CourseFolder) -> int:

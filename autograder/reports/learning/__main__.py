@@ -1,6 +1,5 @@
 """Measure what a class has learned, using the pre-test, the post-test and the students' logs."""
 
-import argparse
 import secrets
 import sys
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.reports.class_report import as_csv
 from autograder.reports.learning.concept_test import load, write_tests
@@ -15,43 +15,38 @@ from autograder.reports.learning.figures import figures
 from autograder.reports.learning.page import learning_page
 from autograder.reports.learning.records import LearningRecords, read_learning
 from course_lib.atomic_files import atomic_write_text
-from course_lib.curriculum.course_file import CourseError
 
 
+@reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `course learning`, and return its exit code: 1 if it fails, otherwise 0."""
-    parser = argparse.ArgumentParser(prog="course learning", description=__doc__)
-    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
+    parser = command_parser("learning", __doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("write-tests", help="write the notebooks of the pre-test and the post-test")
     commands.add_parser("report", help="write learning.html, and its tables to learning/")
     export = commands.add_parser("export", help="write answers and attempts without names, as CSV files")
     export.add_argument("folder", type=Path, help="a folder for the files")
     options = parser.parse_args(arguments)
-    try:
-        course = CourseFolder(options.course)
-        test = load(Path(course.directory().root))
-        if options.command == "write-tests":
-            pre, post = write_tests(test, course.folder / "concept_tests")
-            print(f"Wrote {pre}, for students to fill in before the course,\nand {post}, for afterwards.")
-            return 0
-        records = read_learning(course, test)
-        print(*records.notes, sep="\n", end="\n" if records.notes else "", file=sys.stderr)
-        if options.command == "report":
-            found = figures(test, records)
-            folder, tables = course.folder / "learning", vars(found)
-            page = learning_page(test, records, found, course.directory().course_id)
-            atomic_write_text(folder.with_suffix(".html"), page)
-            print(f"Wrote {folder.with_suffix('.html')}")
-        else:
-            folder, tables = options.folder, anonymous(records)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            atomic_write_text(folder / f"{name}.csv", as_csv(table))
-        print(f"Wrote {len(tables)} tables to {folder}")
-    except (CourseError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    course = CourseFolder(options.course)
+    test = load(Path(course.directory().root))
+    if options.command == "write-tests":
+        pre, post = write_tests(test, course.folder / "concept_tests")
+        print(f"Wrote {pre}, for students to fill in before the course,\nand {post}, for afterwards.")
+        return 0
+    records = read_learning(course, test)
+    print(*records.notes, sep="\n", end="\n" if records.notes else "", file=sys.stderr)
+    if options.command == "report":
+        found = figures(test, records)
+        folder, tables = course.folder / "learning", vars(found)
+        page = learning_page(test, records, found, course.directory().course_id)
+        atomic_write_text(folder.with_suffix(".html"), page)
+        print(f"Wrote {folder.with_suffix('.html')}")
+    else:
+        folder, tables = options.folder, anonymous(records)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        atomic_write_text(folder / f"{name}.csv", as_csv(table))
+    print(f"Wrote {len(tables)} tables to {folder}")
     return 0
 
 

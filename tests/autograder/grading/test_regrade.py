@@ -125,6 +125,6 @@ def test_a_correction_that_was_not_released_is_refused(
     before = classroom.state()
     SmallCourse(classroom.course).change_manifest("not_scaled = 2.5", "not_scaled = 1.0")
     assert main([LESSON, "--write", "--course", str(classroom.course)]) == 1
-    printed = capsys.readouterr().out
+    printed = capsys.readouterr().err
     assert "check_attention_scores changed since 01-scores was released" in " ".join(printed.split())
     assert classroom.state() == before

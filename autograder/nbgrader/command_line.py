@@ -1,0 +1,44 @@
+"""The parts that the instructors' commands share: the option --course, the console and the error messages."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import ParamSpec
+
+from nbgrader.converters.base import NbGraderException
+from rich.console import Console
+from rich.markup import escape
+
+from course_lib.curriculum.course_file import CourseError
+
+P = ParamSpec("P")
+
+
+def command_parser(command: str, description: str | None) -> argparse.ArgumentParser:
+    """Return a parser for `course COMMAND`, which has the option --course."""
+    parser = argparse.ArgumentParser(prog=f"course {command}", description=description)
+    parser.add_argument("--course", type=Path, help="the course's folder (default: found from this folder)")
+    return parser
+
+
+def create_console() -> Console:
+    """Return a console for standard output."""
+    # A file or a pipe has no width, so set one that is large enough for whole sentences.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
+    """Decorate a command, so that it prints an error that its user can correct, and returns exit code 1."""
+
+    @wraps(main)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            return main(*args, **kwargs)
+        except (CourseError, NbGraderException, OSError) as error:
+            message = f"[bold red]✗[/] {escape(str(error))}"
+            Console(stderr=True, highlight=False).print(message, soft_wrap=True)
+            return 1
+
+    return run
