@@ -5,14 +5,16 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.train.dashboards import Dashboards
 from course_lib.translation.train.experiment import train
 
 pytestmark = pytest.mark.slow
@@ -44,13 +46,15 @@ def test_tensorboard_gets_the_metrics(config_file: Path, tmp_path: Path) -> None
 
 def test_wandb_gets_the_metrics_and_the_config(config_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed (pip install wandb)")
-    # wandb completes its file when the process ends.
-    command = [sys.executable, "-m", "course_lib.translation.train", str(config_file)]
+    # A process of torchrun ends without Python's shutdown, during which wandb would complete its file.
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
+    command += ["-m", "course_lib.translation.train", str(config_file)]
     environment = os.environ | {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     subprocess.run([*command, *SHORT, "training.wandb=course"], env=environment, check=True)
     (path,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
     records = list(wandb_records(path))
     (run,) = [record.run for record in records if record.HasField("run")]
+    assert [record.exit.exit_code for record in records if record.HasField("exit")] == [0]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     assert (run.project, run.display_name) == ("course", "run")
     assert config["training"]["updates"] == 4
@@ -60,6 +64,25 @@ def test_wandb_gets_the_metrics_and_the_config(config_file: Path, tmp_path: Path
         step = row.pop("step")
         (got,) = [each for each in logged if each["update"] == step and "loss" in each]
         assert {key: got[key] for key in row} == row
+
+
+def test_a_dashboard_that_fails_is_reported_once(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = pytest.importorskip(
+        "torch.utils.tensorboard", reason="tensorboard is not installed"
+    ).SummaryWriter
+    said: list[str] = []
+    dashboards = Dashboards(tmp_path, tiny_config("training.tensorboard=true"), said.append)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "flush", full)
+    for step in (1, 2):
+        dashboards.write({"step": step, "loss": 1.0})
+    dashboards.close(failed=False)
+    assert said == ["training.tensorboard: [Errno 28] No space left on device. The run continues without it."]
 
 
 def wandb_records(path: Path) -> Iterator[Any]:

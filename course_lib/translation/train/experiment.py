@@ -115,7 +115,7 @@ def train(
             trainer,
             evaluator,
             display,
-            RunFiles(folder, config, log, display.print),
+            stack.enter_context(RunFiles(folder, config, log, display.print)),
             interruption or Interruption(),
             student,
         )
@@ -125,8 +125,6 @@ def train(
             rank_zero_first(distributed, experiment.files.clear_snapshots)
         # Free this memory: the states are as large as the model and its optimiser.
         del latest, state, start
-        # The process must never exit while a checkpoint is being written, even after an exception.
-        stack.callback(experiment.files.finish_writing)
         experiment.train()
         return experiment.test()
 

@@ -5,11 +5,8 @@ and files again. So everything that belongs to an update is written before the c
 a GPU, results may differ by rounding, because some of PyTorch's kernels add numbers in varying order.)
 """
 
-import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +18,7 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
 from course_lib.translation.configs.schema import ModelKind, RunConfig
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
+from course_lib.translation.train.dashboards import Dashboards
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 
 
@@ -28,7 +26,8 @@ class RunFiles:
     """The files of a run, which rank 0 writes. On the other ranks, `log` is None and nothing is written.
 
     If a file cannot be written during training, `report` is called with a message and training continues.
-    Checkpoints are written by a thread, from a copy of the state; `finish_writing` waits for this thread.
+    Checkpoints are written by a thread, from a copy of the state. `finish_writing` waits for this thread, and
+    so does the end of the `with` block, which also closes the dashboards.
     """
 
     def __init__(
@@ -41,7 +40,16 @@ class RunFiles:
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
-        self._config = config
+        self._dashboards = Dashboards(folder.path, config, report) if log is not None else None
+
+    def __enter__(self) -> "RunFiles":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # The process must never exit while a checkpoint is being written.
+        self.finish_writing()
+        if self._dashboards is not None:
+            self._dashboards.close(failed=kind is not None)
 
     def clear_snapshots(self) -> None:
         """Remove the snapshots of an earlier run. Raises BadInputError if that is impossible."""
@@ -57,23 +65,9 @@ class RunFiles:
 
     def write_metrics(self, row: MetricsRow) -> None:
         """Append a row to the metrics file, and send it to the dashboards that the config enables."""
-        if self._log is None:
-            return
-        self._log.write(row)
-        for write in self._dashboards:
-            write(row)
-
-    @cached_property
-    def _dashboards(self) -> list[Callable[[MetricsRow], None]]:
-        training, writers = self._config.training, []
-        if training.tensorboard:
-            writers.append(_tensorboard_writer(self.folder.path))
-        if training.wandb:
-            try:
-                writers.append(_wandb_writer(self.folder.path, self._config, training.wandb))
-            except BadInputError as error:
-                self._report(f"{error} Training continues without Weights & Biases.")
-        return writers
+        if self._log is not None and self._dashboards is not None:
+            self._log.write(row)
+            self._dashboards.write(row)
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
         """Flush the metrics to disk, then start saving a copy of `state` in the background.
@@ -153,45 +147,6 @@ class RunFiles:
             self._report(
                 f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
             )
-
-
-def _tensorboard_writer(run_folder: Path) -> Callable[[MetricsRow], None]:
-    from torch.utils.tensorboard import SummaryWriter
-
-    # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
-    writer = SummaryWriter(str(run_folder / "tensorboard"))
-
-    def write(row: MetricsRow) -> None:
-        for key, value in _numbers(row).items():
-            writer.add_scalar(key, value, row["step"])
-        writer.flush()
-
-    return write
-
-
-def _wandb_writer(run_folder: Path, config: RunConfig, project: str) -> Callable[[MetricsRow], None]:
-    import wandb
-
-    # The id depends on the folder, so that a resumed run continues its chart.
-    try:
-        run = wandb.init(
-            project=project,
-            name=run_folder.name,
-            id=hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16],
-            resume="allow",
-            dir=run_folder,
-            config=config.model_dump(mode="json"),
-        )
-    except wandb.errors.Error as error:
-        raise BadInputError(f"training.wandb: {error} WANDB_MODE=offline needs no account.") from None
-    # W&B's own step count can't decrease, but a resumed run repeats updates. So log the update as a metric.
-    run.define_metric("*", step_metric="update")
-    return lambda row: run.log({"update": row["step"], **_numbers(row)})
-
-
-def _numbers(row: MetricsRow) -> dict[str, float]:
-    numbers = {key: value for key, value in row.items() if isinstance(value, int | float)}
-    return {key: float(value) for key, value in numbers.items() if key != "step"}
 
 
 def copy_to_cpu(value: Any) -> Any:

@@ -1,0 +1,106 @@
+"""The metrics of a run for TensorBoard and for Weights & Biases."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.train.metrics import MetricsRow
+
+
+class Dashboard(Protocol):
+    """A program that shows the metrics of a run."""
+
+    def write(self, row: MetricsRow) -> None:
+        """Send a row of metrics."""
+
+    def close(self, failed: bool) -> None:
+        """Wait until all rows have been sent, and record whether the run has failed."""
+
+
+class Dashboards:
+    """The dashboards that the config enables.
+
+    One that can't be opened or fails later is reported, and the run continues without it.
+    """
+
+    def __init__(self, run_folder: Path, config: RunConfig, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._open: dict[str, Dashboard] = {}
+        if config.training.tensorboard:
+            with self._reported("tensorboard"):
+                self._open["tensorboard"] = _TensorBoard(run_folder)
+        if config.training.wandb:
+            with self._reported("wandb"):
+                self._open["wandb"] = _WeightsAndBiases(run_folder, config, config.training.wandb)
+
+    def write(self, row: MetricsRow) -> None:
+        """Send a row of metrics to each dashboard."""
+        for name, dashboard in list(self._open.items()):
+            with self._reported(name):
+                dashboard.write(row)
+
+    def close(self, failed: bool) -> None:
+        """Close each dashboard, and tell it whether the run has failed."""
+        for name, dashboard in list(self._open.items()):
+            with self._reported(name):
+                dashboard.close(failed)
+
+    @contextmanager
+    def _reported(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # Each dashboard raises its own exceptions.
+            self._open.pop(name, None)
+            self._report(f"training.{name}: {str(error).rstrip('.')}. The run continues without it.")
+
+
+class _TensorBoard:
+    def __init__(self, run_folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
+        self._writer = SummaryWriter(str(run_folder / "tensorboard"))
+
+    def write(self, row: MetricsRow) -> None:
+        for key, value in _numbers(row).items():
+            self._writer.add_scalar(key, value, row["step"])
+        self._writer.flush()
+
+    def close(self, failed: bool) -> None:
+        self._writer.close()
+
+
+class _WeightsAndBiases:
+    def __init__(self, run_folder: Path, config: RunConfig, project: str) -> None:
+        import wandb
+
+        # The id depends on the folder, so that a resumed run continues its chart.
+        try:
+            self._run = wandb.init(
+                project=project,
+                name=run_folder.name,
+                id=hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16],
+                resume="allow",
+                dir=run_folder,
+                config=config.model_dump(mode="json"),
+            )
+        except wandb.errors.Error as error:
+            raise BadInputError(f"{error} WANDB_MODE=offline needs no account.") from None
+        # W&B's own step count can't decrease, but a resumed run repeats updates. So log the update as a
+        # metric.
+        self._run.define_metric("*", step_metric="update")
+
+    def write(self, row: MetricsRow) -> None:
+        self._run.log({"update": row["step"], **_numbers(row)})
+
+    def close(self, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
+
+
+def _numbers(row: MetricsRow) -> dict[str, float]:
+    numbers = {key: value for key, value in row.items() if isinstance(value, int | float)}
+    return {key: float(value) for key, value in numbers.items() if key != "step"}
