@@ -47,14 +47,15 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
     device = torch.device(device)
     with torch.random.fork_rng(devices=[]):
         expected = dict(_compute(parts.only(()), device))
-    if not _first_difference(expected, parts, device):
+    if not parts.yours or not (first := _first_difference(expected, parts, device)):
         return {}
     if alone := _unequal_alone(expected, parts, parts.yours, device):
         return alone
     for count in range(2, len(parts.yours) + 1):
         if difference := _first_difference(expected, parts.only(parts.yours[:count]), device):
             return {parts.yours[count - 1]: f"correct on its own, but with your earlier parts {difference}"}
-    raise AssertionError("all of the student's parts together differ, but no subset of them does")
+    # A difference may be random, and a part may exceed the time limit only on a busy machine.
+    return {parts.yours[-1]: f"with your earlier parts {first}, but not every time"}
 
 
 def _unequal_alone(

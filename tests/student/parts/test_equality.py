@@ -1,5 +1,7 @@
 """Search for the parts with which a student's model differs from the reference."""
 
+from pathlib import Path
+
 import pytest
 
 from course_lib.student.parts import LESSONS, load_parts, unequal_parts
@@ -124,6 +126,24 @@ def test_a_part_that_never_returns(student: Student, monkeypatch: pytest.MonkeyP
     assert unequal_parts(load_parts(student.write())) == {
         "greedy_decode": "it doesn't return within 2 seconds"
     }
+
+
+def test_a_difference_that_does_not_recur(student: Student, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    student.swap(
+        "FeedForward",
+        "return self.outer(",
+        f"x = x * until_marked({str(once)!r})\n        return self.outer(",
+    )
+    student.code["FeedForward"] += (
+        "\n\ndef until_marked(path):\n    from pathlib import Path\n"
+        "    new = not Path(path).exists()\n    Path(path).touch()\n    return 1 + new\n"
+    )
+    parts = load_parts(student.write())
+    once.unlink(missing_ok=True)
+    (told,) = unequal_parts(parts).values()
+    assert told.startswith("with your earlier parts the logits, post-norm: off by up to")
+    assert told.endswith(", but not every time")
 
 
 def test_parts_that_are_correct_alone_but_not_together(student: Student) -> None:
