@@ -98,7 +98,11 @@ def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
     train(tiny_config(*QUICK), SINGLE_PROCESS)
     given, run = tmp_path / "prepared", f"run_folder={tmp_path / 'other'}"
     assert prepare_command([str(config_file), str(given)]) == 0
+    corpus = (tmp_path / "corpus").rename(tmp_path / "elsewhere")
     train(tiny_config(*QUICK, f"data.prepared={given}", run), SINGLE_PROCESS)
+    train(tiny_config(*QUICK, "training.epochs=3"), SINGLE_PROCESS)  # Resume the first run.
+    train(tiny_config(*QUICK, "training.epochs=3", f"data.prepared={given}", run), SINGLE_PROCESS)
+    corpus.rename(tmp_path / "corpus")
     first, second = (load_translator(tmp_path / name) for name in ("run", "other"))
     text = ["zwei Hunde schlafen", "fünf Züge"]
     assert first.translate(text) == second.translate(text)

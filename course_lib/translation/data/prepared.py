@@ -76,9 +76,11 @@ def prepare(
     those in the file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training
     pair is left, or if the data cannot be written.
     """
-    key, origin = _key(config), given.fingerprint if given else _LEARNED
     contents = _read_contents(folder, vocabulary)
-    if contents and contents["key"] == key and (contents["origin"] == origin or not learn):
+    if not learn and contents and _is_same_data(config, contents):
+        return _open(folder, vocabulary, contents)
+    key, origin = _key(config), given.fingerprint if given else _LEARNED
+    if learn and contents and (contents["key"], contents["origin"]) == (key, origin):
         return _open(folder, vocabulary, contents)
     corpus = load_corpus(config)
     train = _without_empty(corpus.train)
@@ -161,7 +163,7 @@ def open_given(config: DataConfig, folder: Path) -> PreparedData:
             f"{LAYOUT}). Run `course prepare` again, into an empty folder."
         )
     _require_same_settings(config, contents["settings"], origin)
-    if contents["key"] != _key(config):
+    if not _is_same_data(config, contents):
         raise BadInputError(f"{origin} was prepared from another corpus. Run `course prepare` again.")
     complete = _read_contents(folder, folder / VOCABULARY)
     if complete is None:
@@ -238,6 +240,17 @@ def _key(config: DataConfig) -> str:
     """Return a hash of what the prepared data depends on, except for vocabularies from another run."""
     facts = [LAYOUT, corpus_fingerprint(config), _settings(config)]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _is_same_data(config: DataConfig, contents: dict[str, Any]) -> bool:
+    """Return whether data was prepared from the corpus of the config and with its settings.
+
+    The corpus isn't compared if it is missing, as on a node to which only the prepared data was copied.
+    """
+    try:
+        return bool(contents["key"] == _key(config))
+    except BadInputError:
+        return contents.get("layout") == LAYOUT and contents["settings"] == _settings(config)
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
