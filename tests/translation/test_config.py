@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from course_lib.errors import BadInputError
+from course_lib.transformer import PositionalEncoding
 from course_lib.translation.configs.loader import (
     RENAMED,
     describe_keys,
@@ -17,7 +18,7 @@ from course_lib.translation.configs.loader import (
     provided_configs,
     yaml_values,
 )
-from course_lib.translation.configs.schema import RunConfig, Section
+from course_lib.translation.configs.schema import MAX_POSITIONS, RunConfig, Section
 
 SMALLEST = "run_folder: runs/x\ndata: {corpus: captions}\ntraining: {epochs: 1}\n"
 
@@ -75,6 +76,10 @@ def test_a_written_config_is_read_back_the_same(tmp_path: Path) -> None:
     assert (config.training.lr_factor, config.model.norm_first, config.training.epochs) == (1e-3, True, 7)
     assert config.data.cache == "a: strange, #name"
     assert written(tmp_path, documented_yaml(config)) == config
+
+
+def test_a_model_has_a_position_for_each_token_that_a_config_allows() -> None:
+    assert len(PositionalEncoding(2).table) == MAX_POSITIONS
 
 
 def test_every_old_key_leads_to_one_that_exists() -> None:
@@ -142,6 +147,11 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
             "training.length_buckets), so that every sentence fits, but got 130",
         ),
         ("evaluation.length_factor=.inf", "evaluation.length_factor: expected a finite number, got .inf"),
+        (
+            "training={epochs: 1, tokens_per_batch: 4000}\ndata.max_length=2500\nevaluation.length_factor=3",
+            "evaluation.length_factor: with data.max_length=2500, a translation may have 7,510 tokens, but a "
+            "model has only 5,000 positions; set a smaller",
+        ),
         ("training.lr_factor=.inf", "training.lr_factor: expected a finite number, got .inf"),
         ("training.clip_norm=1", 'there is no key "training.clip_norm"; it is now "training.max_grad_norm"'),
         ("data.tokens=words", 'there is no key "data.tokens"; it is now "data.tokenizer"'),

@@ -25,6 +25,9 @@ Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"]
 #: The models that a run saves: the latest weights, the best on the validation split, and an average.
 ModelKind = Literal["last", "best", "averaged"]
 
+#: The length of the table of lesson 05's `PositionalEncoding`.
+MAX_POSITIONS = 5000
+
 
 class Section(BaseModel):
     """A section of the config. It rejects unknown keys, doesn't convert types and is immutable."""
@@ -324,6 +327,13 @@ class RunConfig(Section):
                     f"{name}.tokens_per_batch: must be at least data.max_length ({max_length}{note}), "
                     f"so that every sentence fits, but got {budget}"
                 )
+        longest = self.evaluation.max_target_length(max_length)
+        if longest > MAX_POSITIONS:
+            raise ValueError(
+                f"evaluation.length_factor: with data.max_length={max_length}, a translation may have "
+                f"{longest:,} tokens, but a model has only {MAX_POSITIONS:,} positions; set a smaller "
+                "evaluation.length_factor, evaluation.length_extra or data.max_length"
+            )
         if self.evaluation.weights == "averaged" and not self.training.average_last:
             raise ValueError(
                 "evaluation.weights: averaged needs a training.average_last of at least 1, got 0"
