@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from same_run import MEASURED, metrics, newest
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints import checkpoint
 from course_lib.translation.checkpoints.run_folder import RunFolder
-from course_lib.translation.checkpoints.trained_model import load_model
+from course_lib.translation.checkpoints.trained_model import load_model, save_model
 from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
@@ -310,9 +311,16 @@ def test_training_ends_early_and_the_best_weights_translate(
     assert "Training stops early: 2 measurements without a better loss. The best was after update" in (
         capsys.readouterr().out
     )
-    model = load_model(RunFolder(tmp_path / "run").model("best"))
+    path = RunFolder(tmp_path / "run").model("best")
+    model = load_model(path)
     assert model.step == best
     assert rows(tmp_path / "run")[-1]["weights"] == "best"
+    # A process that is killed between saving these weights and its checkpoint leaves newer ones.
+    save_model(path, replace(model, step=best + 1))
+    run(config)
+    save_model(path, replace(model, step=best - 1))
+    with pytest.raises(BadInputError, match=f"the best weights were those after update {best}, but"):
+        run(config)
 
 
 def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:

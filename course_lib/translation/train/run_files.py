@@ -110,11 +110,13 @@ class RunFiles:
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
         """Load the last, the best or the averaged model of the run.
 
-        Raises BadInputError if it is missing or damaged, or if the best one is not of update `best_step`.
+        Raises BadInputError if it is missing or damaged, or if the best one is older than update `best_step`.
         """
         path = self.folder.model(kind)
         model = load_model(path)
-        if kind == "best" and model.step != best_step:
+        # A newer one was the best when it was saved, but then the process was killed before its checkpoint,
+        # and in the resumed run, the rounding on a GPU made it slightly worse than that of `best_step`.
+        if kind == "best" and model.step < best_step:
             raise BadInputError(
                 f"{path}: the best weights were those after update {best_step}, but this file has those "
                 f"after {model.step}. Set evaluation.weights=last, or start the run again."
