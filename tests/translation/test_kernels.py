@@ -129,6 +129,7 @@ def test_dropout_is_decided_by_torch_s_seed_and_off_in_evaluation() -> None:
     assert not torch.equal(first, second)
     assert dropout.eval()(x) is x
     assert BlockDropout(0.0)(x) is x
+    assert torch.isfinite(BlockDropout(1e-6)(x)).all()  # a rate that would be rounded to 0
     assert BlockDropout(0.3)(torch.empty(0, 4)).shape == (0, 4)
 
 

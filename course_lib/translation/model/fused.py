@@ -82,14 +82,15 @@ class BlockDropout(nn.Dropout):
     `nn.Dropout` draws a random number for each element. This class draws 64 bits at a time and uses 16 of
     them for each element. The rate is rounded to a multiple of 2^-16, and the elements that are kept are
     scaled accordingly, so that the mean is unchanged. All bits come from torch's generator, so
-    `torch.manual_seed` determines them. On other devices, the class is equivalent to `nn.Dropout`.
+    `torch.manual_seed` determines them. On other devices, and for rates that would be rounded to 0, the class
+    is equivalent to `nn.Dropout`.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero random elements of x and scale the others during training; otherwise, return x itself."""
-        if not self.training or self.p == 0 or x.device.type != "cpu":
-            return super().forward(x)
         dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
+        if not self.training or dropped == 0 or x.device.type != "cpu":
+            return super().forward(x)
         return x * _random_ones(x, dropped) * (_LEVELS / (_LEVELS - dropped))
 
 
