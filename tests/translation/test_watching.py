@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,21 @@ def test_a_live_run_is_stopped_before_its_folder_is_deleted(live: BackgroundRun)
     assert live.wait() == 7
     assert again.wait() == 2
     assert "no-such-config" in again.last_line()
+
+
+def test_an_earlier_process_is_not_named_while_a_run_starts(
+    live: BackgroundRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.stop()
+    popen, found = subprocess.Popen, []
+
+    def start(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        found.append((live.folder / "process.txt").exists())
+        return popen(command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    BackgroundRun("no-such-config", live.folder).stop()
+    assert found == [False]
 
 
 def test_a_live_run_is_not_resumed_by_another_process(live: BackgroundRun) -> None:

@@ -74,6 +74,8 @@ class BackgroundRun:
             if restart:
                 self._delete()
             log.truncate(0)
+            # While the new process is being started, the file would name an earlier one.
+            (self.folder / _PROCESS).unlink(missing_ok=True)
             self._process = subprocess.Popen(
                 [*command, f"run_folder={self.folder}", *overrides],
                 stdin=subprocess.DEVNULL,
