@@ -132,12 +132,21 @@ def test_nothing_is_estimated_for_code_that_fake_tensors_cannot_run(
     trainer.update(trainer.plan()[0])
 
 
-def test_a_profile_is_written_while_training(
+def test_a_profile_that_does_not_begin_is_reported(
     tiny_config: Configs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = tiny_config("training.profile=2", "evaluation.bleu_every=0")
+    train(tiny_config("training.profile=2", "training.updates=5", "evaluation.bleu_every=0"), SINGLE_PROCESS)
+    assert "training.profile: nothing was profiled, because the first 5 updates" in capsys.readouterr().out
+    assert not (tmp_path / "run" / "profile").exists()
+
+
+@pytest.mark.parametrize(("wanted", "profiled"), [(2, 2), (50, 3)])
+def test_a_profile_is_written_while_training(
+    wanted: int, profiled: int, tiny_config: Configs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny_config(f"training.profile={wanted}", "training.updates=8", "evaluation.bleu_every=0")
     train(config, SINGLE_PROCESS)
-    assert f"Profile of 2 updates: {tmp_path / 'run' / 'profile'}" in capsys.readouterr().out
+    assert f"Profile of {profiled} updates: {tmp_path / 'run' / 'profile'}" in capsys.readouterr().out
     assert "aten::addmm" in (tmp_path / "run" / "profile" / "operations.txt").read_text()
     assert (tmp_path / "run" / "profile" / "trace.json").stat().st_size > 1000
 

@@ -174,6 +174,8 @@ class Experiment:
             while not self._complete and not self._best.patience_exhausted:
                 self._train_epoch()
                 self._validate()
+        if note := self._profiler.end():
+            self.display.print(note)
         if not self._complete:
             selection = self.config.selection
             self.display.print(

@@ -33,9 +33,21 @@ class UpdateProfiler:
             self._profiler = self._started()
         self._remaining -= 1
         if self._remaining == 0:
-            return self._finish(self._profiler)
+            return self._save(self._profiler, self._count)
         self._profiler.step()
         return None
+
+    def end(self) -> str | None:
+        """Save an incomplete profile. Return a message for the user, or None if none is incomplete."""
+        recorded, self._remaining = self._count + 1 - self._remaining, 0
+        if recorded > self._count:
+            return None
+        if self._profiler is None or recorded <= 0:
+            return (
+                f"training.profile: nothing was profiled, because the first {_SKIPPED} updates are skipped "
+                "and training ended before any others."
+            )
+        return self._save(self._profiler, recorded)
 
     def _started(self) -> profile:
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if uses_gpu() else [])]
@@ -46,7 +58,7 @@ class UpdateProfiler:
             torch.cuda.memory._record_memory_history(max_entries=100_000)
         return profiler
 
-    def _finish(self, profiler: profile) -> str:
+    def _save(self, profiler: profile, count: int) -> str:
         profiler.stop()
         on_gpu = uses_gpu()
         try:
@@ -60,4 +72,4 @@ class UpdateProfiler:
                 torch.cuda.memory._record_memory_history(enabled=None)
         except OSError as error:
             return f"The profile could not be saved ({error.strerror}). Training continues."
-        return f"Profile of {self._count} updates: {self._folder}"
+        return f"Profile of {count} updates: {self._folder}"
