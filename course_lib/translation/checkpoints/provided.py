@@ -19,6 +19,7 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
+import yaml
 from torch import Tensor
 
 from course_lib.errors import BadInputError
@@ -106,9 +107,10 @@ def provide(run: RunFolder, folder: Path) -> None:
     (folder / _CHECKSUM).write_text(f"{hashlib.sha256(data).hexdigest()}\n", "utf-8")
     for number, start in enumerate(range(0, len(data), _PIECE_BYTES)):
         (folder / f"model.safetensors.{number:02}").write_bytes(data[start : start + _PIECE_BYTES])
-    for path in (run.config, run.search):
-        if path.exists():
-            shutil.copyfile(path, folder / path.name)
+    settings = yaml.safe_dump(model.config.model_dump(exclude_defaults=True), sort_keys=False)
+    (folder / run.config.name).write_text(settings, "utf-8")
+    if run.search.exists():
+        shutil.copyfile(run.search, folder / run.search.name)
     vocabulary = json.loads(run.vocabulary.read_text("utf-8"))
     (folder / run.vocabulary.name).write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n", "utf-8")
 
