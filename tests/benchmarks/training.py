@@ -16,7 +16,6 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from datetime import date
 
@@ -28,9 +27,17 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
+from course_lib.translation.model.flops import synchronize
 from course_lib.translation.model.precision import resolve_precision
-from course_lib.translation.train.gpu_check.speed import TextbookTraining, fixed_batches
+from course_lib.translation.train.gpu_check.speed import (
+    TextbookTraining,
+    fixed_batches,
+    items_per_second,
+    train_for,
+)
+from course_lib.translation.train.gpu_check.workload import number_vocabularies
 from course_lib.translation.train.metrics import peak_memory
 from course_lib.translation.train.trainer import Trainer
 
@@ -73,72 +80,54 @@ def real_pairs(config: RunConfig) -> tuple[list[IdPair], Subwords]:
     return list(zip(subwords.encode(text.german), subwords.encode(text.english), strict=True)), subwords
 
 
-class LabTraining:
-    """The lab's trainer, which works through its plan."""
-
-    def __init__(
-        self, config: RunConfig, pairs: Sequence[IdPair], subwords: Subwords, distributed: DistributedInfo
-    ) -> None:
-        self.trainer = Trainer(config, TokenPairs.of(pairs), subwords, distributed, device())
-        self._plan = self.trainer.plan()
-
-    def update(self) -> None:
-        """Make the next update of the epoch, and start again after the last one."""
-        self.trainer.update(self._plan[self.trainer.updates_done % len(self._plan)])
-
-    def row(self, seconds: float) -> dict[str, float]:
-        """Train for this time, and return the row of metrics."""
-        self.update()  # what is done but once
-        self.trainer.window.close()
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            self.update()
-        return self.trainer.window.close()
+def new_trainer(
+    config: RunConfig,
+    pairs: Sequence[IdPair],
+    vocabularies: Vocabularies,
+    distributed: DistributedInfo = SINGLE_PROCESS,
+) -> Trainer:
+    """Return a trainer of the lab on the machine's device."""
+    return Trainer(config, TokenPairs.of(pairs), vocabularies, distributed, device())
 
 
 def against_the_textbook(console: Console, quick: bool) -> None:
     """Print the speed of both methods and their ratio."""
     model = SMALL if quick else BASE
+    rounds, seconds = (2, 4) if quick else (4, 20)
     config = config_of(model, 25_000 if device().type == "cuda" else 2048)
     pairs, subwords = real_pairs(config)
-    lab = LabTraining(config, pairs, subwords, SINGLE_PROCESS)
-    lab.trainer.measure_machine()
+    trainer = new_trainer(config, pairs, subwords)
+    trainer.measure_machine()
     textbook = TextbookTraining(config.model, len(subwords), device())
     batches = fixed_batches(pairs)
-    rows, tokens, spent = [], 0, 0.0
     textbook.update(*next(batches))
-    for _ in range(2 if quick else 4):
-        rows.append(lab.row(seconds=4 if quick else 20))
-        _finish()
-        began = time.perf_counter()
-        while time.perf_counter() < began + (4 if quick else 20):
-            tokens += textbook.update(*next(batches))
-        _finish()
-        spent += time.perf_counter() - began
+    rows, theirs = [], 0.0
+    for _ in range(rounds):
+        rows.append(train_for(trainer, seconds, device()))
+        theirs += items_per_second(lambda: textbook.update(*next(batches)), seconds, device()) / rounds
     ours = [row["tokens_per_second"] for row in rows]
-    mean = sum(ours) / len(ours)
-    table = Table(title=f"Against the textbook method: {_sizes(model)}, {config.data.corpus}")
+    mean = sum(ours) / rounds
+    table = Table(title=f"Compared with the textbook method: {_sizes(model)}, {config.data.corpus}")
     for column in ("", "target tokens/s", "padded", "MFU", "ratio"):
         table.add_column(column, justify="left" if not column else "right")
-    mfu = sum(row["mfu"] for row in rows) / len(rows)
-    table.add_row("textbook, float32", f"{tokens / spent:,.0f}", "", "", "1")
+    table.add_row("textbook, float32", f"{theirs:,.0f}", "", "", "1")
     table.add_row(
         f"lab, {config.training.precision}",
         f"{mean:,.0f} ({min(ours):,.0f} to {max(ours):,.0f})",
         f"{rows[0]['padded']:.1%}",
-        f"{mfu:.1%}",
-        f"{mean * spent / tokens:.1f}",
+        f"{sum(row['mfu'] for row in rows) / rounds:.1%}",
+        f"{mean / theirs:.1f}",
     )
     console.print(table)
 
 
 def growth(console: Console, quick: bool) -> None:
-    """Print the speed by batch size, length and number of processes."""
+    """Print the training speed by batch size, sentence length and number of processes."""
     seconds = 3 if quick else 12
     config = config_of(SMALL, 2048)
     pairs, subwords = real_pairs(config)
-    table = Table(title=f"Target tokens a second: {_sizes(SMALL)}")
-    for column in ("what grows", "to", "target tokens/s", "padded"):
+    table = Table(title=f"Target tokens per second: {_sizes(SMALL)}")
+    for column in ("what varies", "value", "target tokens/s", "padded"):
         table.add_column(column, justify="right")
 
     def add(what: str, value: str, row: dict[str, float]) -> None:
@@ -146,76 +135,62 @@ def growth(console: Console, quick: bool) -> None:
 
     sizes = (256, 1024, 4096, 16_384) if device().type == "cpu" else (1024, 4096, 16_384, 65_536)
     for tokens in sizes:
-        lab = LabTraining(config_of(SMALL, tokens), pairs, subwords, SINGLE_PROCESS)
-        add("places in a batch", f"{tokens:,}", lab.row(seconds))
+        trainer = new_trainer(config_of(SMALL, tokens), pairs, subwords)
+        add("tokens per batch", f"{tokens:,}", train_for(trainer, seconds, device()))
     for length in (8, 16, 32, 64, 120):
         same = [_of_length(pairs, length, number) for number in range(2000)]
-        lab = LabTraining(config_of(SMALL, 4096), same, subwords, SINGLE_PROCESS)
-        add("subwords in a sentence", str(length), lab.row(seconds))
+        trainer = new_trainer(config_of(SMALL, 4096), same, subwords)
+        add("tokens per sentence", str(length), train_for(trainer, seconds, device()))
     most = torch.cuda.device_count() if device().type == "cuda" else os.cpu_count() or 1
     for ranks in (1, 2, 4, 8):
         if ranks <= most:
             row = _in_processes(ranks, "--measure-rank", str(seconds))
-            add("processes, a thread each", str(ranks), {"tokens_per_second": row[0], "padded": row[1]})
+            add("processes with one thread each", str(ranks), {"tokens_per_second": row[0], "padded": row[1]})
     console.print(table)
 
 
 def memory(console: Console) -> None:
     """Print the peak memory of a process by vocabulary size."""
-    table = Table(title=f"Memory of one process: {_sizes(SMALL)}, batches of 4,096 places")
-    for column in ("vocabulary", "GiB at most", "of it parameters, Adam and gradients"):
+    table = Table(title=f"Memory of one process: {_sizes(SMALL)}, batches of 4,096 tokens")
+    for column in ("vocabulary size", "peak, GiB", "parameters, gradients and Adam's state, GiB"):
         table.add_column(column, justify="right")
     for vocabulary in (1000, 4000, 16_000, 64_000):
-        peak, held = _in_processes(1, "--measure-memory", str(vocabulary))
-        table.add_row(f"{vocabulary:,}", f"{peak:.2f}", f"{held:.2f}")
+        peak, state = _in_processes(1, "--measure-memory", str(vocabulary))
+        table.add_row(f"{vocabulary:,}", f"{peak:.2f}", f"{state:.2f}")
     console.print(table)
 
 
 def measure_rank(seconds: float) -> None:
-    """Train as one of several processes, and let rank 0 print the result for all."""
+    """Train on one of several ranks. Rank 0 prints the result."""
     torch.set_num_threads(1)
     with process_group() as distributed:
         if device().type == "cuda":
             torch.cuda.set_device(distributed.local_rank)
         config = config_of(SMALL, 2048, batches_per_update=8)
         pairs, subwords = real_pairs(config)
-        lab = LabTraining(config, pairs, subwords, distributed)
-        lab.update()
-        lab.trainer.window.close()
-        # As many updates for all: a clock of its own would leave one waiting for the others.
-        updates = max(1, round(seconds))
-        for _ in range(updates):
-            lab.update()
-        row = lab.trainer.window.close()
+        trainer = new_trainer(config, pairs, subwords, distributed)
+        plan = trainer.plan()
+        trainer.update(plan[0])
+        trainer.window.close()
+        # All ranks make the same number of updates, because each update waits for every rank.
+        for batches in plan[1 : 1 + max(1, round(seconds))]:
+            trainer.update(batches)
+        row = trainer.window.close()
         if distributed.is_rank_zero:
             print(row["tokens_per_second"], row["padded"])
 
 
 def measure_memory(vocabulary: int) -> None:
-    """Train briefly on random tokens of a vocabulary of this size, and print the peak memory."""
-    config = config_of(SMALL, 4096)
-    subwords = _Numbers(vocabulary)
+    """Train briefly on random tokens with the given vocabulary size, and print the peak memory."""
     generator = torch.Generator().manual_seed(1)
     pairs = [tuple(torch.randint(4, vocabulary, (2, 15), generator=generator).tolist()) for _ in range(1000)]
-    lab = LabTraining(config, pairs, subwords, SINGLE_PROCESS)  # type: ignore[arg-type]
-    for _ in range(3):
-        lab.update()
-    _finish()
-    held = 4 * sum(4 * parameter.numel() for parameter in lab.trainer.model.parameters())
-    print(peak_memory() / 2**30, held / 2**30)
-
-
-class _Numbers:
-    """A vocabulary of numbers, which isn't learned from text."""
-
-    pad_id, start_id, end_id, unknown_id = range(4)
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self.source = self.target = range(size)
-
-    def __len__(self) -> int:
-        return self._size
+    trainer = new_trainer(config_of(SMALL, 4096), pairs, number_vocabularies(vocabulary))
+    for batches in trainer.plan()[:3]:
+        trainer.update(batches)
+    synchronize(device())
+    # Adam keeps two numbers for each parameter, next to the parameter itself and its gradient.
+    state = 4 * sum(4 * parameter.numel() for parameter in trainer.model.parameters())
+    print(peak_memory() / 2**30, state / 2**30)
 
 
 def _of_length(pairs: Sequence[IdPair], length: int, number: int) -> IdPair:
@@ -234,11 +209,6 @@ def _in_processes(count: int, *arguments: str) -> list[float]:
         [*command, "-m", "tests.benchmarks.training", *arguments], capture_output=True, text=True, check=True
     )
     return [float(number) for number in done.stdout.split()]
-
-
-def _finish() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def _sizes(model: dict[str, int]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch's stubs don't export it
+from torch.nn import functional as F
 from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
@@ -24,7 +25,9 @@ from course_lib.transformer import (
     make_scheduler,
     padding_mask,
     shift_target,
+    smooth_targets,
 )
+from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
@@ -65,7 +68,7 @@ PUBLISHED_TFLOPS = {
 }
 
 
-def published_rate(name: str) -> float | None:
+def publisheditems_per_second(name: str) -> float | None:
     """Return the published rate of the card that PyTorch calls `name`, in operations per second, if known."""
     return next(
         (1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if re.search(rf"\b{part}\b", name)), None
@@ -75,14 +78,19 @@ def published_rate(name: str) -> float | None:
 def _warmed_up(config: RunConfig, scale: Scale, device: torch.device) -> Trainer:
     """Return a trainer that has made the updates of a whole epoch, so that every shape has been compiled."""
     trainer = new_trainer(config, scale, device)
-    for batches in trainer.plan():
-        trainer.update(batches)
-    trainer.window.close()
+    warm_up(trainer, trainer.plan())
     return trainer
 
 
-def _train_for(trainer: Trainer, seconds: float) -> Row:
-    """Train for the given time, and return the metrics of that time."""
+def warm_up(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]]) -> None:
+    """Make the given updates of a plan, and discard their metrics."""
+    for batches in updates:
+        trainer.update(batches)
+    trainer.window.close()
+
+
+def train_for(trainer: Trainer, seconds: float) -> Row:
+    """Train for the given time after a call of `warm_up`, and return the metrics of that time."""
     plan = itertools.cycle(trainer.plan())
     following = next(plan)
     trainer.window.restart_clock()
@@ -94,12 +102,12 @@ def _train_for(trainer: Trainer, seconds: float) -> Row:
 
 def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
-    published = published_rate(device_name(device))
+    published = publisheditems_per_second(device_name(device))
     for name, model in scale.models.items():
         for compiled in (False, True):
             trainer = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
             trainer.measure_machine()
-            row = _train_for(trainer, scale.seconds)
+            row = train_for(trainer, scale.seconds)
             measured = trainer.window.matmul_rate
             assert measured is not None, "it was measured above"
             of_published = row["mfu"] * measured / published if published else None
@@ -146,20 +154,13 @@ class TextbookTraining:
         logits = self._model(source, source_mask, decoder_input, target_mask)
         real = int((labels != Subwords.pad_id).sum())
         log_probabilities = logits.log_softmax(-1)
-        loss = self._criterion(log_probabilities.flatten(0, 1), self._targets(labels.flatten())) / real
+        targets = smooth_targets(labels, self._vocabulary, Subwords.pad_id, SMOOTHING)
+        loss = self._criterion(log_probabilities, targets) / real
         self._optimizer.zero_grad()
         loss.backward()
         self._optimizer.step()
         self._scheduler.step()
         return real
-
-    def _targets(self, labels: Tensor) -> Tensor:
-        targets = torch.full(
-            (len(labels), self._vocabulary), SMOOTHING / self._vocabulary, device=labels.device
-        )
-        targets.scatter_(1, labels.unsqueeze(1), 1 - SMOOTHING + SMOOTHING / self._vocabulary)
-        targets[labels == Subwords.pad_id] = 0.0
-        return targets
 
 
 def fixed_batches(pairs: Sequence[IdPair]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -167,15 +168,9 @@ def fixed_batches(pairs: Sequence[IdPair]) -> Iterator[tuple[Tensor, Tensor]]:
     rng = random.Random(1)
     while True:
         chosen = rng.sample(pairs, SENTENCES)
-        yield _matrix([source for source, _ in chosen]), _matrix([target for _, target in chosen])
-
-
-def _matrix(sentences: Sequence[Sequence[int]]) -> Tensor:
-    matrix = torch.full((len(sentences), LENGTH), Subwords.pad_id)
-    for row, ids in zip(matrix, sentences, strict=True):
-        tokens = [Subwords.start_id, *ids[: LENGTH - 2], Subwords.end_id]
-        row[: len(tokens)] = torch.tensor(tokens)
-    return matrix
+        batch = collate(chosen, Subwords.pad_id, Subwords.start_id, Subwords.end_id, LENGTH)
+        source, target = (F.pad(side, (0, LENGTH - side.shape[1]), value=Subwords.pad_id) for side in batch)
+        yield source, target
 
 
 def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
@@ -191,8 +186,8 @@ def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
     textbook.update(*next(batches))
     ours = theirs = 0.0
     for _ in range(2):
-        ours += _train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
-        theirs += _rate(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
+        ours += train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
+        theirs += items_per_second(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
     rates = {"lab, target tokens/s": round(ours, 1), "textbook, target tokens/s": round(theirs, 1)}
     yield {"model": name, **rates, "ratio": round(ours / theirs, 2)}
 
@@ -233,11 +228,11 @@ def decoding_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     }
     for search, step in steps.items():
         step()
-        rate = _rate(step, scale.seconds / 3, device)
+        rate = items_per_second(step, scale.seconds / 3, device)
         yield {"model": name, "search": search, "sentences/s": round(rate, 1)}
 
 
-def _rate(step: Callable[[], int], seconds: float, device: torch.device) -> float:
+def items_per_second(step: Callable[[], int], seconds: float, device: torch.device) -> float:
     """Repeat a step for the given time. Return how many items it processes per second."""
     synchronize(device)
     started = time.perf_counter()
