@@ -25,6 +25,8 @@ from course_lib.transformer import TransformerConfig, scaled_dot_product_attenti
 #: The exercises of each lesson whose student version the lab can use. Each part builds on the earlier ones.
 #: It has the name of its exercise and of its solution cell.
 LESSONS = public_curriculum().parts
+#: The time limit of a cell, in seconds.
+_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,6 @@ class Parts:
 
     parts: tuple[Part, ...]
     sources: tuple[PartSource, ...]
-    timeout: float
-    """The time limit of a cell, in seconds."""
     names: Mapping[str, Any] = field(default_factory=dict)
     """Additional names in the namespace of every cell, besides its lesson's imports."""
 
@@ -116,7 +116,7 @@ class Parts:
 
     def only(self, exercises: Collection[str]) -> "Parts":
         """Return parts that use the student's code only for `exercises`, and the reference for all others."""
-        return _assemble(self.sources, self.timeout, self.names, exercises)
+        return _assemble(self.sources, self.names, exercises)
 
     def without(self, reasons: Mapping[str, str]) -> "Parts":
         """Return parts that use the reference for some of the student's exercises.
@@ -127,7 +127,7 @@ class Parts:
         for index, source in enumerate(sources):
             if source.exercise in reasons:
                 sources[index] = replace(source, code=None, problem=reasons[source.exercise])
-        return _assemble(sources, self.timeout, self.names)
+        return _assemble(sources, self.names)
 
     def keep(self, path: Path) -> None:
         """Write a copy of the student's code to a file, because the notebooks may change later.
@@ -145,7 +145,6 @@ def load_parts(
     folder: str | Path,
     *,
     through: int | None = None,
-    timeout: float = 10.0,
     names: Mapping[str, Any] | None = None,
 ) -> Parts:
     """Load a student's parts from the notebooks in a folder.
@@ -156,7 +155,6 @@ def load_parts(
     Args:
         folder: the folder that contains the lessons, or a file written by `Parts.keep`.
         through: the number of the last lesson to load; by default, all of them.
-        timeout: how many seconds each cell may run.
         names: additional names in the namespace of every cell.
 
     Raises:
@@ -178,7 +176,7 @@ def load_parts(
     }
     # Unlike Path.is_file, os.path.isfile returns False for a path that may not be accessed.
     sources = kept_sources(root, lessons) if os.path.isfile(root) else read_sources(root, lessons)
-    return _assemble(list(sources), timeout, names or {})
+    return _assemble(list(sources), names or {})
 
 
 def build_transformer(
@@ -214,7 +212,6 @@ def reference(exercise: str) -> Any:
 
 def _assemble(
     sources: Sequence[PartSource],
-    timeout: float,
     names: Mapping[str, Any],
     students: Collection[str] | None = None,
 ) -> Parts:
@@ -232,7 +229,7 @@ def _assemble(
                 namespaces[source.lesson] = {**setup_namespace(source.setup, values), **values, **names}
             namespace = namespaces[source.lesson]
             try:
-                value = run_cell(source.code, source.exercise, source.location, namespace, timeout)
+                value = run_cell(source.code, source.exercise, source.location, namespace, _TIMEOUT)
             except PartsError as error:
                 problem, unwritten = str(error), isinstance(error, UnwrittenError)
         if value is not None:
@@ -247,7 +244,7 @@ def _assemble(
         if source.lesson in namespaces:
             namespaces[source.lesson][source.exercise] = value
         parts.append(part)
-    return Parts(tuple(parts), tuple(sources), timeout, names)
+    return Parts(tuple(parts), tuple(sources), names)
 
 
 def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:

@@ -28,9 +28,9 @@ MISSING_ON_A_CLUSTER = {
 SMALL = TransformerConfig(layers=1, d_model=8, heads=2, d_ff=16, dropout=0.0)
 
 
-def why(student: Student, exercise: str, **settings: float) -> str:
+def why(student: Student, exercise: str) -> str:
     """Load the student's parts and return the problem of one of them, which must be a single line."""
-    part = load_parts(student.write(), **settings).part(exercise)
+    part = load_parts(student.write()).part(exercise)
     assert part.origin == "reference"
     assert "\n" not in part.problem
     assert "Traceback" not in part.problem
@@ -301,19 +301,21 @@ def test_a_missing_package(student: Student) -> None:
         "import time\ntime.sleep(60)",
     ],
 )
-def test_an_endless_loop(student: Student, loop: str) -> None:
+def test_an_endless_loop(student: Student, loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.student.parts.assembly._TIMEOUT", 0.5)
     student.code["split_heads"] += f"\n\n{loop}"
     begin = time.monotonic()
-    assert "cell split_heads: stopped after 0.5 seconds" in why(student, "split_heads", timeout=0.5)
+    assert "cell split_heads: stopped after 0.5 seconds" in why(student, "split_heads")
     assert time.monotonic() - begin < 20
 
 
-def test_an_endless_loop_in_another_thread(student: Student) -> None:
+def test_an_endless_loop_in_another_thread(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("course_lib.student.parts.assembly._TIMEOUT", 0.5)
     student.code["split_heads"] += "\n\nwhile True:\n    pass"
     student.write()
     told: list[str] = []
     thread = threading.Thread(
-        target=lambda: told.append(load_parts(student.folder, timeout=0.5).part("split_heads").problem)
+        target=lambda: told.append(load_parts(student.folder).part("split_heads").problem)
     )
     thread.start()
     thread.join(30)
