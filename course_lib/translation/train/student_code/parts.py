@@ -5,14 +5,13 @@ the run starts, rather than discovered through a low BLEU score at the end. Duri
 student's cell, and its output is suppressed.
 """
 
-import builtins
 import contextlib
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Literal, cast
 
 import torch
@@ -43,8 +42,6 @@ UNEQUAL_PARTS: tuple[UnequalParts, ...] = ("refuse", "reference")
 _AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
 _NOT_USED = "not used: "
 _MAX_MESSAGE = 200
-#: A part of the file name of every cell's code objects.
-_CELL = ".ipynb, cell "
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,9 @@ class StudentCode:
         """Return a table of all parts and their origins, with the number of the student's parts in use."""
         unused = sum(note.startswith(_NOT_USED) for note in self.notes.values())
         used = len(self.parts.yours) - unused
-        summary = f"{used} of the {len(list(self.parts))} parts come from your code."
+        summary = (
+            f"{used} of the {len(list(self.parts))} parts come from your code. What it prints is not shown."
+        )
         return f"{self.parts.table(self.notes)}\n{summary}"
 
     def components(self) -> Components:
@@ -124,26 +123,10 @@ class UpdateFailedError(BadInputError):
     """A BadInputError in the middle of an update, when the other ranks are waiting and can't be notified."""
 
 
-class SuppressedPrint:
-    """A replacement for `print` in a student's cells that suppresses output to the terminal.
-
-    Training calls the cells on every update. The class records which cells tried to print.
-    """
-
-    def __init__(self) -> None:
-        self.cells: set[str] = set()
-        """The file names of the cells that tried to print."""
-
-    def __call__(self, *values: object, **options: Any) -> None:
-        """Record the cell that tries to print to the terminal, and write output to other files as usual."""
-        if options.get("file") not in (None, sys.stdout, sys.stderr):
-            builtins.print(*values, **options)
-            return
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and _CELL not in frame.f_code.co_filename:
-            frame = frame.f_back
-        if frame is not None:
-            self.cells.add(frame.f_code.co_filename)
+def print_to_files(*values: object, **options: Any) -> None:
+    """Replace `print` in a student's cells, so that it doesn't write to the terminal on every update."""
+    if options.get("file") not in (None, sys.stdout, sys.stderr):
+        print(*values, **options)
 
 
 def load_student_code(
@@ -155,8 +138,7 @@ def load_student_code(
     ranks have different code, or if a part fails or differs from the reference, unless the choice is to use
     the reference's parts instead.
     """
-    suppressed_print = SuppressedPrint()
-    parts = _read(choice.folder, distributed, suppressed_print)
+    parts = _read(choice.folder, distributed)
     code = dict.fromkeys((name for names in LESSONS.values() for name in names), "of the reference")
     code |= {name: value[:12] for name, value in parts.fingerprints.items()}
     require_equal(distributed, {f"the code of {name}": value for name, value in code.items()})
@@ -173,11 +155,7 @@ def load_student_code(
     if faults and choice.unequal == "refuse":
         raise_on_all_ranks(distributed, _refusal(faults))
     notes = dict.fromkeys(search_exercises(config.evaluation.beam_size), "translates the test split") | unused
-    notes = {name: note for name, note in notes.items() if name in parts.yours}
-    for source in parts.sources:
-        if source.location in suppressed_print.cells and source.exercise in parts.yours:
-            notes.setdefault(source.exercise, "its output is not shown")
-    return StudentCode(parts, notes)
+    return StudentCode(parts, {name: note for name, note in notes.items() if name in parts.yours})
 
 
 def require_same_code(
@@ -211,10 +189,10 @@ def require_same_code(
     )
 
 
-def _read(folder: str, distributed: DistributedInfo, suppressed_print: SuppressedPrint) -> Parts:
+def _read(folder: str, distributed: DistributedInfo) -> Parts:
     parts, problem = None, ""
     try:
-        parts = load_parts(folder, names={"print": suppressed_print})
+        parts = load_parts(folder, names={"print": print_to_files})
         if not parts.yours:
             first = next((part.problem for part in parts if part.problem), "")
             problem = f"{folder}: none of the parts there can be used. The first: {first}"
