@@ -61,7 +61,7 @@ def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kin
     model = make_backend(build_model(config.model, words, words).eval().to(META))
     assert isinstance(model, CachedBackend)
     with torch.no_grad():
-        steps = model.start(batch.source, padding_mask(batch.source, 0), beam, max_steps=5)
+        steps = model.start(batch.source, padding_mask(batch.source, 0), beam)
         for beams in (1, beam, beam):
             tokens = torch.ones(len(batch.source), beams, dtype=torch.int64, device=META)
             assert steps.step(tokens).shape == (len(batch.source), beams, words)

@@ -57,12 +57,9 @@ class DecoderBackend(Protocol):
         """Whether several threads may decode with this backend at the same time."""
 
     def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
     ) -> IncrementalDecoder:
-        """Encode a batch, and return a decoder for `beam` hypotheses per sentence.
-
-        Each hypothesis has at most `max_steps` tokens after the start token.
-        """
+        """Encode a batch, and return a decoder for `beam` hypotheses per sentence."""
 
 
 class Ensemble(nn.ModuleList):
@@ -122,11 +119,23 @@ def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
 
 
 _SUPPORTED_MODULES = {
-    *(reference.Transformer, reference.EncoderLayer, reference.DecoderLayer, reference.SublayerConnection),
-    *(reference.MultiHeadAttention, reference.FeedForward, reference.LayerNorm),
-    *(reference.TokenEmbedding, reference.PositionalEncoding),
-    *(nn.Linear, nn.Embedding, nn.Dropout, nn.ModuleList, FusedLayerNorm, BlockDropout),
-    *(FastEncoderLayer, FastDecoderLayer),
+    reference.Transformer,
+    reference.EncoderLayer,
+    reference.DecoderLayer,
+    reference.SublayerConnection,
+    reference.MultiHeadAttention,
+    reference.FeedForward,
+    reference.LayerNorm,
+    reference.TokenEmbedding,
+    reference.PositionalEncoding,
+    nn.Linear,
+    nn.Embedding,
+    nn.Dropout,
+    nn.ModuleList,
+    FusedLayerNorm,
+    BlockDropout,
+    FastEncoderLayer,
+    FastDecoderLayer,
 }
 _SUPPORTED_ATTENTION = (None, reference.scaled_dot_product_attention, fused_attention)
 
@@ -140,7 +149,7 @@ class CachedBackend:
     thread_safe: bool = True
 
     def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
     ) -> IncrementalDecoder:
         """Encode a batch, compute the keys and values of cross-attention, and return a decoder."""
         return CachedDecoder(self.fused, self.fused.encode(source, source_mask), source_mask, beam)
@@ -161,9 +170,9 @@ class UncachedBackend:
         self._precision = precision
 
     def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
     ) -> IncrementalDecoder:
-        """Encode a batch, and return a decoder for it. `beam` and `max_steps` are not used."""
+        """Encode a batch, and return a decoder for it. `beam` is not used."""
         with autocast(self._precision, source.device):
             memory = self._model.encode(source, source_mask)
         return UncachedDecoder(self._model, memory, source_mask, self._precision)
@@ -224,12 +233,10 @@ class EnsembleBackend:
         return all(member.thread_safe for member in self.members)
 
     def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int, max_steps: int
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
     ) -> IncrementalDecoder:
         """Encode a batch with every member, and return a decoder that averages their predictions."""
-        return EnsembleDecoder(
-            [member.start(source, source_mask, beam, max_steps) for member in self.members]
-        )
+        return EnsembleDecoder([member.start(source, source_mask, beam) for member in self.members])
 
 
 class EnsembleDecoder:

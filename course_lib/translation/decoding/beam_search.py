@@ -64,7 +64,7 @@ class _Search:
         self._max_steps = max(int(max_lengths.max()) - 1, 0) if len(source) else 0
         if not self._max_steps:
             return
-        self._decoder = backend.start(source, source_mask, settings.beam, self._max_steps)
+        self._decoder = backend.start(source, source_mask, settings.beam)
         self._dtype = torch.promote_types(self._decoder.dtype, torch.float32)
 
         rows = len(source)
