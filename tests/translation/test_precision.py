@@ -5,13 +5,13 @@ import torch
 from real_processes import in_processes
 
 from course_lib.translation.distributed import DistributedInfo
+from course_lib.translation.model import precision as model_precision
 from course_lib.translation.model.precision import (
     Precision,
     autocast,
     has_bfloat16,
     resolve_precision,
 )
-from course_lib.translation.train import setup
 from course_lib.translation.train.setup import resolve_precision_on_all_ranks
 
 CPU = torch.device("cpu")
@@ -50,7 +50,7 @@ def test_products_are_computed_in_it(
 
 
 def one_lacks_it(distributed: DistributedInfo) -> list[str]:
-    setup.has_bfloat16 = lambda device: distributed.rank != 1  # this process ends with the test
+    model_precision.has_bfloat16 = lambda device: distributed.rank != 1  # this process ends with the test
     kinds: list[Precision] = ["auto", "bfloat16"]
     return [resolve_precision_on_all_ranks(kind, CPU, distributed) for kind in kinds]
 

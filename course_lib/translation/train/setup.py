@@ -25,22 +25,27 @@ from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.decoding.translator import device_named
 from course_lib.translation.distributed import (
     DistributedInfo,
+    all_gather,
     broadcast_from_rank_zero,
     global_max,
-    global_sum,
     raise_on_all_ranks,
     rank_zero_first,
     require_equal,
 )
 from course_lib.translation.model.memory import GIB, MemoryEstimate
-from course_lib.translation.model.precision import has_bfloat16
+from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.train.student_code.parts import StudentCode, require_same_code
 from course_lib.translation.train.trainer import Trainer
 
 #: Settings that may differ between ranks: local paths and thread counts.
 _LOCAL_SETTINGS = {
-    *("run_folder", "data.folder", "data.mirror", "data.cache", "data.prepared"),
-    *("training.threads", "training.init_from"),
+    "run_folder",
+    "data.folder",
+    "data.mirror",
+    "data.cache",
+    "data.prepared",
+    "training.threads",
+    "training.init_from",
 }
 
 #: Settings that must be equal in two runs for the weights of one to fit the other.
@@ -95,12 +100,11 @@ def resolve_precision_on_all_ranks(
     precision: Precision, device: torch.device, distributed: DistributedInfo
 ) -> Precision:
     """Return the precision to use on all ranks, as `resolve_precision` does. Must be called on every rank."""
+    resolved = all_gather(distributed, [resolve_precision(precision, device)])
     if precision != "auto":
         return precision
-    supported = global_sum(distributed, torch.tensor(int(has_bfloat16(device)), device=device))
-    if int(supported) == distributed.world_size:
-        return "bfloat16"
-    return "float16" if device.type == "cuda" else "float32"
+    # Only CPUs can differ here, because all GPUs are of the same model.
+    return resolved[0] if len(set(resolved)) == 1 else "float32"
 
 
 def choose_kernels(precision: Precision) -> None:
