@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
@@ -77,7 +78,11 @@ class RunFiles:
         self.finish_writing()
 
         def save(log: MetricsLog) -> None:
-            copied = copy_to_cpu({**state, "metrics_bytes": log.sync()})
+            copied = tree_map_only(
+                torch.Tensor,
+                lambda tensor: tensor.detach().to("cpu", copy=True),
+                {**state, "metrics_bytes": log.sync()},
+            )
             self._writing = self._writer.submit(self._checkpoints.save, step, copied)
 
         self._try("The checkpoint", save)
@@ -149,14 +154,3 @@ class RunFiles:
             self._report(
                 f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
             )
-
-
-def copy_to_cpu(value: Any) -> Any:
-    """Return a copy of nested dictionaries, lists and tuples, with copies of their tensors on the CPU."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().to("cpu", copy=True)
-    if isinstance(value, dict):
-        return {key: copy_to_cpu(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(copy_to_cpu(each) for each in value)
-    return value
