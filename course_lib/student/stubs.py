@@ -1,4 +1,4 @@
-"""Recognize the stub of an exercise that a student hasn't started, without running it."""
+"""Recognise the stub of an exercise that a student hasn't started, without running it."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whole words as tokens: spaCy's, from the training split alone, and converted back without a detokenizer."""
+"""Whole words as tokens: spaCy's, from the training split alone, and converted back without a detokeniser."""
 
 import os
 import subprocess

@@ -18,8 +18,14 @@ from course_lib.translation.configs.schema import RunConfig
 
 #: The keys of a checkpoint.
 KEYS = {
-    *("config", "batches_before_division", "vocabulary", "data"),
-    *("trainer", "metrics_bytes", "selection", "validated_step"),
+    "config",
+    "batches_before_division",
+    "vocabulary",
+    "data",
+    "trainer",
+    "metrics_bytes",
+    "selection",
+    "validated_step",
 }
 _FILE_NAME = re.compile(r"step-(\d+)\.pt")
 

@@ -38,7 +38,7 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    """The corpus and its tokenization."""
+    """The corpus and its tokenisation."""
 
     corpus: Literal["captions", "multi30k", "iwslt17", "wmt14", "folder"]
     """captions: built in, needs no files. multi30k (29,000 captions), iwslt17 (206,000 sentences of talks)
@@ -119,7 +119,7 @@ class ModelConfig(Section):
     feed-forward network. Section 5.4 has neither, so 0 is the paper's value. Default: the value of
     dropout."""
     norm_first: bool = False
-    """true: normalize before each sublayer. false: normalize after the residual sum, as in the paper."""
+    """true: normalise before each sublayer. false: normalise after the residual sum, as in the paper."""
     tie_embeddings: bool = True
     """Share one matrix between both embedding tables and the generator."""
     attention: Literal["plain", "fused"] = "plain"

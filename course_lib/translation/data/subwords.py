@@ -19,7 +19,7 @@ class Subwords:
     """A vocabulary of byte-level subwords, and the conversion from text to ids and back.
 
     Bytes are the smallest symbols, so any text can be encoded, and decoding restores it exactly: no
-    detokenizer is needed before scoring. `pad_id`, `start_id`, `end_id` and `unknown_id` are the first four
+    detokeniser is needed before scoring. `pad_id`, `start_id`, `end_id` and `unknown_id` are the first four
     ids. Text is never encoded as one of them, not even the text "<pad>".
 
     Subwords that were learned from both languages serve as both vocabularies, `source` and `target`.
@@ -31,7 +31,7 @@ class Subwords:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # Encode text such as "<pad>" as text. This setting isn't saved with the tokenizer.
+        # Encode text such as "<pad>" as text. This setting isn't saved with the tokeniser.
         self._tokenizer.encode_special_tokens = True
 
     @classmethod
@@ -60,7 +60,7 @@ class Subwords:
 
     @classmethod
     def from_json(cls, text: str) -> "Subwords":
-        """Load a vocabulary serialized by `to_json`. For any other text, `tokenizers` raises an Exception."""
+        """Load a vocabulary serialised by `to_json`. For any other text, `tokenizers` raises an Exception."""
         return cls(Tokenizer.from_str(text))
 
     def to_json(self) -> str:

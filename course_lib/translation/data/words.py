@@ -1,4 +1,4 @@
-"""A vocabulary of whole words, as in lesson 10, split by spaCy's tokenizers.
+"""A vocabulary of whole words, as in lesson 10, split by spaCy's tokenisers.
 
 spaCy is imported only when it is needed, so it needn't be installed to train on subwords.
 """
@@ -46,7 +46,7 @@ class Words:
 
     @classmethod
     def from_json(cls, text: str) -> "Words":
-        """Load a vocabulary serialized by `to_json`."""
+        """Load a vocabulary serialised by `to_json`."""
         content = json.loads(text)
         return cls(content["language"], content["words"], content["joined"])
 

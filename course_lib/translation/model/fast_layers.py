@@ -28,8 +28,17 @@ from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fus
 
 #: A layer is replaced only if all of its modules are instances of exactly these classes.
 _KNOWN = {
-    *(EncoderLayer, DecoderLayer, MultiHeadAttention, FeedForward, SublayerConnection, LayerNorm),
-    *(FusedLayerNorm, BlockDropout, nn.Dropout, nn.Linear, nn.ModuleList),
+    EncoderLayer,
+    DecoderLayer,
+    MultiHeadAttention,
+    FeedForward,
+    SublayerConnection,
+    LayerNorm,
+    FusedLayerNorm,
+    BlockDropout,
+    nn.Dropout,
+    nn.Linear,
+    nn.ModuleList,
 }
 
 

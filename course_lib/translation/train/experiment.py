@@ -44,7 +44,7 @@ class Result:
     score: Score
     """The sacreBLEU score on the test split."""
     tokenized_score: Score
-    """BLEU on the test split, tokenized by Moses with compounds split, as in table 2 of the paper."""
+    """BLEU on the test split, tokenised by Moses with compounds split, as in table 2 of the paper."""
     sources: list[str]
     translations: list[str]
     references: list[str]

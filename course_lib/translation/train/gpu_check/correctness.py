@@ -279,7 +279,14 @@ def _train(processes: int, arguments: list[str]) -> None:
 
 #: The tests, in order. Each returns a description of its result, or raises CheckFailedError.
 TESTS: tuple[Callable[[torch.device], str], ...] = (
-    *(equals_cpu_in_float64, equals_cpu_in_float32, mixed_precision_is_near, splits_are_exact),
-    *(restarts_are_exact, dropout_follows_the_seed, attention_kernels, loss_kernel),
-    *(compiled_is_near_eager, several_processes),
+    equals_cpu_in_float64,
+    equals_cpu_in_float32,
+    mixed_precision_is_near,
+    splits_are_exact,
+    restarts_are_exact,
+    dropout_follows_the_seed,
+    attention_kernels,
+    loss_kernel,
+    compiled_is_near_eager,
+    several_processes,
 )
