@@ -55,7 +55,7 @@ class Answer:
     style: str = ""
     slips: list[str] = field(default_factory=list)
     excluded: str = ""
-    """Why it isn't counted, for instance since its author misread the contract."""
+    """The reason why it isn't counted, for example because its author misread the contract."""
 
     @property
     def half(self) -> str:
@@ -66,17 +66,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check says about an answer."""
+    """The verdict of a check on an answer."""
 
     passed: bool
     tier: str
     message: str
     seconds: float
-    """The CPU time of the check, in a process where nothing of the exercise is known yet."""
+    """The CPU time of the check, in a process that has cached nothing about the exercise."""
 
 
 def answers() -> list[Answer]:
-    """Read the answers to exercises that the course has. What several people wrote is one answer."""
+    """Read the answers to the exercises of the course. Equal answers by several people count as one."""
     files = sorted(FOLDER.glob("*.toml"))
     read = [Answer(**table) for file in files for table in tomllib.loads(file.read_text())["answer"]]
     distinct = {(answer.exercise, answer.code): answer for answer in read}
@@ -104,7 +104,7 @@ def outcome(answer: Answer) -> Outcome:
         **{name: entry.reference for name, entry in catalogue().items() if isinstance(entry, Exercise)},
         "__name__": "__main__",
     }
-    # As in IPython, so that a message can quote the line that raised.
+    # Register the code as IPython does, so that a message can quote the line that raised.
     linecache.cache["<cell>"] = (len(answer.code), None, answer.code.splitlines(keepends=True), "<cell>")
     try:
         exec(compile(answer.code, "<cell>", "exec"), names)
@@ -126,7 +126,7 @@ def _forbidden() -> dict[str, list[str]]:
 
 
 def _start() -> None:
-    """Run what torch does only once per process, so that no answer's time includes it."""
+    """Warm up torch, so that no answer's time includes what it does only once per process."""
     torch.set_num_threads(1)
     outcome(Answer("LayerNorm", "from course_lib.transformer import LayerNorm", True))
 
@@ -138,7 +138,7 @@ def outcomes(chosen: list[Answer], workers: int) -> Iterator[tuple[Answer, Outco
 
 
 def result(answer: Answer, found: Outcome) -> str:
-    """Return what counts: whether an answer was accepted, and the tier of a wrong one."""
+    """Return whether an answer was accepted, and the tier of the verdict on a wrong one."""
     return ("accepted" if found.passed else "rejected") if answer.right or found.passed else found.tier
 
 
@@ -195,7 +195,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="only this exercise")
-    parser.add_argument("--one-in", type=int, default=1, help="only one answer in so many, chosen by a hash")
+    parser.add_argument(
+        "--one-in", type=int, default=1, help="check one of this many answers, chosen by a hash"
+    )
     parser.add_argument(
         "--show",
         nargs="*",
@@ -204,7 +206,10 @@ def main() -> None:
         help="print open answers with this outcome",
     )
     parser.add_argument(
-        "--sample", type=int, default=0, help="print so many random open wrong answers, to judge"
+        "--sample",
+        type=int,
+        default=0,
+        help="print this many random wrong answers of the open half, to be judged",
     )
     parser.add_argument("--seed", type=int, default=0, help="the seed of the sample")
     arguments = parser.parse_args()

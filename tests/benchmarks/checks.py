@@ -20,7 +20,7 @@ from tests.checks.unrelated import UNRELATED
 
 
 def slowest(exercise: Exercise, candidates: Iterable[Callable[..., Any]]) -> float:
-    """Return the seconds of the slowest answer."""
+    """Return the time of the slowest answer, in seconds."""
     times = []
     for found in candidates:
         exercise.outcomes.clear()
@@ -33,7 +33,7 @@ def slowest(exercise: Exercise, candidates: Iterable[Callable[..., Any]]) -> flo
 def main() -> None:
     """Print a line for each exercise."""
     console = Console(highlight=False)
-    examine(exercises()[0], LocalBackend(exercises()[0].reference), "practice")  # what torch does but once
+    examine(exercises()[0], LocalBackend(exercises()[0].reference), "practice")  # warm-up
     table = Table(title=f"Seconds until a check answers; threads: {torch.get_num_threads()}")
     for column in ("exercise", "right", "known mistake", "unknown mistake"):
         table.add_column(column, justify="left" if column == "exercise" else "right")

@@ -1,4 +1,4 @@
-"""Measure how long grading a class takes with plain `nbgrader autograde` and with the course's.
+"""Compare the time for grading a class with plain `nbgrader autograde` and with the course's version of it.
 
 `python -m tests.benchmarks.grading [--students 20] [--plain-students 20] [--lesson 01-attention ...]`
 
@@ -28,7 +28,7 @@ from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import load_curriculum
 from tests.nbgrader_command import nbgrader
 
-#: What nbgrader does where nobody tells it otherwise, with the time that the lessons need.
+#: The configuration of nbgrader's own converter, with the timeouts that the lessons need.
 PLAIN = """
 from nbgrader.apps import autogradeapp
 from nbgrader.converters import Autograde
@@ -45,12 +45,12 @@ c.Execute.iopub_timeout = 60
 #: The numbers of workers that are compared.
 WORKERS = (1, 2, 4)
 
-#: As many workers as this, in place of one a processor.
+#: The configuration of the number of workers, which is the number of processors by default.
 OURS = "\nc.SandboxedExecute.workers = {workers}\n"
 
 
 def main() -> None:
-    """Grade, and print a table."""
+    """Grade the class, and print a table of the times."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--students", type=int, default=20, help="how many students the class has")
     parser.add_argument("--plain-students", type=int, help="how many of them plain nbgrader grades")

@@ -1,4 +1,4 @@
-"""Compare a class graded by runs that are killed twice, locally and on a Dask cluster, with a calm run.
+"""Compare a class graded by runs that are killed twice, locally and on a Dask cluster, with another run.
 
 `python -m tests.benchmarks.killed_class [--students 200] [--lesson 00-orientation]`
 
@@ -13,7 +13,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date
-from itertools import takewhile, zip_longest
 from pathlib import Path
 from pprint import pformat
 
@@ -31,23 +29,25 @@ from rich.console import Console
 from autograder.release.build import COURSE
 from course_lib.curriculum.course_file import load_curriculum
 from tests.benchmarks.grading import prepare_class
+from tests.free_ports import free_ports
 
 _BIN = Path(sys.executable).parent
 
 #: The number of students and files whose differences are printed.
 _MOST_DIFFERENCES = 10
 
-#: The number of differing lines that are printed of each.
+#: The number of differing lines that are printed for each of them.
 _MOST_LINES = 20
+
+#: The number of characters that are printed of a line.
+_MOST_COLUMNS = 300
 
 
 class Cluster:
     """A Dask scheduler on this machine, and workers that run one notebook at a time."""
 
     def __init__(self, stack: ExitStack, workers: int) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         self.address = f"tcp://127.0.0.1:{port}"
         self._stack = stack
         self._folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
@@ -92,7 +92,7 @@ def main() -> int:
         calm = prepare_class(Path(name, "calm"), lesson, chosen.students)
         for other in ("local", "cluster"):
             shutil.copytree(calm.parent, Path(name, other))
-        _report(console, "never killed", [_grade(calm, lesson.name)])
+        _report(console, "not killed", [_grade(calm, lesson.name)])
         expected = _outcome(calm, lesson.name)
         same = True
         with ExitStack() as stack:
@@ -134,7 +134,7 @@ def _start(classroom: Path, lesson: str, address: str) -> subprocess.Popen[bytes
 
 
 def _grade(classroom: Path, lesson: str, address: str = "") -> float:
-    """Grade to the end, and return the time that this took."""
+    """Grade the whole class, and return the duration in seconds."""
     start = time.monotonic()
     if _start(classroom, lesson, address).wait():
         raise SystemExit((classroom / "log").read_text(errors="replace")[-3000:])
@@ -143,7 +143,7 @@ def _grade(classroom: Path, lesson: str, address: str = "") -> float:
 
 @contextmanager
 def _killed_after(submissions: int, classroom: Path, address: str, lesson: str) -> Iterator[float]:
-    """Kill a run once this number of submissions is graded, and yield the time that this took."""
+    """Kill a run when it has graded this number of submissions, and yield its duration in seconds."""
     start = time.monotonic()
     run = _start(classroom, lesson, address)
     while len(list((classroom / "autograded").glob(f"*/{lesson}/{lesson}.ipynb"))) < submissions:
@@ -185,7 +185,7 @@ def _outcome(classroom: Path, lesson: str) -> dict[str, object]:
 def _show_difference(
     console: Console, key: str, calm: Path, classroom: Path, expected: object, found: object
 ) -> None:
-    """Print the lines that differ in a file or in a student's grades, from a little before the difference."""
+    """Print the lines that differ in a file or in a student's grades, in the format of a unified diff."""
     console.print(f"[red]{key} differs[/]" if expected and found else f"[red]{key} is in one class only[/]")
     old, new = (
         (folder / key).read_text(errors="replace").splitlines()
@@ -193,19 +193,9 @@ def _show_difference(
         else pformat(value, width=60).splitlines()
         for folder, value in ((calm, expected), (classroom, found))
     )
-    changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    lines = [
-        (first + number, *pair)
-        for kind, first, last, start, end in changes
-        if kind != "equal"
-        for number, pair in enumerate(zip_longest(old[first:last], new[start:end], fillvalue=""), start=1)
-    ]
-    for number, *pair in lines[:_MOST_LINES]:
-        same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(*pair, strict=False)))
-        begin = max(0, same - 60)
-        for run, line in zip(("calm", "killed"), pair, strict=True):
-            excerpt = f"  line {number}, from column {begin + 1}, {run}: {line[begin : begin + 300]}"
-            console.print(excerpt, markup=False, highlight=False)
+    lines = list(difflib.unified_diff(old, new, "not killed", "killed", n=0, lineterm=""))
+    for line in lines[:_MOST_LINES]:
+        console.print(f"  {line[:_MOST_COLUMNS]}", markup=False, highlight=False)
     if len(lines) > _MOST_LINES:
         console.print(f"  and {len(lines) - _MOST_LINES} more lines", highlight=False)
 

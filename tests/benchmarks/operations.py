@@ -38,11 +38,11 @@ from course_lib.translation.model.fused import BlockDropout, fused_attention, us
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE
 
-#: An H100 SXM: bytes and bfloat16 operations a second that programs reach, the published rate, and the time
-#: that PyTorch takes to launch an operation.
+#: An H100 SXM: the bytes and bfloat16 operations per second that programs reach, the published rate, and the
+#: time that PyTorch takes to launch an operation.
 BANDWIDTH, REACHED, PUBLISHED, LAUNCH = 3.0e12, 650e12, 989e12, 9e-6
 VOCABULARY = 37_000
-#: Operations that compute nothing, and two of the three that a CPU's dropout has.
+#: Operations that launch no kernel, and two of the three operations of dropout on a CPU.
 _NO_KERNEL = {"aten::detach", "aten::empty", "aten::empty_like", "aten::new_empty"}
 _NO_KERNEL |= {"aten::bernoulli_", "aten::div_", "prim::device", "aten::promote_types"}
 
@@ -96,7 +96,7 @@ class Counting(TorchDispatchMode):
 def counted(config: RunConfig, sentences: int, length: int, fast: bool, layers: int | None = None) -> Count:
     """Count a forward and a backward pass over one batch without padding."""
     sizes = config.model if layers is None else config.model.model_copy(update={"layers": layers})
-    # As many rows of logits at a time as on a GPU.
+    # Use chunks of logits of the same size as on a GPU.
     chunks = patch.dict(fused._LOGITS_PER_CHUNK, cpu=fused._LOGITS_PER_CHUNK["cuda"])
     with chunks, FakeTensorMode(allow_non_fake_inputs=True):
         device = torch.device("cpu")
@@ -118,7 +118,7 @@ def counted(config: RunConfig, sentences: int, length: int, fast: bool, layers: 
         source = torch.ones(sentences, length, dtype=torch.int64, device=device)
         target = torch.ones(sentences, length + 1, dtype=torch.int64, device=device)
         positions = torch.arange(sentences * length, device=device)
-        # The gradients of an earlier batch are there, so that this batch adds to them.
+        # Gradients of an earlier batch exist, so that this batch is added to them.
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         with Counting() as counting:
@@ -127,7 +127,7 @@ def counted(config: RunConfig, sentences: int, length: int, fast: bool, layers: 
 
 
 def _use_plain_dropout(model: nn.Module) -> None:
-    """Replace the dropout made for CPUs with PyTorch's, which a GPU would use."""
+    """Replace `BlockDropout`, which is for CPUs, with PyTorch's dropout, which a GPU would use."""
     for parent in list(model.modules()):
         for name, module in list(parent.named_children()):
             if isinstance(module, BlockDropout):

@@ -279,13 +279,15 @@ class FastEncoderLayer(_FastLayer, EncoderLayer):
         With fused attention, the mask may also be a bias added to the scores.
         """
         weights = self.merged.tensors()
+        self_weights, feed_weights = weights[:4], weights[4:8]
+        attend_norm, feed_norm = weights[8:10], weights[10:]
         attend, feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.residual_dtype)
-            y = self._self_attend(_before(attend, x, weights[8:10]), weights[:4], source_mask)
-            x = _after(attend, x, y, weights[8:10])
-            y = self._feed(_before(feed, x, weights[10:12]), weights[4:8])
-            return _after(feed, x, y, weights[10:12])
+            y = self._self_attend(_before(attend, x, attend_norm), self_weights, source_mask)
+            x = _after(attend, x, y, attend_norm)
+            y = self._feed(_before(feed, x, feed_norm), feed_weights)
+            return _after(feed, x, y, feed_norm)
 
 
 class FastDecoderLayer(_FastLayer, DecoderLayer):
@@ -304,16 +306,18 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         bias added to the scores. In all other cases, a mask of None masks nothing.
         """
         weights = self.merged.tensors()
+        self_weights, feed_weights = weights[:4], weights[4:8]
+        attend_norm, cross_norm, feed_norm = weights[8:10], weights[10:12], weights[12:14]
         w_q, b_q, w_kv, b_kv, w_out, b_out = weights[14:]
         causal = target_mask is None and self.self_attention.attention is fused_attention
         attend, cross, feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(self.residual_dtype)
-            y = self._self_attend(_before(attend, x, weights[8:10]), weights[:4], target_mask, causal)
-            x = _after(attend, x, y, weights[8:10])
-            query = F.linear(_before(cross, x, weights[10:12]), w_q, b_q)
+            y = self._self_attend(_before(attend, x, attend_norm), self_weights, target_mask, causal)
+            x = _after(attend, x, y, attend_norm)
+            query = F.linear(_before(cross, x, cross_norm), w_q, b_q)
             key, value = F.linear(memory.to(w_kv.dtype), w_kv, b_kv).chunk(2, -1)
             y = _attend(self.cross_attention, query, key, value, source_mask, False)
-            x = _after(cross, x, F.linear(y, w_out, b_out), weights[10:12])
-            y = self._feed(_before(feed, x, weights[12:14]), weights[4:8])
-            return _after(feed, x, y, weights[12:14])
+            x = _after(cross, x, F.linear(y, w_out, b_out), cross_norm)
+            y = self._feed(_before(feed, x, feed_norm), feed_weights)
+            return _after(feed, x, y, feed_norm)

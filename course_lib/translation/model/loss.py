@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.transformer import LabelSmoothingLoss, Transformer
+from course_lib.transformer import LabelSmoothingLoss, MultiHeadAttention, Transformer
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.model.fast_layers import (
     MergedWeights,
@@ -76,8 +76,9 @@ class LossSum(nn.Module):
         assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
         self._weights = use_fast_layers(self.model, self._dtype(device))
         self._masks_for_kernels = bool(self._weights) and all(
-            getattr(module, "attention", fused_attention) is fused_attention
+            module.attention is fused_attention
             for module in self.model.modules()
+            if isinstance(module, MultiHeadAttention)
         )
 
     def refresh(self) -> None:

@@ -68,14 +68,13 @@ def train(
         Interrupted: if a stop was requested through `interruption`.
         LostPeerError: if another process doesn't answer during training.
     """
-    config, device = set_up_process(config, distributed)
-    student = load_student_code(choice, config, distributed, device) if choice else None
-    folder = RunFolder(Path(config.run_folder))
+    given, device = set_up_process(config, distributed)
+    student = load_student_code(choice, given, distributed, device) if choice else None
+    folder = RunFolder(Path(given.run_folder))
     with contextlib.ExitStack() as stack:
         stack.enter_context(failing_cell_named(student.parts if student else None, distributed))
         lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
         rank_zero_first(distributed, partial(stack.enter_context, lock))
-        given = config
         config, data, latest, start = open_run(folder, given, distributed, student)
         vocabularies, state = data.vocabularies, latest.state
         components = student.components() if student else REFERENCE
