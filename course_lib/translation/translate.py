@@ -212,7 +212,7 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
 
 
 def _settings(default: SearchSettings, options: argparse.Namespace) -> SearchSettings:
-    """Return the default search settings, overridden by the beam and the alpha of the command line.
+    """Return the default search settings, overridden by those of the command line.
 
     Without `--beam`, the beam is at least `--n-best`. Raises BadInputError if one of these values is out of
     range.
@@ -220,10 +220,9 @@ def _settings(default: SearchSettings, options: argparse.Namespace) -> SearchSet
     beam = options.beam if options.beam is not None else max(default.beam, options.n_best or 1)
     alpha = options.alpha if options.alpha is not None else default.alpha
     try:
-        SearchSettings(beam, alpha, 1 if options.n_best is None else options.n_best)
+        return SearchSettings(beam, alpha, 1 if options.n_best is None else options.n_best)
     except ValueError as error:
         raise BadInputError(f"{error}.") from None
-    return replace(default, beam=beam, alpha=alpha)
 
 
 def _tune(translator: Translator, folder: RunFolder) -> None:

@@ -102,7 +102,7 @@ def counted(config: RunConfig, sentences: int, length: int, fast: bool, layers: 
         device = torch.device("cpu")
         # Without build_model, because a fake model cannot be moved to a device.
         shape = TransformerConfig(
-            *(sizes.layers, sizes.d_model, sizes.heads, sizes.d_ff, sizes.dropout), attention=fused_attention
+            sizes.layers, sizes.d_model, sizes.heads, sizes.d_ff, sizes.dropout, attention=fused_attention
         )
         model = tie_embeddings(Transformer(VOCABULARY, VOCABULARY, shape))
         for module in model.modules():
