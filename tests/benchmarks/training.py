@@ -36,6 +36,7 @@ from course_lib.translation.train.gpu_check.speed import (
     fixed_batches,
     items_per_second,
     train_for,
+    warm_up,
 )
 from course_lib.translation.train.gpu_check.workload import number_vocabularies
 from course_lib.translation.train.metrics import peak_memory
@@ -44,6 +45,8 @@ from course_lib.translation.train.trainer import Trainer
 BASE = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}
 SMALL = {"layers": 3, "d_model": 192, "heads": 4, "d_ff": 512}
 VOCABULARY = 8000
+#: Updates before a measurement.
+_WARM_UP = 3
 
 
 def device() -> torch.device:
@@ -97,13 +100,14 @@ def against_the_textbook(console: Console, quick: bool) -> None:
     config = config_of(model, 25_000 if device().type == "cuda" else 2048)
     pairs, subwords = real_pairs(config)
     trainer = new_trainer(config, pairs, subwords)
+    warm_up(trainer, trainer.plan()[:_WARM_UP])
     trainer.measure_machine()
     textbook = TextbookTraining(config.model, len(subwords), device())
     batches = fixed_batches(pairs)
     textbook.update(*next(batches))
     rows, theirs = [], 0.0
     for _ in range(rounds):
-        rows.append(train_for(trainer, seconds, device()))
+        rows.append(train_for(trainer, seconds))
         theirs += items_per_second(lambda: textbook.update(*next(batches)), seconds, device()) / rounds
     ours = [row["tokens_per_second"] for row in rows]
     mean = sum(ours) / rounds
@@ -136,11 +140,13 @@ def growth(console: Console, quick: bool) -> None:
     sizes = (256, 1024, 4096, 16_384) if device().type == "cpu" else (1024, 4096, 16_384, 65_536)
     for tokens in sizes:
         trainer = new_trainer(config_of(SMALL, tokens), pairs, subwords)
-        add("tokens per batch", f"{tokens:,}", train_for(trainer, seconds, device()))
+        warm_up(trainer, trainer.plan()[:_WARM_UP])
+        add("tokens per batch", f"{tokens:,}", train_for(trainer, seconds))
     for length in (8, 16, 32, 64, 120):
         same = [_of_length(pairs, length, number) for number in range(2000)]
         trainer = new_trainer(config_of(SMALL, 4096), same, subwords)
-        add("tokens per sentence", str(length), train_for(trainer, seconds, device()))
+        warm_up(trainer, trainer.plan()[:_WARM_UP])
+        add("tokens per sentence", str(length), train_for(trainer, seconds))
     most = torch.cuda.device_count() if device().type == "cuda" else os.cpu_count() or 1
     for ranks in (1, 2, 4, 8):
         if ranks <= most:
