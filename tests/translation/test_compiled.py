@@ -118,6 +118,7 @@ def test_the_first_layer_of_a_stack_shares_the_code_of_the_others_in_mixed_preci
         "training.length_buckets=3",
         "model.attention=fused",
         "model.layers=2",
+        "model.dropout=0",
     )
     [[(notes, _, counts)]] = in_processes(1, with_the_front_end, config)
     assert notes == []

@@ -36,18 +36,18 @@ MISTAKES = {
     "sinusoids": ("10000.0", "1000.0"),
     "TokenEmbedding": (" * math.sqrt(self.table.embedding_dim)", ""),
     "PositionalEncoding": ("x + self.table", "x - self.table"),
-    "EncoderLayer": ("return feed(x, self.feed_forward)", "return x"),
-    "DecoderLayer": ("(x, memory, memory, source_mask)", "(x, memory, memory)"),
+    "EncoderLayer": ("return feed_forward_connection(x, self.feed_forward)", "return x"),
+    "DecoderLayer": ("(y, memory, memory, source_mask)", "(y, memory, memory)"),
     "Transformer": ("if self.encoder_norm is None else self.encoder_norm(x)", ""),
     "tie_embeddings": ("    model.generator.weight = source.weight\n", ""),
     "greedy_decode": ("ended.all()", "ended.any()"),
     "learning_rate": ("warmup**-1.5", "warmup**-1.4"),
     "make_scheduler": ("done + 1", "max(done, 1)"),
-    "smooth_targets": ("smoothing / vocab_size, device", "smoothing / (vocab_size - 1), device"),
+    "smooth_targets": ("smoothing / vocab_size", "smoothing / (vocab_size - 1)"),
     "LabelSmoothingLoss": ("/ real_tokens", "/ labels.numel()"),
     "length_penalty": ("return ((5 + length)", "return ((6 + length)"),
     "beam_search": ("total[:, 0] = 0.0", "total[:] = 0.0"),
-    "average_checkpoints": ("total / len(entries)", "total"),
+    "average_checkpoints": ("mean(dim=0)", "sum(dim=0)"),
 }
 
 

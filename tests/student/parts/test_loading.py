@@ -395,7 +395,7 @@ def test_layers_without_the_attention_argument(student: Student) -> None:
             .replace("        attention: AttentionFunction = scaled_dot_product_attention,\n", "")
             .replace("dropout, attention)", "dropout)")
         )
-    student.swap("Transformer", "c.norm_first, c.attention)", "c.norm_first)")
+    student.swap("Transformer", "config.norm_first, config.attention", "config.norm_first")
     model = build_transformer(load_parts(student.write()), 9, 9, SMALL)
     assert model.encoder_layers[0].self_attention.attention.__module__ == "__main__"
 

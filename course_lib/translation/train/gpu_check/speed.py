@@ -68,7 +68,7 @@ PUBLISHED_TFLOPS = {
 }
 
 
-def publisheditems_per_second(name: str) -> float | None:
+def published_rate(name: str) -> float | None:
     """Return the published rate of the card that PyTorch calls `name`, in operations per second, if known."""
     return next(
         (1e12 * rate for part, rate in PUBLISHED_TFLOPS.items() if re.search(rf"\b{part}\b", name)), None
@@ -102,7 +102,7 @@ def train_for(trainer: Trainer, seconds: float) -> Row:
 
 def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
-    published = publisheditems_per_second(device_name(device))
+    published = published_rate(device_name(device))
     for name, model in scale.models.items():
         for compiled in (False, True):
             trainer = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
