@@ -152,8 +152,13 @@ class Curriculum(_Table):
 
 
 def public_json(curriculum: Curriculum) -> str:
-    """Return the part of a course that students may see, as JSON. Empty values are omitted."""
-    return json.dumps(asdict(curriculum, dict_factory=_public), indent=1, ensure_ascii=False) + "\n"
+    """Return the part of a course that students may see, as JSON with a line for each lesson.
+
+    Empty values are omitted.
+    """
+    entries = asdict(curriculum, dict_factory=_public)
+    lessons = ",\n".join(json.dumps(lesson, ensure_ascii=False) for lesson in entries.pop("lessons"))
+    return json.dumps(entries, ensure_ascii=False)[:-1] + f', "lessons": [\n{lessons}\n]}}\n'
 
 
 def _public(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -85,11 +85,11 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # course launch --standalone --nproc-per-node=2 -m course_lib.translation.train my_run.yaml
 # ```
 #
-# On a cluster with SLURM, on one node or several (the scripts next to this notebook say which lines to adapt):
+# On a cluster with SLURM, on one node and on two (the script next to this notebook says which lines to adapt):
 #
 # ```bash
-# sbatch one_node.sbatch my_run.yaml
-# sbatch several_nodes.sbatch my_run.yaml
+# sbatch train.sbatch my_run.yaml
+# sbatch --nodes=2 train.sbatch my_run.yaml
 # ```
 #
 # The batches of an update are divided among all processes, so the result is the same for any number of them. (If

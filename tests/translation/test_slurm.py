@@ -1,4 +1,4 @@
-"""The lesson's sbatch scripts on a real SLURM: preempted, requeued, and finished as if uninterrupted."""
+"""The lesson's sbatch script on a real SLURM: preempted, requeued, and finished as if uninterrupted."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from same_run import assert_same_run
 
 from course_lib.translation.train.prepare_data import main as prepare_command
 
-SCRIPTS = Path(__file__).parents[2] / "solutions" / "13-final-lab"
+SCRIPT = Path(__file__).parents[2] / "solutions" / "13-final-lab" / "train.sbatch"
 
 pytestmark = [pytest.mark.skipif(bool(why_not()), reason=str(why_not())), pytest.mark.slurm]
 
@@ -25,20 +25,20 @@ def slurm() -> Iterator[Slurm]:
         yield running
 
 
-def submit(slurm: Slurm, folder: Path, script: str, gpus: int, *arguments: str, **environment: str) -> str:
-    """Submit a script, and return the job's number. Its log is `log` in this folder."""
+def submit(slurm: Slurm, folder: Path, nodes: int, gpus: int, *arguments: str, **environment: str) -> str:
+    """Submit the script with `gpus` GPUs on each node, and return the job's number. Its log is `log`."""
     return slurm.command(
         "sbatch",
         "--parsable",
         "--cpus-per-task=1",
         f"--gpus-per-node={gpus}",
-        *(["--nodes=2"] if script == "several_nodes.sbatch" else []),
+        f"--nodes={nodes}",
         f"--chdir={folder}",
         f"--output={folder / 'log'}",
-        str(SCRIPTS / script),
+        str(SCRIPT),
         *arguments,
         PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        PYTHONPATH=str(SCRIPTS.parents[1]),
+        PYTHONPATH=str(SCRIPT.parents[2]),
         OMP_NUM_THREADS="1",
         **environment,
     )
@@ -52,9 +52,9 @@ def wait_for_text(slurm: Slurm, job: str, log: Path, text: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(("script", "per_node"), [("one_node.sbatch", 2), ("several_nodes.sbatch", 1)])
+@pytest.mark.parametrize(("nodes", "per_node"), [(1, 2), (2, 1)])
 def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
-    slurm: Slurm, config_file: Path, tmp_path: Path, script: str, per_node: int
+    slurm: Slurm, config_file: Path, tmp_path: Path, nodes: int, per_node: int
 ) -> None:
     log = tmp_path / "log"
     arguments = [str(config_file), "training.epochs=25", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
@@ -65,7 +65,7 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     (prepared / "more").mkdir()
     for number in range(2000):
         (prepared / "more" / str(number)).touch()
-    job = submit(slurm, tmp_path, script, per_node, *arguments, PREPARED=str(prepared), TMPDIR=str(disk))
+    job = submit(slurm, tmp_path, nodes, per_node, *arguments, PREPARED=str(prepared), TMPDIR=str(disk))
     wait_for_text(slurm, job, log, "step 4 ")
     # What SLURM does by itself two minutes before the end: a signal to every process of the job's steps.
     slurm.command("scancel", "--signal=USR1", job)
@@ -96,9 +96,7 @@ def test_a_copy_that_fails_leaves_nothing_on_the_nodes(
     (prepared / "copied.txt").parent.mkdir()
     (prepared / "copied.txt").write_text("data")
     (prepared / "lost.txt").symlink_to(tmp_path / "missing")
-    job = submit(
-        slurm, tmp_path, "one_node.sbatch", 1, str(config_file), PREPARED=str(prepared), TMPDIR=str(disk)
-    )
+    job = submit(slurm, tmp_path, 1, 1, str(config_file), PREPARED=str(prepared), TMPDIR=str(disk))
     slurm.wait_for(job, "FAILED")
     assert f"{prepared} could not be copied to {disk}/course-data-{job}" in (tmp_path / "log").read_text(
         "utf-8"

@@ -14,8 +14,8 @@ from course_lib.transformer import causal_mask
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.decoding.fused_model import FusedTransformer
-from course_lib.translation.model.fast_layers import FastDecoderLayer, FastEncoderLayer
-from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fused_attention
+from course_lib.translation.model.fast_layers import LAYER_MODULES, FastDecoderLayer, FastEncoderLayer
+from course_lib.translation.model.fused import fused_attention
 from course_lib.translation.model.precision import autocast, has_bfloat16, resolve_precision
 from course_lib.translation.model.seq2seq import Seq2SeqModel, TransformerModel
 
@@ -118,22 +118,11 @@ def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
     )
 
 
-_SUPPORTED_MODULES = {
+_SUPPORTED_MODULES = LAYER_MODULES | {
     reference.Transformer,
-    reference.EncoderLayer,
-    reference.DecoderLayer,
-    reference.SublayerConnection,
-    reference.MultiHeadAttention,
-    reference.FeedForward,
-    reference.LayerNorm,
     reference.TokenEmbedding,
     reference.PositionalEncoding,
-    nn.Linear,
     nn.Embedding,
-    nn.Dropout,
-    nn.ModuleList,
-    FusedLayerNorm,
-    BlockDropout,
     FastEncoderLayer,
     FastDecoderLayer,
 }

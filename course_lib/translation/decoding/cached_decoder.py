@@ -10,8 +10,6 @@ the search reorders the beams, only the table of the cache slots that each beam 
 Axes, in addition to those of `course_lib.transformer.attention`: K beams of a sentence, N cache slots.
 """
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -20,9 +18,11 @@ from torch.nn import functional as F
 from course_lib.translation.decoding.fused_model import (
     FusedDecoderLayer,
     FusedTransformer,
+    Sublayer,
     attend,
     merge_heads,
     padding_bias,
+    residual_sublayers,
 )
 
 #: Keys are padded to a multiple of this many bytes of scores, the width of a CPU's vector registers. In
@@ -141,14 +141,8 @@ class _CachedLayer:
             output = attend(layer.cross_query(x)[0].flatten(0, 1), *self._source, source_bias)
             return layer.cross_output(merge_heads(output, self._heads))
 
-        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (
-            self_attention,
-            cross_attention,
-            layer.feed_forward,
-        )
-        for sublayer, norm in zip(sublayers, layer.norms, strict=True):
-            x = x + sublayer(norm(x)) if layer.norm_first else norm(x + sublayer(x))
-        return x
+        sublayers: list[Sublayer] = [self_attention, cross_attention, layer.feed_forward]
+        return residual_sublayers(x, sublayers, layer.norms, layer.norm_first)
 
     def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
         """Keep only the sentences at the indices `sentences`."""

@@ -24,6 +24,8 @@ from course_lib.transformer import (
     Transformer,
 )
 
+Sublayer = Callable[[Tensor], Tensor]
+
 
 class FusedTransformer:
     """A Transformer for inference. Its layers compute in `dtype`, its generator in the weights' own dtype."""
@@ -69,9 +71,7 @@ class FusedEncoderLayer:
     def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
         attention = layer.self_attention
         connections: Any = layer.sublayers
-        self._heads = attention.heads
-        projections = (attention.query_projection, attention.key_projection, attention.value_projection)
-        self._project = FusedLinear(projections, dtype)
+        self._project = HeadProjections(attention, ["query", "key", "value"], dtype)
         self._output = FusedLinear([attention.output_projection], dtype)
         self._feed_forward = FusedFeedForward(layer.feed_forward, dtype)
         self._norms = [FusedNorm(connection.norm, dtype) for connection in connections]
@@ -83,15 +83,11 @@ class FusedEncoderLayer:
         """Compute the layer's output. `bias` masks the padding; it is None if there is no padding."""
 
         def self_attention(x: Tensor) -> Tensor:
-            split = self._project(x).unflatten(-1, (3, self._heads, -1))
-            query, key, value = split.permute(2, 0, 3, 1, 4)
+            query, key, value = self._project(x)
             output = F.scaled_dot_product_attention(query, key, value, bias)
             return self._output(output.transpose(1, 2).flatten(2))
 
-        sublayers: tuple[Callable[[Tensor], Tensor], ...] = (self_attention, self._feed_forward)
-        for sublayer, norm in zip(sublayers, self._norms, strict=True):
-            x = x + sublayer(norm(x)) if self._norm_first else norm(x + sublayer(x))
-        return x
+        return residual_sublayers(x, [self_attention, self._feed_forward], self._norms, self._norm_first)
 
 
 class FusedDecoderLayer:
@@ -195,6 +191,21 @@ class FusedFeedForward:
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the inner layer, ReLU and the outer layer."""
         return self._outer(self._inner(x))
+
+
+def residual_sublayers(
+    x: Float[Tensor, "B L D"],
+    sublayers: Sequence[Sublayer],
+    norms: Sequence[FusedNorm],
+    norm_first: bool,
+) -> Float[Tensor, "B L D"]:
+    """Apply the sublayers of a layer one after another, each with its residual connection and its norm.
+
+    With `norm_first`, the norm comes before the sublayer, otherwise after the residual connection.
+    """
+    for sublayer, norm in zip(sublayers, norms, strict=True):
+        x = x + sublayer(norm(x)) if norm_first else norm(x + sublayer(x))
+    return x
 
 
 def attend(

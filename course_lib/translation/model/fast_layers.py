@@ -26,8 +26,8 @@ from course_lib.transformer import (
 )
 from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fused_attention
 
-#: A layer is replaced only if all of its modules are instances of exactly these classes.
-_KNOWN = {
+#: The modules of the reference's layers. A layer with a module of any other class is not replaced.
+LAYER_MODULES = {
     EncoderLayer,
     DecoderLayer,
     MultiHeadAttention,
@@ -53,7 +53,7 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
     replaced: list[MergedWeights] = []
     for layers in (model.encoder_layers, model.decoder_layers):
         for index, layer in enumerate(layers):
-            if any(type(module) not in _KNOWN for module in layer.modules()):
+            if any(type(module) not in LAYER_MODULES for module in layer.modules()):
                 continue
             assert isinstance(layer, EncoderLayer | DecoderLayer), "a Transformer has two kinds of layers"
             fast = (FastEncoderLayer if isinstance(layer, EncoderLayer) else FastDecoderLayer)(layer, dtype)

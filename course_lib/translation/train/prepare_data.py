@@ -1,7 +1,7 @@
 """The command that prepares the data for a config before training, so that GPUs don't wait for it.
 
     python -m course_lib.translation.train.prepare_data wmt14-base prepared/wmt14
-    sbatch one_node.sbatch wmt14-base data.prepared=prepared/wmt14
+    sbatch train.sbatch wmt14-base data.prepared=prepared/wmt14
 
 It needs no GPU. Several runs with the same data settings can share the folder.
 """

@@ -10,13 +10,12 @@ from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures import FixtureFunction
 from course_lib.checks.exercises.fixtures.data_parallel import (
-    ALONE,
     backward_passes,
     broadcasting,
     reducing,
     sharded_updates,
 )
-from course_lib.checks.exercises.fixtures.processes import batches_of_ranks, means_of_ranks
+from course_lib.checks.exercises.fixtures.processes import ALONE, batches_of_ranks, means_of_ranks
 from course_lib.checks.exercises.fixtures.results import in_float64
 from course_lib.transformer.data_parallel import global_token_mean, shard
 from course_lib.transformer.gradient_buckets import GradientBuckets
