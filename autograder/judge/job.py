@@ -12,7 +12,7 @@ from autograder.sandbox.limits import Limits
 
 
 class NotComputedError(RuntimeError):
-    """An error for a job that could not be run. The message says why."""
+    """Raised if a job could not be run. The message says why."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _ATTEMPTS = 3
 
 
 class _FilesChangedError(Exception):
-    """An error for a submission whose files have changed since they were read."""
+    """Raised if the files of a submission have changed since they were read."""
 
 
 class GradingRun:

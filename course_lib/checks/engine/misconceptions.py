@@ -36,11 +36,11 @@ _COMMON = Path(__file__).with_name("common.toml")
 
 
 class MisconceptionError(ValueError):
-    """An error for an invalid file of misconceptions. The message lists every problem."""
+    """Raised if a file of misconceptions is invalid. The message lists every problem."""
 
 
 class PatchError(Exception):
-    """An error for misconceptions that can't be applied: the reference has changed, or they don't combine."""
+    """Raised if misconceptions can't be applied: the reference has changed, or they can't be combined."""
 
 
 @dataclass(frozen=True)

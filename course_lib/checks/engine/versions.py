@@ -22,7 +22,7 @@ _COMPILING, _CHARACTERS = 20, 40
 
 
 class BrokenCheckError(RuntimeError):
-    """An error in the check itself, not in the answer: its reference fails, or the check has a bug."""
+    """Raised if the check itself is at fault, not the answer: its reference fails, or the check has a bug."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ ATTENTION_TOLERANCE = 0.02
 
 
 class CheckFailedError(AssertionError):
-    """An error for a test whose result on a device isn't the expected one. The message describes it."""
+    """Raised if the result of a test on a device isn't the expected one. The message describes the result."""
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
