@@ -183,7 +183,7 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     note = (
         f"The {len(table)} most frequent; the table below has {more} more."
         if more
-        else "All mistakes that were recognized."
+        else "All mistakes that were recognised."
     )
     return finished(
         bars + numbers,
