@@ -24,7 +24,7 @@ _IMPORT_GRACE = 60.0
 
 
 class OutOfTime(BaseException):
-    """Raised in code that exceeds its time limit.
+    """The error raised in code that exceeds its time limit.
 
     The class derives from BaseException, so that `except Exception` doesn't catch it.
     """

@@ -12,7 +12,7 @@ from autograder.sandbox.limits import Limits
 
 
 class NotComputedError(RuntimeError):
-    """Raised if a job could not be run. The message says why."""
+    """The error raised if a job could not be run. The message says why."""
 
 
 @dataclass(frozen=True)

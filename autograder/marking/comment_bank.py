@@ -24,7 +24,7 @@ _Saved = TypeAdapter(dict[str, dict[str, str]])
 
 
 class CommentError(ValueError):
-    """Raised if a comment cannot be saved, or the file of saved comments is damaged."""
+    """The error raised if a comment cannot be saved, or the file of saved comments is damaged."""
 
 
 @dataclass(frozen=True)

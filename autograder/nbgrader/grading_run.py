@@ -34,7 +34,7 @@ _ATTEMPTS = 3
 
 
 class _FilesChangedError(Exception):
-    """Raised if the files of a submission have changed since they were read."""
+    """The error raised if the files of a submission have changed since they were read."""
 
 
 class GradingRun:

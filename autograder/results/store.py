@@ -22,7 +22,7 @@ _SUFFIX = ".jsonl"
 
 
 class DamagedResultError(ValueError):
-    """Raised if an entry isn't the result of the job that it is named after. The message says why."""
+    """The error raised if an entry isn't the result of the job that it is named after. The message says why."""
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True):

@@ -26,7 +26,7 @@ _LESSONS = 20
 
 
 class OtherVersionError(NotComputedError):
-    """Raised if a worker's checks differ from those of the process that requested a result."""
+    """The error raised if a worker's checks differ from those of the process that requested a result."""
 
 
 class GradingWorker:

@@ -30,7 +30,7 @@ _FOLDER_PREFIX = "course-sandbox-"
 
 
 class ForkServerError(CourseError):
-    """Raised if the sandbox failed to start, stopped answering, or exited unexpectedly."""
+    """The error raised if the sandbox failed to start, stopped answering, or exited unexpectedly."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableError(ValueError):
-    """Raised if a submission cannot be graded. The message explains the reason to the instructor."""
+    """The error raised if a submission cannot be graded. The message explains the reason to the instructor."""
 
 
 @dataclass

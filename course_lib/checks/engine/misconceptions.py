@@ -36,11 +36,11 @@ _COMMON = Path(__file__).with_name("common.toml")
 
 
 class MisconceptionError(ValueError):
-    """Raised if a file of misconceptions is invalid. The message lists every problem."""
+    """The error raised if a file of misconceptions is invalid. The message lists every problem."""
 
 
 class PatchError(Exception):
-    """Raised if misconceptions can't be applied: the reference has changed, or they can't be combined."""
+    """The error raised if misconceptions can't be applied: the reference has changed, or they can't be combined."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _COMPILING, _CHARACTERS = 20, 40
 
 
 class BrokenCheckError(RuntimeError):
-    """Raised if the check itself is at fault, not the answer: its reference fails, or the check has a bug."""
+    """The error raised if the check itself is at fault, not the answer: its reference fails, or the check has a bug."""
 
 
 @dataclass(frozen=True)

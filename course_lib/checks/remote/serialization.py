@@ -30,7 +30,7 @@ from course_lib.checks.engine.reply import (
 
 
 class SerializationError(ValueError):
-    """Raised if a message is invalid or exceeds the limits."""
+    """The error raised if a message is invalid or exceeds the limits."""
 
 
 # The limits on a message, whose size is at most MOST_BYTES. Correct answers stay far below all of them.

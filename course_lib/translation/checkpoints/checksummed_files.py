@@ -20,7 +20,7 @@ _CHUNK = 1 << 22
 
 
 class DamagedFileError(Exception):
-    """Raised if a file is damaged or was not written by `save_checksummed`."""
+    """The error raised if a file is damaged or was not written by `save_checksummed`."""
 
 
 def save_checksummed(path: Path, state: dict[str, Any]) -> None:

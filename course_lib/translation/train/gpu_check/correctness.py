@@ -29,7 +29,7 @@ ATTENTION_TOLERANCE = 0.02
 
 
 class CheckFailedError(AssertionError):
-    """Raised if the result of a test on a device isn't the expected one. The message describes the result."""
+    """The error raised if the result of a test on a device isn't the expected one. The message describes the result."""
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
