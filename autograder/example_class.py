@@ -150,7 +150,7 @@ def example_files(lesson: Lesson) -> dict[str, bytes]:
 
 
 def _config() -> bytes:
-    """Return an example of a student's configuration: `captions` with another number of warm-up steps."""
+    """Return an example of a student's configuration: `captions` with a different number of warm-up steps."""
     return documented_yaml(load_config("captions", ["training.warmup_steps=300"])).encode()
 
 

@@ -6,7 +6,7 @@ EXIT_KEYBOARD = 130
 
 
 class BadInputError(ValueError):
-    """An error for unusable user input. The message is one line: what is wrong, the value, and what to do.
+    """The error raised for invalid user input. The message is one line: the problem, the value, what to do.
 
-    The commands print it without a traceback and exit with code 2.
+    The commands print the message without a traceback and exit with code 2.
     """

@@ -8,7 +8,7 @@ if sys.platform != "win32":
 
 
 def try_lock(file: IO[bytes] | int) -> bool:
-    """Lock an open file or folder, and return True, or False if it is locked through another opening of it.
+    """Lock an open file or folder. Return True, or False if another open file description has the lock.
 
     `file` is a file object or a file descriptor.
 

@@ -24,9 +24,9 @@ _IMPORT_GRACE = 60.0
 
 
 class OutOfTime(BaseException):
-    """An error for code that exceeds its time limit.
+    """The error raised in code that exceeds its time limit.
 
-    It derives from BaseException, so that `except Exception` doesn't catch it.
+    The class derives from BaseException, so that `except Exception` doesn't catch it.
     """
 
 

@@ -6,7 +6,7 @@ __all__ = ["CheckError", "check"]
 
 
 class CheckError(AssertionError):
-    """The error for a failed check. It is defined only so that notebooks can import it."""
+    """The error raised by a failed check. It is defined here only so that notebooks can import it."""
 
 
 def check(name: str, names: Mapping[str, object], **options: object) -> None:

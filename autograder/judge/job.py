@@ -12,7 +12,7 @@ from autograder.sandbox.limits import Limits
 
 
 class NotComputedError(RuntimeError):
-    """An error for a job that could not be run. The message says why."""
+    """The error raised if a job could not be run. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Result:
     seconds: float = 0.0
 
     def to_json(self) -> bytes:
-        """Serialize the result, without its time, as one line of JSON. Equal results give equal bytes."""
+        """Serialise the result, without its time, as one line of JSON. Equal results give equal bytes."""
         content = {name: value for name, value in vars(self).items() if name != "seconds"}
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

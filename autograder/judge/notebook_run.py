@@ -47,11 +47,11 @@ _MAX_SILENT_KERNELS = 1
 
 
 class _KernelFailedError(Exception):
-    """An error after which the kernel can't be used any longer. The message says why."""
+    """The error raised if the kernel can't be used any longer. The message says why."""
 
 
 class _KernelNotStartedError(_KernelFailedError):
-    """An error for a kernel that ended, or ran out of time, before its first answer."""
+    """The error raised if a kernel ended, or ran out of time, before its first answer."""
 
 
 def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:

@@ -32,7 +32,7 @@ def static_warnings(
     """Return one sentence for each passage that a person should review, without duplicates.
 
     `forbidden` contains the functions that each exercise prohibits. Their names are reported too, unless the
-    checks recorded a call of the function, which is then in `observed`. Locked cells and cells unchanged
+    checks recorded a call to the function, which is then in `observed`. Locked cells and cells unchanged
     since the release are skipped.
     """
     unobserved = {
@@ -76,4 +76,4 @@ def _unusual(source: str, forbidden: Collection[str]) -> Iterator[str]:
         yield from (f"it uses {name}" for name in names if name in UNUSUAL_NAMES)
         for name in qualified:
             if name in forbidden:
-                yield f"it mentions {name}, which an exercise prohibits, but no call of it was recorded"
+                yield f"it mentions {name}, which an exercise prohibits, but no call to it was recorded"

@@ -98,7 +98,7 @@ class Answer:
 
 
 class ChangedError(Exception):
-    """An error for a mark that was not saved, because the answers or their marks have changed."""
+    """The error raised if a mark was not saved because the answers or their marks have changed."""
 
     def __init__(self, changed: Sequence[Answer]) -> None:
         super().__init__(f"{len(changed)} answers have changed")

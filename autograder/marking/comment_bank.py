@@ -24,7 +24,7 @@ _Saved = TypeAdapter(dict[str, dict[str, str]])
 
 
 class CommentError(ValueError):
-    """An error for a comment that cannot be saved."""
+    """The error raised if a comment cannot be saved, or the file of saved comments is damaged."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ class CommentBank:
         """
         key, text = " ".join(key.split()), text.strip()
         if not key or len(key) > MAX_KEY:
-            raise CommentError(f"The name of a comment needs 1 to {MAX_KEY} characters, but got {len(key)}.")
+            raise CommentError(
+                f"The name of a comment must have 1 to {MAX_KEY} characters, but this one has {len(key)}."
+            )
         if not text:
             raise CommentError("The comment is empty. Write it first, then save it.")
         # The lock has a file of its own, because each write replaces the file of comments.

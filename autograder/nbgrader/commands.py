@@ -34,7 +34,7 @@ def extract_archive_files(app: ZipCollectApp) -> None:
     )
     try:
         if archive.is_dir() and not os.access(archive, os.R_OK | os.X_OK):
-            raise PermissionError(f"{archive} belongs to {owner(archive)} and is not readable for you.")
+            raise PermissionError(f"{archive} belongs to {owner(archive)}, and you cannot read it.")
         require_writable(extracted)
         _extract_archive_files(app)
     except PermissionError as error:
@@ -61,7 +61,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
             app.fail(f"{path} was not {done}, and the remaining students were not collected: {error}")
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out
     if left_out:
-        app.fail(f"All other files were collected, but {left_out} were left out (see the warnings above)")
+        app.fail(f"All files were collected except {left_out} (see the warnings above)")
 
 
 def import_students(app: DbStudentImportApp) -> None:
@@ -83,7 +83,7 @@ def import_students(app: DbStudentImportApp) -> None:
         problems = [f"it is not a CSV file in UTF-8 ({error})"]
     if problems:
         more = len(problems) - _MOST_PROBLEMS
-        listed = [*problems[:_MOST_PROBLEMS], *([f"and {more} more problems"] if more > 0 else [])]
+        listed = [*problems[:_MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
         app.fail(
             "No student was imported from %s. Correct these problems first:%s",
             path,

@@ -223,7 +223,7 @@ class CourseAutograde(Autograde):
     def convert_single_notebook(self, notebook_filename: str) -> None:
         """Process a notebook with all preprocessors in one pass. Record and re-raise errors.
 
-        nbgrader's own method writes the sanitized notebook to a file and reads it again.
+        nbgrader's own method writes the sanitised notebook to a file and reads it again.
         """
         with self._recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
             BaseConverter.convert_single_notebook(self, notebook_filename)

@@ -44,7 +44,7 @@ class _CourseExchange(Exchange):
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             name = owner(folder)
             self.fail(
-                f"{folder} belongs to {name} and is not readable and writable for you. {name} can run "
+                f"{folder} belongs to {name}, and you cannot both read and write it. {name} can run "
                 f"`chgrp GROUP {folder}` and `chmod g+rwxs {folder}`, where GROUP is the graders' group. See "
                 '"Several graders" in the instructor\'s guide.'
             )
@@ -123,7 +123,9 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
                 self.log.error("%s: not collected: %s", record["username"], error)
                 failed.append(record["username"])
         if failed:
-            self.fail(f"{len(failed)} of {len(records)} submissions were not collected: {', '.join(failed)}")
+            self.fail(
+                f"{len(failed)} of {len(records)} submissions could not be collected: {', '.join(failed)}"
+            )
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
         try:

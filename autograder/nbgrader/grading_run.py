@@ -34,7 +34,7 @@ _ATTEMPTS = 3
 
 
 class _FilesChangedError(Exception):
-    """An error for a submission whose files have changed since they were read."""
+    """The error raised if the files of a submission have changed since they were read."""
 
 
 class GradingRun:
@@ -146,10 +146,10 @@ class GradingRun:
     def _report_stale(self) -> None:
         for lesson, count in sorted(self._stale.items()):
             self._log.warning(
-                "%d submissions of %s were graded with checks, points or limits that have changed since. "
-                "They keep their grades. `course regrade %s` shows what would change.",
-                count,
+                "%s: checks, points or limits have changed since %d of its submissions were graded. "
+                "These keep their grades. `course regrade %s` shows what would change.",
                 lesson,
+                count,
                 lesson,
             )
 

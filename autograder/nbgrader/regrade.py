@@ -65,7 +65,7 @@ class Regrading:
         self.compared = 0
 
     def changes(self) -> list[Change]:
-        """Return the graded cells whose points would change. Only results in the result store are written.
+        """Return the graded cells whose points would change. Only the result store is written to.
 
         Submissions that were never graded are skipped, and those that can't be compared are recorded in
         `failed`. Raises CourseError if the lesson was changed and not released again, or if students' code

@@ -136,8 +136,8 @@ def require_writable(folder: Path) -> None:
     for path in (parent, *(Path(where) for where, _, _ in os.walk(folder))):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise PermissionError(
-                f"{folder} cannot be replaced, because {path} belongs to {owner(path)} and is not writable "
-                'for you. If several people grade, see "Several graders" in the instructor\'s guide.'
+                f"{folder} cannot be replaced, because {path} belongs to {owner(path)}, and you cannot "
+                'write to it. If several people grade, see "Several graders" in the instructor\'s guide.'
             )
 
 

@@ -52,7 +52,7 @@ class SaveScores(SaveAutoGrades):
 
 
 def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
-    """Return a snapshot of a submission's automatic scores, which can be serialized as JSON.
+    """Return a snapshot of a submission's automatic scores, which can be serialised as JSON.
 
     It includes automatic comments, late penalties and the timestamp. The snapshot is empty if the submission
     is not in the gradebook.

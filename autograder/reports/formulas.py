@@ -19,7 +19,7 @@ _ATTRIBUTES = [
 
 
 class FormulaRenderer(IPythonRenderer):
-    """nbconvert's renderer, with a placeholder for each formula until the page has been sanitized."""
+    """nbconvert's renderer, with a placeholder for each formula until the page has been sanitised."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -34,7 +34,7 @@ class FormulaRenderer(IPythonRenderer):
         return self._keep(body, "block")
 
     def put_in(self, page: str) -> str:
-        """Replace the placeholders in a sanitized page with the formulas."""
+        """Replace the placeholders in a sanitised page with the formulas."""
         for name, formula in self._formulas.items():
             page = page.replace(name, formula)
         return page

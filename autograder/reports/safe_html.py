@@ -1,4 +1,4 @@
-"""Sanitize submissions before a browser shows them, and render pages that escape everything else."""
+"""Sanitise submissions before a browser shows them, and render pages that escape everything else."""
 
 import re
 from collections import Counter
@@ -66,7 +66,7 @@ def templates(*folders: Path) -> Environment:
 
 
 def clean(html: str | bytes) -> str:
-    """Sanitize HTML: keep tags for text, tables and embedded pictures, and escape all others.
+    """Sanitise HTML: keep tags for text, tables and embedded pictures, and escape all others.
 
     Attributes that aren't known to be safe are removed.
 
@@ -97,7 +97,7 @@ _ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("style",
 
 
 def clean_output(html: str | bytes) -> str:
-    """Sanitize an HTML output, and remove the styles and scripts that libraries add to their tables."""
+    """Sanitise an HTML output, and remove the styles and scripts that libraries add to their tables."""
     text = html.decode() if isinstance(html, bytes) else str(html)
     kept, place, unclosed = [], 0, set[str]()
     for opened in _NOT_TEXT.finditer(text):
@@ -115,7 +115,7 @@ def clean_output(html: str | bytes) -> str:
 
 @pass_context
 def clean_markdown(context: Context, source: str) -> str:
-    """Convert a cell's Markdown to HTML as nbconvert does, and sanitize the result.
+    """Convert a cell's Markdown to HTML as nbconvert does, and sanitise the result.
 
     The cell's attachments are taken from the template's context.
     """
@@ -123,7 +123,7 @@ def clean_markdown(context: Context, source: str) -> str:
 
 
 def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
-    """Convert Markdown to HTML as nbconvert does, and sanitize the result.
+    """Convert Markdown to HTML as nbconvert does, and sanitise the result.
 
     `attachments` contains pictures in base64, keyed by file name and then by MIME type.
     """
@@ -159,11 +159,11 @@ class Harmless(Preprocessor):
     """A preprocessor that removes from a notebook everything that its rendered page does not need.
 
     nbconvert rejects invalid notebooks, but its templates trust the metadata of valid ones: they write a
-    picture's width or URL into the page without escaping, even if HTML should be sanitized.
+    picture's width or URL into the page without escaping, even if HTML should be sanitised.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Sanitize a notebook, and escape the fields about the student in `resources`."""
+        """Sanitise a notebook, and escape the fields about the student in `resources`."""
         nb.metadata = _only(nb.metadata, "kernelspec", "course", GRADING)
         for name in _SHOWN_NAMES:
             if isinstance(resources.get(name), str):

@@ -33,7 +33,7 @@ class CheckVerdict(_Note):
     name: str
     """The name of the exercise or prediction."""
     verdict: str
-    """One of `IN_WORDS`."""
+    """A key of `IN_WORDS`."""
     misconceptions: list[str] = []
     """The names, in `course_lib.checks`, of the mistakes that were found."""
     says: list[str] = []

@@ -20,7 +20,7 @@ _ATTEMPTS = 2
 
 
 class WorkerDiedError(NotComputedError):
-    """An error for a call whose worker process died on every attempt."""
+    """The error raised by a call whose worker process died on every attempt."""
 
 
 class WorkerExecutor(Executor):

@@ -81,10 +81,10 @@ class Results:
             return self._store.load(job)
         except DamagedResultError as error:
             self._log.warning(
-                "The stored result %s is not used: %s. Its notebook runs again.", job.digest, error
+                "The stored result %s is not used: %s. Its notebook is run again.", job.digest, error
             )
         except OSError as error:
-            self._warn(f"Stored results cannot be read, so the notebooks run again: {error}")
+            self._warn(f"Stored results cannot be read, so the notebooks are run again: {error}")
         return None
 
     def _save(self, job: Job, body: bytes, seconds: float) -> None:

@@ -22,7 +22,7 @@ _SUFFIX = ".jsonl"
 
 
 class DamagedResultError(ValueError):
-    """An error for an entry that isn't the result of the job that it is named after. The message says why."""
+    """The error raised if an entry isn't the result of the job it is named after. The message says why."""
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ class ResultStore:
         return result
 
     def save(self, job: Job, body: bytes, seconds: float) -> None:
-        """Atomically write the result of a job, serialized by `Result.to_json`, and the time that it took.
+        """Atomically write the result of a job, serialised by `Result.to_json`, and the time that it took.
 
         Raises OSError if that fails.
         """

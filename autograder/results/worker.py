@@ -26,7 +26,7 @@ _LESSONS = 20
 
 
 class OtherVersionError(NotComputedError):
-    """An error for a worker whose checks differ from those of the process that requested a result."""
+    """The error raised if a worker's checks differ from those of the process that requested a result."""
 
 
 class GradingWorker:
@@ -49,7 +49,7 @@ class GradingWorker:
         self._fork_server.start()
 
     def grade(self, source: LessonSource, job: Job) -> tuple[bytes, float]:
-        """Run and judge one notebook. Return its serialized result, and the time that it took in seconds.
+        """Run and judge one notebook. Return its serialised result, and the time that it took in seconds.
 
         Raises OtherVersionError if the checks on this machine aren't those that the job asks for, or
         NotComputedError if the notebook can't be run or judged.

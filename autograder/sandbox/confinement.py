@@ -177,7 +177,7 @@ def _unavailable_reason(mechanism: str, disabled: frozenset[str]) -> str:
 
 
 class BrokenSandboxError(Exception):
-    """An error for a sandbox in which code can't run normally."""
+    """The error raised if code can't run normally in a sandbox."""
 
 
 def attempt(mechanisms: Sequence[str]) -> set[str]:

@@ -30,7 +30,7 @@ _FOLDER_PREFIX = "course-sandbox-"
 
 
 class ForkServerError(CourseError):
-    """An error for a sandbox that failed to start, stopped answering, or exited unexpectedly."""
+    """The error raised if the sandbox failed to start, stopped answering, or exited unexpectedly."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class ForkServer:
     def log_tail(self) -> str:
         """Return the last 2000 characters that the fork server and its kernels wrote to stdout and stderr.
 
-        If the sandbox was closed, they are those of the last one.
+        After the sandbox has been closed, return the end of its log.
         """
         return self._last_log if self._process is None else self._read_log()
 

@@ -36,7 +36,7 @@ class _Reader(Protocol):
 
 
 class _TooLargeError(Exception):
-    """An error for a student's archive that is too large. Nothing more of it is read."""
+    """The error raised if a student's archive is too large. The rest of the archive is not read."""
 
 
 @dataclass

@@ -39,9 +39,9 @@ class Submission:
     notebooks: tuple[str, ...]
     """The names of the lesson's notebooks, without `.ipynb`."""
     refused: list[str] = field(default_factory=list)
-    """Paths that must not be copied."""
+    """Paths of files and folders that may not be copied."""
     all_refused: bool = False
-    """Whether nothing in the folder must be copied, whatever `refused` contains."""
+    """Whether no file in the folder may be copied, even if it is not in `refused`."""
     notes: list[str] = field(default_factory=list)
     """Problems with the folder that look accidental."""
     tampering: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Submission:
         return os.path.join(self.folder, f"{notebook}.ipynb")
 
     def find(self, notebook: str) -> str:
-        """Return the path in the folder of a notebook with this name, or else of the only other candidate.
+        """Return the path of the notebook with this name, relative to the folder, or of the only candidate.
 
         If the lesson has a single notebook, the candidates are files with that name in subfolders or, if
         there are none, all notebooks in the folder and its subfolders. Raises UnreadableError if the

@@ -28,7 +28,7 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableError(ValueError):
-    """An error for a submission that cannot be graded. The message explains the reason to the instructor."""
+    """The error raised if a submission cannot be graded. The message tells the instructor why."""
 
 
 @dataclass
@@ -311,7 +311,7 @@ def _base64(bundle: dict[str, Any]) -> dict[str, str]:
 
 
 def _refuse_other_files(raw: bytes) -> None:
-    """Raise UnreadableError if the file is recognizably something other than a notebook."""
+    """Raise UnreadableError if the file is clearly something other than a notebook."""
     start = raw[:1000].lstrip()
     if not start and not raw.strip():
         raise UnreadableError("the file is empty")

@@ -128,7 +128,7 @@ class _Repair:
             for name in [name for name, positions in claims.items() if not positions]:
                 positions = [position for position in recognised(name) if position not in taken]
                 if positions:
-                    self.notes.append(f"{name} had lost nbgrader's metadata; it was recognized by its {how}")
+                    self.notes.append(f"{name} had lost nbgrader's metadata; it was recognised by its {how}")
                 claims[name] = positions
                 taken.update(positions)
         return claims
@@ -347,7 +347,7 @@ class _Repair:
         """Use the names of tracked cells as their ids. Other cells keep valid ids that are still free."""
         given = [cell.id for cell in self.cells if cell.id is not None]
         if spoilt := len(given) - len({name for name in given if _ID.fullmatch(name)}):
-            self.notes.append(f"{spoilt} cells had invalid or duplicate ids; they got new ones")
+            self.notes.append(f"invalid or duplicate cell ids were replaced: {spoilt}")
         taken = set(self.named)
         wanted = {entry.id for entry in placed}
         for number, entry in enumerate(placed, start=1):

@@ -50,8 +50,8 @@ def attention_heatmap(
     `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer. `panels`
     holds the names of these matrices, which are numbered by default. `mask` is boolean, True for "may
     attend", and broadcasts to the weights. A masked cell is crossed out if its weight is zero, and otherwise
-    marked as a leak. Raises ValueError if the weights have another number of axes, if `queries`, `keys` or
-    `panels` don't match them, or if `mask` isn't boolean or doesn't broadcast to them.
+    marked as a leak. Raises ValueError if the weights have fewer than two or more than three axes, if
+    `queries`, `keys` or `panels` don't match them, or if `mask` isn't boolean or doesn't broadcast to them.
     """
     matrices = from_tensor(weights, "weights", (2, 3))
     allowed = mask_from_tensor(np.array(True) if mask is None else mask, matrices.shape)

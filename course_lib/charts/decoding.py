@@ -231,7 +231,9 @@ def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
             fill=alt.condition(is_winner, alt.value(ALARM_FILL), alt.value(EQUAL_FILL)),
             stroke=alt.condition(is_winner, alt.value(ALARM_INK), alt.value(LINE)),
             strokeWidth=alt.condition(is_winner, alt.value(2), alt.value(1)),
-            tooltip=tips(("prefix:N", "prefix"), ("total:Q", "log-probability", ".3f"), ("details:N", "it")),
+            tooltip=tips(
+                ("prefix:N", "prefix"), ("total:Q", "log-probability", ".3f"), ("details:N", "state")
+            ),
         ),
         # Draw the frame slightly outside the box, so that it does not cover the frame of the winner.
         frames.transform_calculate(

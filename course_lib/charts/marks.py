@@ -152,7 +152,7 @@ def notes_on(cells: Iterable[Cell]) -> list[str]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a matrix: its labels, the width of its cells in pixels, and what they show."""
+    """The layout of a matrix: the labels of its rows and columns, and the size and names of its cells."""
 
     rows: Sequence[str]
     columns: Sequence[str]
@@ -334,7 +334,7 @@ def panel_title(name: str, anchor: Literal["start", "middle"] = "middle") -> alt
 
 
 def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
-    """Return tooltips. Each is given as a field, a title and, for numbers, a format."""
+    """Return one tooltip for each of `fields`: a column of the data, a title and, for numbers, a format."""
     return [
         alt.Tooltip(field, title=title, format=form[0] if form else alt.Undefined)
         for field, title, *form in fields

@@ -103,5 +103,7 @@ def _moved_cell(value: float, shades: Shades, *, before: bool, has_room: bool) -
     if value == 0:
         return Cell(EQUAL_FILL, "0" if has_room else "", "not at all", ink=MASKED_INK)
     if before:
-        return leak_cell(f"! {written}" if has_room else "!", f"{exact(value)}, although before the change")
+        return leak_cell(
+            f"! {written}" if has_room else "!", f"{exact(value)}, although this output is before the change"
+        )
     return number_cell(value, shades, (lambda _: written) if has_room else None)

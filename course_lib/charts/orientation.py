@@ -75,7 +75,7 @@ def broadcast_tables(
 
     Copies are pale and in brackets. Operands and result have one or two axes; a tensor with one axis is drawn
     as a row. `names` are written above the tables, with the shapes of the tensors. Raises ValueError for
-    another number of axes, or if the operands' shapes do not broadcast to the result's.
+    tensors with no axes or more than two, or if the operands' shapes do not broadcast to the result's.
     """
     operands = from_tensor(left, "left", (1, 2)), from_tensor(right, "right", (1, 2))
     outcome = from_tensor(result, "result", (1, 2))

@@ -131,11 +131,11 @@ def sentence_pieces(
     cuts: Mapping[str, Sequence[Sequence[str]]],
     *,
     unknown: Collection[str] = (),
-    title: str = "One sentence, tokenized in several ways",
+    title: str = "One sentence, tokenised in several ways",
 ) -> Picture:
-    """Draw one row for each way to tokenize a sentence, with gaps between words but not between tokens.
+    """Draw one row for each way to tokenise a sentence, with gaps between words but not between tokens.
 
-    `cuts` maps the name of a tokenization to the sentence: a list of words, each a list of tokens. Tokens in
+    `cuts` maps the name of a tokenisation to the sentence: a list of words, each a list of tokens. Tokens in
     `unknown` are orange, with a question mark. Raises ValueError if `cuts` is empty, or if a sentence has no
     tokens.
     """

@@ -24,7 +24,7 @@ _PRACTICE_SEED = "practice"
 
 
 class CheckError(AssertionError):
-    """An error for a failed check. A notebook shows its message without a traceback."""
+    """The error raised by a failed check. A notebook shows the message without a traceback."""
 
     exercise = ""
     """The name of the check."""

@@ -26,7 +26,7 @@ _CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
 
 
 class CourseError(ValueError):
-    """An error for a course that can't be built or must not be released.
+    """The error raised if a course can't be built or must not be released.
 
     `problems` contains one line for each problem, which names the file, the cell and what to do. The message
     consists of these lines.

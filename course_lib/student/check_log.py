@@ -66,7 +66,8 @@ def append(findings: "Iterable[Finding]", answer: object) -> None:
     """Append the findings of a check to the log if the log is on.
 
     `answer` is the object that was checked. Its source is added if the student chose to record code. An
-    OSError is printed, not raised. Nothing is recorded if `log_folder` needs platformdirs and it is missing.
+    OSError is printed, not raised. Nothing is recorded if `log_folder` needs platformdirs, but platformdirs
+    is not installed.
     """
     try:
         folder = log_folder()

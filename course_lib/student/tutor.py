@@ -43,7 +43,7 @@ without headings, with at most 150 words."""
 
 
 class TutorError(ValueError):
-    """An error that keeps the tutor from answering. The message says why and what to do."""
+    """The error raised if the tutor can't answer. The message says why and what to do."""
 
 
 def tutor(

@@ -39,7 +39,7 @@ class RankZeroError(BadInputError):
 
 
 class LostPeerError(RuntimeError):
-    """An error in the communication with another process of the run, which has exited or doesn't answer."""
+    """The error raised if another process of the run has exited or doesn't answer."""
 
 
 @dataclass(frozen=True)

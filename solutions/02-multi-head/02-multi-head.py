@@ -55,8 +55,8 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 # where $W^Q$, $W^K$ and $W^V$ are learned matrices. So what a word asks for ($q$), what it is found by ($k$) and what
 # it provides ($v$) can be three different things.
 #
-# What can such a matrix express? Let's write some by hand, for words with 16 readable features: five say what kind of
-# word it is, and eleven at which position it is. (A real network learns the kinds by itself, and lesson 05 adds the
+# What can such a matrix express? Let's write some by hand, for words with 16 readable features: five for the
+# kind of word, and eleven for its position. (A real network learns the kinds by itself, and lesson 05 adds the
 # positions.)
 
 # %% tags=["see"]

@@ -545,10 +545,10 @@ named_lines(
 # The decoder sees the words that it should predict: the causal mask is missing or reaches too far, or the labels are
 # not shifted. In validation the decoder gets the whole correct target, with the same mask as during training, so it can
 # read the answers there as well; it makes no difference that the sentences are new. When it translates, the next words
-# don't exist, and it has never learned to predict anything. To find out about the mask: the leak probe. Change one
-# token of the target and compare the outputs at all positions before it; each that changes has seen the future. The
-# probe doesn't notice labels that are not shifted: for these, compare what the decoder reads with its labels. Training
-# on random targets finds both: an honest model can't get below the loss of guessing.
+# don't exist, and it has never learned to predict anything. To find out about the mask, I run the leak
+# probe: I change one token of the target, and compare the outputs at all positions before it. An output that changes has
+# seen the future. The probe doesn't notice labels that are not shifted. For these, I compare what the decoder reads with
+# its labels. Training on random targets finds both mistakes: an honest model can't get below the loss of guessing.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the decoder sees what it should predict (mask missing or off by one, or labels not shifted).

@@ -510,8 +510,8 @@ print("different outputs:", how_many_differ(outputs))
 #
 # ### See it: learning to attend to the previous position
 #
-# In lesson 02 we wrote by hand the matrix of a head that attends to the previous word, with a feature for each
-# position. Can a head *learn* this from sinusoids alone?
+# In lesson 02, every position had a feature of its own, and we wrote the matrix of a head that attends to the previous
+# word by hand. Can a head *learn* such a matrix from sinusoids alone?
 #
 # The task: for each of ten random letters, say which one came before it. The model is a single head of attention and a
 # linear layer on top. It trains for 150 steps, once with your positions and once without.

@@ -5,7 +5,7 @@
 # rate** sets how far. If it is too large, the model never settles; if too small, it never arrives.
 #
 # The paper's answer is unusual: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then
-# fall slowly for ever. In the last section you leave out the rise.
+# fall slowly forever. In the last section you leave out the rise.
 #
 # By the end of this lesson you will be able to
 #

@@ -275,7 +275,7 @@ for smoothing in [0.0, 0.1, 0.3]:
 loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"]))
 
 # %% [markdown]
-# Without smoothing the line falls for ever. With smoothing it has a lowest point, exactly at the targets: a model
+# Without smoothing the line falls forever. With smoothing it has a lowest point, exactly at the targets: a model
 # that is **more confident than that is penalised**.
 #
 # So the logits stop growing. How far is the label's logit above the others then? The softmax is $p_k = e^{z_k} /

@@ -477,8 +477,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 #
 # In which steps isn't the winner the leftmost box? Where does greedy decoding take another path?
 #
-# **Change something:** a beam of 2, or of 6. The model after 360 updates: what does the tree of a confident model
-# look like?
+# **Change something:** a beam of 2, or of 6. Then use the model after 360 updates: what does the tree of a confident
+# model look like?
 
 
 # %% tags=["see"]

@@ -320,12 +320,12 @@ print("after, on each:    ", total)
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a first thing that has to be the same on all ranks, with what goes wrong otherwise. It is one of these:
-#   initial weights; the plan of batches (seed and epoch, not world size); randomness of dropout; schedule and optimiser
-#   count updates; same data and vocabulary; the global token count as the divisor; the clipping of the whole gradient,
-#   not of each rank's.
+#   initial weights; the plan of batches (seed and epoch, not world size); randomness of dropout; the number of updates,
+#   counted by the schedule and the optimiser; data and vocabulary; the divisor, which is the global token count;
+#   the norm for clipping, which is that of the whole gradient and not of each rank's.
 # - 1 point: a second thing from this list, with what goes wrong.
 # - 1 point: a third thing from this list, with what goes wrong.
-# - 1 point: a consequence that is thought through (for example: repeated sentences weigh double; the replicas drift
+# - 1 point: a consequence, with an explanation (for example: repeated sentences weigh double; the replicas drift
 #   apart, and the mean of their gradients belongs to no model).
 # ### END MARK SCHEME
 
@@ -479,8 +479,8 @@ communication_timeline(pd.DataFrame(plans))
 # ### BEGIN MARK SCHEME
 # - 1 point: many small messages pay the latency many times.
 # - 1 point: one large bucket can't overlap with the backward pass, because it is complete only at its end.
-# - 1 point: the best size depends on latency, bandwidth and the time of the backward pass, supported by a change that was
-#   made in the picture and what it showed.
+# - 1 point: the best size depends on latency, bandwidth and the time of the backward pass, supported by a change in the
+#   picture and its effect.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -221,7 +221,7 @@ def test_plain_nbgraders_notebooks_count_for_points_alone(empty: GradedClass) ->
     page, tables = empty.report()
     assert list(tables["scores"]["points"]) == [5]
     assert "1 graded submission has points but no verdicts" in page
-    assert "The checks have not recognized any mistake so far." in page
+    assert "The checks have not recognised any mistake so far." in page
 
 
 @pytest.mark.parametrize("spoilt", [b"{", b"[]", b'{"nbformat": 4, "cells": 3}', b"\xff\xfe", b""])

@@ -56,7 +56,10 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pyte
 def test_what_it_cannot_do_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for option, message in (
         (["--tune"], "the length penalty of a provided model is tuned already"),
-        (["--checkpoint", "best"], "the provided model multi30k has only one. Leave out --checkpoint"),
+        (
+            ["--checkpoint", "best"],
+            "the provided model multi30k has only one checkpoint. Leave out this option",
+        ),
     ):
         assert main(["multi30k", *option]) == 2
         assert message in capsys.readouterr().err

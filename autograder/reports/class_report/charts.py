@@ -157,7 +157,7 @@ def exercises_chart(figures: Figures) -> Picture | None:
 def misconceptions_chart(figures: Figures) -> Picture | None:
     """Draw how many students made each of the most frequent mistakes.
 
-    Return None if no mistake was recognized.
+    Return None if no mistake was recognised.
     """
     table = figures.misconceptions.head(SHOWN)
     if table.empty:
@@ -183,7 +183,7 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     note = (
         f"The {len(table)} most frequent; the table below has {more} more."
         if more
-        else "All mistakes that were recognized."
+        else "All mistakes that were recognised."
     )
     return finished(
         bars + numbers,

@@ -14,7 +14,7 @@ from autograder.reports.learning.records import LearningRecords, Run, statements
 #: The minimum number of students who took both tests for an interval of the gain.
 MIN_FOR_INTERVAL = 10
 
-#: The minimum number of students without a correct answer in the pre-test for the gain of a question.
+#: A question has a gain only if at least this many students got it wrong in the pre-test.
 MIN_FOR_GAIN = 5
 
 #: The maximum number of values that are listed rather than summarised.

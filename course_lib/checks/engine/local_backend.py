@@ -44,7 +44,7 @@ MOST_CALLS = 20
 
 
 class MissingParameter(Exception):  # noqa: N818 - students read the name
-    """An error for a module that lacks a parameter that the exercise requires."""
+    """The error raised if a module lacks a parameter that the exercise requires."""
 
     def __init__(self, name: str, others: Iterable[str]) -> None:
         super().__init__(f"The module has no parameter called {name!r}")
@@ -52,7 +52,7 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
 
 
 class _UnusableArgument(Exception):  # noqa: N818
-    """An error for an argument that couldn't be created or loaded."""
+    """The error raised for an argument that couldn't be created or loaded."""
 
     def __init__(self, failure: Raised) -> None:
         super().__init__(failure)

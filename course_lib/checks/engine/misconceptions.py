@@ -36,11 +36,14 @@ _COMMON = Path(__file__).with_name("common.toml")
 
 
 class MisconceptionError(ValueError):
-    """An error for an invalid file of misconceptions. The message lists every problem."""
+    """The error raised if a file of misconceptions is invalid. The message lists every problem."""
 
 
 class PatchError(Exception):
-    """An error for misconceptions that can't be applied: the reference has changed, or they don't combine."""
+    """The error raised if misconceptions can't be applied.
+
+    The reference has changed, or the misconceptions can't be combined.
+    """
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from course_lib.checks.engine.reply import FrozenList, Handle, Raised, Reply, Re
 
 Mistakes = tuple[Misconception, ...]
 
-#: The effort of a run and of each of its requests, in addition to its calls of torch functions.
+#: The effort of a run and of each of its requests, in addition to its calls to torch functions.
 _RUN, _REQUEST = 20, 25
 
 #: The effort of compiling a version: a constant, plus 1 for every `_CHARACTERS` characters of source.
@@ -22,7 +22,7 @@ _COMPILING, _CHARACTERS = 20, 40
 
 
 class BrokenCheckError(RuntimeError):
-    """An error in the check itself, not in the answer: its reference fails, or the check has a bug."""
+    """The error raised if the check is at fault, not the answer: its reference fails, or it has a bug."""
 
 
 @dataclass(frozen=True)

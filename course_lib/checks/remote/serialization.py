@@ -30,7 +30,7 @@ from course_lib.checks.engine.reply import (
 
 
 class SerializationError(ValueError):
-    """An error for a message that is invalid or exceeds the limits."""
+    """The error raised if a message is invalid or exceeds the limits."""
 
 
 # The limits on a message, whose size is at most MOST_BYTES. Correct answers stay far below all of them.
@@ -49,7 +49,7 @@ _LENGTH_BYTES = 4
 
 
 def pack(message: object) -> bytes:
-    """Serialize a request, a reply or any plain value.
+    """Serialise a request, a reply or any plain value.
 
     Tensors are detached and made contiguous. A tensor that isn't on the CPU, is sparse or has an unusual
     dtype is sent as `Opaque`. Raises SerializationError for a value that is too large or isn't plain.
@@ -63,12 +63,12 @@ def pack(message: object) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Deserialize a message from `pack`. Raises SerializationError if it is invalid or too large."""
+    """Deserialise a message from `pack`. Raises SerializationError if it is invalid or too large."""
     return _Reader(data, requests=True).message()
 
 
 def unpack_reply(data: bytes, handles: int) -> Reply:
-    """Deserialize a reply from an untrusted process, in which only handles below `handles` are valid.
+    """Deserialise a reply from an untrusted process, in which only handles below `handles` are valid.
 
     Raises SerializationError for anything but a reply of plain values within the limits.
     """
@@ -79,7 +79,7 @@ def unpack_reply(data: bytes, handles: int) -> Reply:
 
 
 def unpack_value(data: bytes, handles: int) -> Any:
-    """Deserialize a reply or a plain value from an untrusted process.
+    """Deserialise a reply or a plain value from an untrusted process.
 
     Only handles below `handles` are valid. Raises SerializationError if the message is invalid or too large.
     """

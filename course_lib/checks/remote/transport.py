@@ -11,15 +11,15 @@ _LENGTH_BYTES = 8
 
 
 class ChannelClosed(ConnectionError):  # noqa: N818
-    """An error for a channel that is closed, or whose peer has closed the connection."""
+    """The error raised if the channel is closed, or the peer has closed the connection."""
 
 
 class ChannelTimeout(TimeoutError):  # noqa: N818
-    """An error for a peer that did not send or accept a message in time."""
+    """The error raised if the peer did not send or accept a message in time."""
 
 
 class ChannelOverrun(ValueError):  # noqa: N818
-    """An error for a message whose announced length exceeds the limit."""
+    """The error raised if the announced length of a message exceeds the limit."""
 
 
 #: A timeout is extended only if that gains more seconds than this.

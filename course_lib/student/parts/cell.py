@@ -15,7 +15,7 @@ _MAX_ERROR_LENGTH = 160
 
 
 class UnwrittenError(PartsError):
-    """An error for a cell that still contains its stub."""
+    """The error raised for a cell that still contains its stub."""
 
 
 def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:

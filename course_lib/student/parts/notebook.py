@@ -17,7 +17,7 @@ _KEPT_FIELDS = ("lesson", "exercise", "location", "setup", "code")
 
 
 class PartsError(ValueError):
-    """An error for parts that can't be used. The message is one line: location, problem, what to do."""
+    """The error raised if parts can't be used. The message is one line: location, problem, what to do."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython prints instead of a traceback."""
@@ -25,7 +25,7 @@ class PartsError(ValueError):
 
 
 class MissingNotebookError(PartsError):
-    """An error for a lesson without a notebook."""
+    """The error raised if a lesson has no notebook."""
 
 
 @dataclass(frozen=True)

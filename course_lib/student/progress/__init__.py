@@ -17,7 +17,7 @@ _LESSON = re.compile(r"\d\d-[a-z0-9-]+")
 
 
 class ProgressError(ValueError):
-    """An error for missing lessons. The message is one line and says what to do."""
+    """The error raised if the lessons are missing. The message is one line and says what to do."""
 
 
 class State(StrEnum):

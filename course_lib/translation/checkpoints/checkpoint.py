@@ -31,7 +31,7 @@ _FILE_NAME = re.compile(r"step-(\d+)\.pt")
 
 
 class DamagedCheckpointError(BadInputError):
-    """An error for a file that can be read but is not an intact checkpoint."""
+    """The error raised if a file can be read but is not an intact checkpoint."""
 
 
 @dataclass(frozen=True)

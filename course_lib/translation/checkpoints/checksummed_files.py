@@ -20,7 +20,7 @@ _CHUNK = 1 << 22
 
 
 class DamagedFileError(Exception):
-    """An error for a file that is damaged, or was not written by `save_checksummed`."""
+    """The error raised if a file is damaged or was not written by `save_checksummed`."""
 
 
 def save_checksummed(path: Path, state: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ def save_checksummed(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_checksummed(path: Path, mapped: bool = False) -> dict[str, Any]:
-    """Load a file that `save_checksummed` wrote, on the CPU. No code in the file is ever run.
+    """Load a file written by `save_checksummed`, with all tensors on the CPU. Never run code from the file.
 
     With `mapped`, tensors are memory-mapped: they are read from the file when they are used.
 

@@ -60,7 +60,9 @@ def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder
     if not is_provided:
         return folder, load_trained_run(folder, checkpoint)
     if checkpoint is not None:
-        raise BadInputError(f"--checkpoint: the provided model {name} has only one. Leave out --checkpoint.")
+        raise BadInputError(
+            f"--checkpoint: the provided model {name} has only one checkpoint. Leave out this option."
+        )
     return folder, load_provided(folder)
 
 

@@ -62,7 +62,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def other_files(self, *besides: str) -> list[str]:
-        """Return the relative paths of what no run writes, except for the files named `besides`."""
+        """Return the relative paths of all files that no run writes, except those named in `besides`."""
         files = (self.config, self.vocabulary, self.metrics, self.parts, self.search, self.translations)
         known = {*besides, *(path.name for path in files)}
         others = []

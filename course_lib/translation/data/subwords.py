@@ -19,7 +19,7 @@ class Subwords:
     """A vocabulary of byte-level subwords, and the conversion from text to ids and back.
 
     Bytes are the smallest symbols, so any text can be encoded, and decoding restores it exactly: no
-    detokeniser is needed before scoring. `pad_id`, `start_id`, `end_id` and `unknown_id` are the first four
+    detokenizer is needed before scoring. `pad_id`, `start_id`, `end_id` and `unknown_id` are the first four
     ids. Text is never encoded as one of them, not even the text "<pad>".
 
     Subwords that were learned from both languages serve as both vocabularies, `source` and `target`.
@@ -31,7 +31,7 @@ class Subwords:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # Encode text such as "<pad>" as text. This setting isn't saved with the tokeniser.
+        # Encode text such as "<pad>" as text. This setting isn't saved with the tokenizer.
         self._tokenizer.encode_special_tokens = True
 
     @classmethod

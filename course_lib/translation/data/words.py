@@ -1,4 +1,4 @@
-"""A vocabulary of whole words, as in lesson 10, split by spaCy's tokenisers.
+"""A vocabulary of whole words, as in lesson 10, split by spaCy's tokenizers.
 
 spaCy is imported only when it is needed, so it needn't be installed to train on subwords.
 """

@@ -240,7 +240,9 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
     folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
     if ours != theirs and not isinstance(run.vocabularies, BidirectionalSubwords):
-        raise BadInputError(f"{folder.path}: this run translates {theirs}, but the first run {ours}.")
+        raise BadInputError(
+            f"{folder.path}: this run translates {theirs}, but the first run translates {ours}."
+        )
     if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
         raise BadInputError(
             f"{folder.path}: the vocabulary of this run differs from that of the first run, so a token id "
@@ -286,8 +288,7 @@ def device_named(name: str | torch.device) -> torch.device:
         raise BadInputError("device: there is no GPU on this machine. Use cpu or auto.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise BadInputError(
-            f"device: expected cuda:0 to cuda:{torch.cuda.device_count() - 1}, because this machine has "
-            f"{torch.cuda.device_count()} GPUs, got {name}."
+            f"device: {name} does not exist. The last GPU here is cuda:{torch.cuda.device_count() - 1}."
         )
     if device.type == "cuda":
         _require_kernels(device)

@@ -44,8 +44,8 @@ class BackgroundRun:
     but `stop` does. By default, an earlier run in the folder is resumed. With `restart`, it is stopped if it
     is still in progress, and deleted.
 
-    Raises BadInputError if a run is in progress in the folder and `restart` is false or cannot stop it, and,
-    with `restart`, if the folder contains anything that no run writes.
+    Raises BadInputError if a run is in progress in the folder, unless `restart` can stop it. With `restart`,
+    also raises it if the folder contains anything that a run would not have written.
     """
 
     def __init__(

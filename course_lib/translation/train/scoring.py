@@ -30,7 +30,7 @@ def score(translations: Sequence[str], references: Sequence[str], lowercase: boo
 def tokenized_score(translations: Sequence[str], references: Sequence[str], language: str) -> Score:
     """Compute the BLEU score after tokenising the text and splitting compounds, as in table 2 of the paper.
 
-    Published scores for WMT 2014 were computed on the tokens of Moses' tokeniser, with "text-book" split into
+    Published scores for WMT 2014 were computed on the tokens of Moses' tokenizer, with "text-book" split into
     "text", "-" and "book". These tokens are easier to match than sacreBLEU's, so the score is usually 0.5 to
     1 higher. The two kinds of scores must not be compared. `language` is the code of the target language.
     """

@@ -133,8 +133,8 @@ def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch
     gpus = torch.cuda.device_count()
     if distributed.local_world_size > gpus:
         raise BadInputError(
-            f"training.device: this machine has {gpus} GPUs, but its processes need "
-            f"{distributed.local_world_size}. Start fewer processes, or set training.device=cpu."
+            f"training.device: {distributed.local_world_size} processes on this machine need a GPU each, but "
+            f"PyTorch finds only {gpus}. Start fewer processes, or set training.device=cpu."
         )
     device = device_named(f"cuda:{distributed.local_rank}")
     torch.cuda.set_device(device)

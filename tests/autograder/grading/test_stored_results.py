@@ -171,7 +171,7 @@ def test_changed_checks_leave_grades_alone_and_are_reported(classroom: Classroom
     assert [
         line
         for line in said
-        if "2 submissions of 01-scores were graded with checks, points or limits" in line
+        if "01-scores: checks, points or limits have changed since 2 of its submissions were graded" in line
     ]
     assert classroom.state() == before
 

@@ -298,5 +298,5 @@ def test_a_folder_that_belongs_to_another_grader_is_named(
         os.chown(course.course / "autograder" / locked, 0, 0)
         code, printed = second.call(lambda: sys.exit(collect(course, monkeypatch, *options)))
     assert code == 1
-    assert f"{locked} belongs to root and is not writable for you." in printed
+    assert f"{locked} belongs to root, and you cannot write to it." in printed
     assert "Traceback" not in printed

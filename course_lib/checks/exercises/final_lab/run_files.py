@@ -25,7 +25,7 @@ _MOST |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 
 
 class FileError(ValueError):
-    """An error for a submitted file that can't be judged. The message gives the reason.
+    """The error raised if a submitted file can't be judged. The message gives the reason.
 
     `kind` and `look_at` have the same meaning as in `Handed`.
     """

@@ -29,7 +29,7 @@ ATTENTION_TOLERANCE = 0.02
 
 
 class CheckFailedError(AssertionError):
-    """An error for a test whose result on a device isn't the expected one. The message describes it."""
+    """The error raised if a test fails on a device. The message describes the result."""
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
@@ -236,7 +236,7 @@ def several_processes(device: torch.device) -> str:
     if device.type == "cuda":
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         if len(names) < 2 or len(set(names)) > 1:
-            return f"skipped: this test needs at least two GPUs of one kind, and found {', '.join(names)}"
+            return f"skipped: this test needs at least two GPUs of one kind, but found {', '.join(names)}"
         count = len(names)
     with tempfile.TemporaryDirectory() as folder:
         common = f"""captions training.device={device.type} training.precision=float64 training.epochs=null

@@ -29,6 +29,7 @@ class Scale:
     vocabulary: int
     tokens_per_batch: int
     sentences: int
+    """The number of sentence pairs to draw."""
     seconds: float
     """The duration of each measurement."""
 
