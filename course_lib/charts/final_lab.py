@@ -31,6 +31,7 @@ PANELS = (
     ("learning rate", "Learning rate", ".3~g", "~g", ("lr", "rate")),
     ("tokens per second", "Target tokens per second", ",.0f", "~s", ("tokens_per_second",)),
     ("padding", "Padding (share of all positions)", ".1%", ".0%", ("padded",)),
+    ("BLEU", "BLEU on the validation split", ".1f", "~g", ("bleu",)),
 )
 """The panels of a run: name, title, the formats of a number and of the axis, and the keys of a row."""
 
@@ -38,10 +39,10 @@ PANELS = (
 def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress of the run") -> Picture:
     """Draw loss, learning rate, throughput and padding over the updates of a run, in four panels.
 
-    `rows` are those of `metrics.jsonl`, each a mapping with `step` and any of `loss`, `validation_loss`, `lr`
-    (`rate` in files of version 0.1.0), `tokens_per_second` and `padded`; other keys are ignored, and so are
-    values that aren't finite numbers. Axes begin at zero; panels without a number yet are empty. Raises
-    ValueError for a row without a step.
+    A fifth panel shows BLEU if it was measured. `rows` are those of `metrics.jsonl`, each a mapping with
+    `step` and any of `loss`, `validation_loss`, `lr` (`rate` in files of version 0.1.0), `tokens_per_second`,
+    `padded` and `bleu`; other keys are ignored, and so are values that aren't finite numbers. Axes begin at
+    zero; panels without a number yet are empty. Raises ValueError for a row without a step.
     """
     points = []
     for row in rows:
@@ -53,13 +54,14 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
             for key in keys:
                 value = row.get(key)
                 if isinstance(value, int | float) and math.isfinite(value):
-                    line = VALIDATION if key.startswith("validation") else TRAINING
+                    line = VALIDATION if key in ("validation_loss", "bleu") else TRAINING
                     points.append((panel, line, row["step"], value))
     table = pd.DataFrame(points, columns=["panel", "line", "step", "value"])
     last = int(table["step"].max()) if len(table) else 0
     panels = [
         _metric(table[table["panel"] == name], max(last, 10), head, number, ticks)
         for name, head, number, ticks, _ in PANELS
+        if name != "BLEU" or (table["panel"] == name).any()
     ]
     details = [
         f"{panel} ({line}): {group['value'].iloc[0]:.3g} to {group['value'].iloc[-1]:.3g}"

@@ -117,7 +117,8 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # - `forward` runs when you call the module: `norm(x)`.
 #
 # Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check loads
-# weights by them. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not allowed.)
+# weights by them. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not allowed. Nor
+# are group and batch normalization, which can be made to compute the same.)
 
 # %% build="LayerNorm"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:LayerNorm

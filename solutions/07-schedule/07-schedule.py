@@ -107,7 +107,8 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | new weight | 0.9 | -1.9 |
 #
 # One gradient is 15 times the size of the other, but both weights move by 0.1. The next update needs the new weights
-# and the **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped.
+# and the **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped. (`torch.optim.Adam` is the whole exercise,
+# so it is not allowed.)
 
 # %% tags=["see"]
 # A scratch cell for update 2, whose gradients are 0.1 and 0.04: finish it by hand from these numbers.

@@ -106,7 +106,7 @@ ROWS: list[dict[str, Any]] = [
 
 def test_the_newest_numbers_stand_in_the_curves(texts_of: TextsOf) -> None:
     texts = texts_of(run_progress(ROWS))
-    assert {"3.500", "0.0002", "5,000", "25.0%"} <= set(texts)
+    assert {"3.500", "0.0002", "5,000", "25.0%", "12.0"} <= set(texts)
     assert "After update 100. Blue line: training. Vermilion dots: validation." in texts
 
 
@@ -114,6 +114,12 @@ def test_curves_are_told_in_words() -> None:
     told = str(run_progress(ROWS).description)
     assert "loss (training): 6.25 to 3.5" in told
     assert "loss (validation): 4.12 to 4.12" in told
+
+
+def test_bleu_has_a_panel_only_if_it_was_measured(texts_of: TextsOf) -> None:
+    title = "BLEU on the validation split"
+    assert title in texts_of(run_progress(ROWS))
+    assert title not in texts_of(run_progress(ROWS[:2]))
 
 
 def test_before_the_first_row_there_are_empty_panels(texts_of: TextsOf) -> None:

@@ -20,8 +20,6 @@ def is_sampled(answer: Answer) -> bool:
 )
 def test_a_strangers_answer_gets_the_right_verdict(answer: Answer) -> None:
     found = outcome(answer)
-    if found.passed and not answer.right:
-        pytest.xfail(f"the checks do not test this clause of the contract yet: {'; '.join(answer.slips)}")
     assert found.passed == answer.right, found.message or answer.slips
     assert found.passed or found.message.startswith(("✗", "○", "its cell raises"))
 

@@ -174,12 +174,19 @@ class Misspelt(nn.Module):
         return self.norn(x)
 
 
+class Misread(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.norn = x.shape.norn
+        return x
+
+
 @pytest.mark.parametrize(
     ("call", "statement"),
     [
         (_unfinished, "a line that raises NotImplementedError is reached"),
         (_unbound, "`result` is used before anything is assigned to it"),
         (Misspelt(), "`self.norn` is used before anything is assigned to it"),
+        (Misread(), "`.norn` is used on an object of type torch.Size, which has no such attribute"),
         (lambda x: x.norn, "`.norn` is used on an object of type Tensor, which has no such attribute"),
         (lambda x: undefined(x), "the name `undefined` is not defined"),
         (lambda x, mask: x, "arguments are missing in a call: 'mask'"),

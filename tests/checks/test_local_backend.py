@@ -1,8 +1,11 @@
 """The operations of a check on a student's object: functions, classes, instances and numbers."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from course_lib.checks.engine.candidate import Candidate, Fixture, Request
 from course_lib.checks.engine.local_backend import LocalBackend
@@ -177,6 +180,34 @@ def test_forbidden_functions_are_seen_however_they_are_reached() -> None:
         assert isinstance(reply, Returned)
         assert reply.forbidden == (name,)
     assert candidate(torch.softmax, name).call(torch.ones(2), 0).forbidden == ()  # type: ignore[union-attr]
+
+
+def _own_adam(x: torch.Tensor) -> torch.Tensor:
+    weight = nn.Parameter(x.clone())
+    weight.grad = torch.ones_like(x)
+    torch.optim.Adam([weight]).step()
+    return weight.detach()
+
+
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [
+        (lambda x: F.group_norm(x, 1), "torch.nn.functional.group_norm"),
+        (
+            lambda x: torch.native_group_norm(x, None, None, 2, 4, 1, 1, 1e-6)[0],
+            "torch.nn.functional.group_norm",
+        ),
+        (lambda x: F.batch_norm(x.T, None, None, training=True).T, "torch.nn.functional.batch_norm"),
+        (lambda x: F.instance_norm(x[None])[0], "torch.nn.functional.batch_norm"),
+        (_own_adam, "torch.optim.Adam.__init__"),
+    ],
+)
+def test_built_ins_that_compute_the_same_are_seen(
+    way: Callable[[torch.Tensor], torch.Tensor], name: str
+) -> None:
+    reply = candidate(way, name).call(torch.randn(2, 4))
+    assert isinstance(reply, Returned)
+    assert reply.forbidden == (name,)
 
 
 def test_what_is_made_can_be_handed_over_and_looked_at_afterwards() -> None:

@@ -68,7 +68,7 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
         process.join(0.01)
     text = said.read_text("utf-8")
     assert "The checkpoint could not be saved (No space left on device). Training continues" in text
-    assert "step 28  epoch 4  validation_loss" in text
+    assert "step 28 of 28  epoch 4  validation_loss" in text
     assert text.splitlines()[-1] == (
         f"train: {run}: the results cannot be saved (No space left on device). Fix this (for "
         "example, free some disk space), and run the same command again to resume from the latest checkpoint."

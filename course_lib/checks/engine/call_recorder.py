@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pkgutil import resolve_name
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
-import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,6 +22,8 @@ _KERNELS = {
     ),
     "multi_head_attention_forward": ("_native_multi_head_attention", "_transformer_encoder_layer"),
     "layer_norm": ("native_layer_norm", "_fused_layer_norm"),
+    "group_norm": ("native_group_norm",),
+    "batch_norm": ("native_batch_norm", "_native_batch_norm", "_batch_norm"),
     "cross_entropy": ("cross_entropy_loss",),
 }
 
@@ -95,10 +97,7 @@ class CallRecorder:
 
 def _code(name: str) -> CodeType | None:
     """Return the code object of a torch function, or None if it isn't written in Python."""
-    found: object = torch
-    for part in name.split(".")[1:]:
-        found = getattr(found, part, None)
-    return getattr(found, "__code__", None)
+    return getattr(resolve_name(name), "__code__", None)
 
 
 class FunctionCalls(TorchFunctionMode):

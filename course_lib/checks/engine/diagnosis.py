@@ -194,11 +194,19 @@ def _explanation(
     # A misconception of the exercise says more than an exception, but a combination hardly does.
     search = Search(exercise, versions, found, differences.keys(), general)
     explanation = search.explanation(combine=not certain)
-    if explanation.named or not by_student:
+    if not by_student:
         return explanation
+    first = min(causes)
+    if explanation.named:
+        # The message shows the first failing probe, so begin with the mistakes that alone make it fail.
+        probe, right = exercise.probes[first], versions.reference(first)
+
+        def passes(mistake: Misconception) -> bool:
+            return first_difference(probe, right, versions.outcome((mistake,), first)) is None
+
+        return replace(explanation, named=tuple(sorted(explanation.named, key=passes)))
     if certain:
         return Explanation(known)
-    first = min(causes)
     if explanation.similar is None and (cause := causes[first]) is not None:
         other = next(number for number in causes if causes[number] != cause)
         others = sum(causes[number] == cause for number in causes) - 1

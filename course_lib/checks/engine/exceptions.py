@@ -79,9 +79,11 @@ def _unassigned(match: re.Match[str], line: str) -> str:
     """
     if not line:
         return rf"`{match[1]}` has no attribute or method `{match[2]}`"
-    if re.search(rf"\bself\.{match[2]}\b", line):
+    # The line may assign to an attribute of the same name: `self.heads = config.heads`.
+    used_on = set(re.findall(rf"([\w.\])]+)\.{match[2]}\b(?!\s*=[^=])", line))
+    if used_on == {"self"}:
         return rf"`self.{match[2]}` is used before anything is assigned to it"
-    if not re.search(rf"\.{match[2]}\b", line):
+    if not used_on:
         return rf"a function gets an object of type {match[1]}, but needs one with the attribute `{match[2]}`"
     if match[1].startswith("_"):  # The check's own objects replace models, for instance.
         return rf"`.{match[2]}` is used on an object that has no such attribute"

@@ -23,9 +23,10 @@ def failure(verdict: Verdict) -> str:
     if verdict.unwritten:
         return f"○ {verdict.unwritten}"
     if not verdict.failures:
-        used = " and ".join(verdict.forbidden)
+        used = " and ".join(each.removesuffix(".__init__") for each in verdict.forbidden)
         return _lines(
-            f"✗ {name}: the result is correct, but it comes from {used}, which solves the whole exercise.",
+            f"✗ {name}: the result is correct, but it comes from {used}, which solves the whole exercise, or "
+            "from an operator that does the same.",
             "Next: build it from smaller parts. The hints above say which.",
         )
     assert verdict.difference is not None
@@ -54,8 +55,8 @@ def failure(verdict: Verdict) -> str:
         *test,
         *printed,
         *example,
-        "Next: the check doesn't recognise this mistake. Compare the values with a calculation by hand, or "
-        "open the next hint above.",
+        "Next: the check doesn't recognise this mistake. Run your code on the numbers of the worked example "
+        "above the exercise and compare each step, or open the next hint.",
     )
 
 

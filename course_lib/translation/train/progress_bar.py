@@ -1,5 +1,6 @@
 """The progress of a run or a translation: a bar in a terminal, plain lines in a file."""
 
+import math
 import os
 import stat
 import sys
@@ -53,8 +54,17 @@ class RunDisplay:
         self._bar.advance(self._task)
 
     def show_metrics(self, row: MetricsRow, permanent: bool) -> None:
-        """Show a row of metrics next to the bar or, without a bar or if `permanent`, on a separate line."""
-        text = "  ".join(f"{name} {_short(value)}" for name, value in row.items())
+        """Show a row of metrics next to the bar or, without a bar or if `permanent`, on a separate line.
+
+        Without a bar, the line includes the total number of updates and the time that is left.
+        """
+        numbers = [f"{name} {_short(value)}" for name, value in row.items()]
+        if self._bar.disable:
+            task = self._bar.tasks[self._task]
+            numbers[0] += f" of {task.total:.0f}"
+            if task.time_remaining:
+                numbers.append(f"about {math.ceil(task.time_remaining / 60)} min left")
+        text = "  ".join(numbers)
         if permanent or self._bar.disable:
             self._console.print(text)
         else:

@@ -56,6 +56,11 @@ case("_weights_without_mask", "without a mask, the weights of each query are a s
 case("_weights_of_batches", "batch and head axes are accepted", (2, 3, 4, 5))
 
 
+@probe("a score of exactly 0 gets its share of the weights, too")
+def _weights_of_zero_scores(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.integers(-1, 2, 3, 4).double() * torch.tensor([0.0, 1, 1, 0]))
+
+
 @probe("weights are zero where the mask is False, and the other keys share the whole weight")
 def _weights_with_mask(candidate: Candidate, draw: Draw) -> Reply:
     mask = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 0, 0]], dtype=torch.bool)
