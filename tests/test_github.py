@@ -1,15 +1,21 @@
 """The files for GitHub match their schemas, and the commands in them exist. Nothing is downloaded."""
 
+import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import course_lib
 
@@ -39,6 +45,47 @@ def test_workflows_name_targets_and_folders_that_exist(workflow: Path) -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"there is no target {target}"
     for folder in re.findall(r"\btests/\w+", text):
         assert (ROOT / folder).exists(), f"there is no {folder}"
+
+
+def _with_dependencies(requirements: Iterable[str]) -> set[str]:
+    """Return the names of packages and of all that they need, as far as they are installed here."""
+    found: set[str] = set()
+    waiting = [(Requirement(each), "") for each in requirements]
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        for key in {"", *requirement.extras}:
+            if f"{name}[{key}]" not in found:
+                found |= {name, f"{name}[{key}]"}
+                with contextlib.suppress(metadata.PackageNotFoundError):
+                    waiting += [(Requirement(each), key) for each in metadata.requires(name) or ()]
+    return found
+
+
+def test_the_students_tests_need_only_what_their_job_installs() -> None:
+    """The job for Windows and macOS installs few packages. Its tests are collected without the others."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["students"]["steps"]
+    commands = [shlex.split(step["run"]) for step in steps if "run" in step]
+    (install,) = (command for command in commands if "pip" in command)
+    (tests,) = (command for command in commands if "pytest" in command and "pip" not in command)
+    packages = install[install.index("install") + 1 :]
+    needed = _with_dependencies(package.replace(".[", "build-the-transformer[") for package in packages)
+    hidden = [
+        module
+        for module, owners in metadata.packages_distributions().items()
+        if not needed & {canonicalize_name(owner) for owner in owners}
+    ]
+    assert "playwright" in hidden
+    assert "torch" not in hidden
+    arguments = [*tests[tests.index("pytest") + 1 :], "--collect-only", "-q"]
+    hide = f"import sys; sys.modules.update(dict.fromkeys({hidden}))"
+    command = [sys.executable, "-c", f"{hide}; import pytest; pytest.main({arguments})"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert " tests collected" in done.stdout, done.stdout + done.stderr
+    assert "error" not in done.stdout.splitlines()[-1], done.stdout
 
 
 def test_no_image_contains_what_git_ignores() -> None:

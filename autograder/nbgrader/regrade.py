@@ -68,9 +68,14 @@ class Regrading:
         """Return the graded cells whose points would change. Only the result store is written to.
 
         Submissions that were never graded are skipped, and those that can't be compared are recorded in
-        `failed`. Raises CourseError if the lesson was changed and not released again, or if students' code
-        can't be confined.
+        `failed`. Raises CourseError if the lesson was never released, or was changed and not released again,
+        or if students' code can't be confined.
         """
+        if not released_notebooks(self._directory, self._lesson):
+            raise CourseError(
+                f"{self._lesson} has not been released. Check the name, or run "
+                f"`nbgrader generate_assignment {self._lesson}` first."
+            )
         execute = self._course.execute
         preparation = Preparation(self._directory, execute)
         changes: list[Change] = []

@@ -92,8 +92,10 @@ def _metric(table: pd.DataFrame, last: int, title: str, number: str, ticks: str)
         tooltip=tips(("step:Q", "update", ",d"), ("line:N", "of"), ("value:Q", title, number))
     )
     # Write the newest value above the panel, where no curve can run through it.
-    newest = alt.Chart(table[table["line"] == TRAINING].tail(1)).mark_text(
-        align="right", color=CATEGORIES[0], fontWeight="bold", aria=False
+    measured = table[table["line"] == TRAINING]
+    color = CATEGORIES[0] if len(measured) else CATEGORIES[1]
+    newest = alt.Chart((measured if len(measured) else table).tail(1)).mark_text(
+        align="right", color=color, fontWeight="bold", aria=False
     )
     shown = newest.encode(x=alt.value(width), y=alt.value(-12), text=alt.Text("value:Q", format=number))
     return alt.LayerChart(

@@ -6,17 +6,19 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import pytest
 import torch
-from playwright.sync_api import Page, sync_playwright
 
 from course_lib.charts import Picture, attention_over_sentence, layers_and_heads, softmax_temperature
 from course_lib.charts.softmax import FACTOR
 
 pytestmark = pytest.mark.browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 TextsOf = Callable[[Picture], list[str]]
 
@@ -111,9 +113,10 @@ def test_bad_sentences(weights: torch.Tensor, start: int, message: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page() -> Iterator["Page"]:
     """A page in Chromium without internet access."""
-    with sync_playwright() as playwright:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         context = browser.new_context(offline=True)
         context.set_default_timeout(120_000)  # two busy cores take their time
@@ -121,14 +124,14 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
-def _open(page: Page, chart: Picture, folder: Path) -> None:
+def _open(page: "Page", chart: Picture, folder: Path) -> None:
     file = folder / "picture.html"
     chart.save(str(file), format="html", inline=True, embed_options={"renderer": "svg"})
     page.goto(file.as_uri())
     page.wait_for_selector("svg.marks")
 
 
-def _wait_for(page: Page, words: list[str]) -> None:
+def _wait_for(page: "Page", words: list[str]) -> None:
     """Wait until the picture shows all these texts, each as often as it is in the list."""
     page.wait_for_function(
         """words => {
@@ -140,7 +143,7 @@ def _wait_for(page: Page, words: list[str]) -> None:
     )
 
 
-def test_a_click_on_a_word_and_the_list_choose_the_query(page: Page, tmp_path: Path) -> None:
+def test_a_click_on_a_word_and_the_list_choose_the_query(page: "Page", tmp_path: Path) -> None:
     rows = [[f"{weight:.2f}" for weight in row] for row in _weights().tolist()]
     _open(page, attention_over_sentence(_weights(), WORDS, WORDS, start=0), tmp_path)
     _wait_for(page, rows[0])
@@ -153,7 +156,7 @@ def test_a_click_on_a_word_and_the_list_choose_the_query(page: Page, tmp_path: P
     _wait_for(page, rows[4])
 
 
-def test_the_lists_choose_a_layer_and_a_head(page: Page, tmp_path: Path) -> None:
+def test_the_lists_choose_a_layer_and_a_head(page: "Page", tmp_path: Path) -> None:
     maps = torch.softmax(torch.randn(2, 2, 2, 3, generator=torch.Generator().manual_seed(1)), dim=-1)
     _open(page, layers_and_heads(maps, ["a", "dog"], ["ein", "Hund", "."]), tmp_path)
     lists = page.locator("select")
@@ -164,7 +167,7 @@ def test_the_lists_choose_a_layer_and_a_head(page: Page, tmp_path: Path) -> None
         _wait_for(page, [f"{weight:.2f}" for weight in shown.flatten().tolist()])
 
 
-def test_the_slider_moves_the_bars(page: Page, tmp_path: Path) -> None:
+def test_the_slider_moves_the_bars(page: "Page", tmp_path: Path) -> None:
     _open(page, softmax_temperature(SCORES, WORDS), tmp_path)
     page.locator("input[type=range]").fill("0")
     _wait_for(page, ["0.20"] * 5)

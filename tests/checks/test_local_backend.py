@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.checks.engine.candidate import Candidate, Fixture, Request
-from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.local_backend import LocalBackend, MissingParameter
 from course_lib.checks.engine.reply import Handle, Opaque, Raised, Returned
 from course_lib.checks.exercises.fixtures.callables import mean_attention, multiply, sublayer, to_itself
 from course_lib.checks.exercises.fixtures.models import linear, transformer
@@ -135,6 +135,13 @@ def test_weights_that_do_not_fit_are_said_by_name() -> None:
         "The module has no parameter called 'gain'",
     )
     assert unknown.note == "Its parameters are: scale"
+    several = nn.ModuleDict({"first": nn.Linear(1, 1), "last": nn.ModuleList([nn.Linear(1, 1)])})
+    there = dict(several.named_parameters())
+    for name, some in (
+        ("last.weight", "last.0.weight, last.0.bias"),
+        ("next", "first.weight, last.0.weight"),
+    ):
+        assert MissingParameter(name, there).others == f"Its parameters include: {some}"
     wrong = candidate(Scale).build(2).load({"scale": torch.ones(3)})
     assert isinstance(wrong, Raised)
     assert "(2,), not (3,)" in wrong.message

@@ -48,7 +48,14 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
 
     def __init__(self, name: str, others: Iterable[str]) -> None:
         super().__init__(f"The module has no parameter called {name!r}")
-        self.others = f"Its parameters are: {', '.join(others) or 'none'}"
+        # A Transformer has dozens, so list only those of the same attribute, or one of each attribute.
+        by_attribute: dict[str, list[str]] = {}
+        for other in others:
+            by_attribute.setdefault(other.split(".")[0], []).append(other)
+        same = by_attribute.get(name.split(".")[0]) or [names[0] for names in by_attribute.values()]
+        is_complete = len(same) == sum(map(len, by_attribute.values()))
+        verb = "are" if is_complete else "include"
+        self.others = f"Its parameters {verb}: {', '.join(same) or 'none'}"
 
 
 class _UnusableArgument(Exception):  # noqa: N818

@@ -128,3 +128,10 @@ def test_a_correction_that_was_not_released_is_refused(
     printed = capsys.readouterr().err
     assert "check_attention_scores changed since 01-scores was released" in " ".join(printed.split())
     assert classroom.state() == before
+
+
+def test_a_lesson_that_was_never_released_is_refused(
+    classroom: Classroom, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["99-unknown", "--course", str(classroom.course)]) == 1
+    assert "99-unknown has not been released. Check the name" in " ".join(capsys.readouterr().err.split())
