@@ -27,11 +27,11 @@ from course_lib.charts.theme import ALARM_INK, CATEGORIES, INK, WIDTH, Picture, 
 TRAINING, VALIDATION = "training", "validation"
 
 PANELS = (
-    ("loss", "Loss (nats per token)", ".3f", "~g", ("loss", "validation_loss")),
+    ("loss", "Loss (nats per token)", ".3f", "f", ("loss", "validation_loss")),
     ("learning rate", "Learning rate", ".3~g", "~g", ("lr", "rate")),
     ("tokens per second", "Target tokens per second", ",.0f", "~s", ("tokens_per_second",)),
     ("padding", "Padding (share of all positions)", ".1%", ".0%", ("padded",)),
-    ("BLEU", "BLEU on the validation split", ".1f", "~g", ("bleu",)),
+    ("BLEU", "BLEU on the validation split", ".1f", "f", ("bleu",)),
 )
 """The panels of a run: name, title, the formats of a number and of the axis, and the keys of a row."""
 
