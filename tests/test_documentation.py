@@ -1,7 +1,9 @@
 """The documentation: every page and link exists, and so does everything that it quotes."""
 
+import ast
 import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,15 +49,38 @@ def test_a_changed_chart_makes_the_pages_of_the_lessons_outdated(tmp_path: Path)
     assert digest_of(tmp_path) != before
 
 
-def test_the_messages_that_the_faq_explains_exist() -> None:
-    messages = re.findall(r"^\*\*`(.+)`\*\*$", (DOCS / "faq.md").read_text(encoding="utf-8"), re.MULTILINE)
-    code = "\n".join(
-        path.read_text(encoding="utf-8")
-        for name in ("course_lib", "autograder")
-        for path in (ROOT / name).rglob("*.py")
-    )
-    assert len(messages) >= 5
-    assert [message for message in messages if message not in code] == []
+def test_the_messages_that_the_faq_and_the_lab_guide_explain_exist() -> None:
+    faq = re.findall(r"^\*\*`(.+)`\*\*$", (DOCS / "faq.md").read_text(encoding="utf-8"), re.MULTILINE)
+    guide = (DOCS / "lab-guide.md").read_text(encoding="utf-8")
+    [table] = re.findall(r"^\| Message \| Meaning \|\n\|---\|---\|\n((?:\|.+\n)+)", guide, re.MULTILINE)
+    rows = table.splitlines()
+    in_guide = [row.split("|")[1].strip().strip("`") for row in rows]
+    code = [text for name in ("course_lib", "autograder") for text in _strings(ROOT / name)]
+    assert len(faq) >= 5
+    assert len(in_guide) >= 8
+    missing = [
+        message
+        for message in faq + in_guide
+        if not any(re.search(_any_values(message), text, re.DOTALL) for text in code)
+    ]
+    assert missing == []
+
+
+def _strings(folder: Path) -> Iterator[str]:
+    """Yield every string in the code of a folder, with `{}` for each formatted value."""
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def _any_values(message: str) -> str:
+    """Return a pattern for a message in which `...`, numbers and names of signals stand for any text."""
+    return ".*".join(map(re.escape, re.split(r"\.\.\.|\d[\d.]*|SIG[A-Z]+", message)))
 
 
 def test_the_reference_has_every_module() -> None:

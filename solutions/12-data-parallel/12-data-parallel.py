@@ -260,6 +260,16 @@ print("after: ", weights)
 # %% check="broadcast_parameters"
 
 # %% [markdown]
+# A scratch cell. Without a process group there is only one rank, so the tensors stay as they are. With a group, which
+# of them would be sent?
+
+# %% tags=["see"]
+norm = nn.BatchNorm1d(2)
+broadcast_parameters(norm)
+print("parameters:", {name: one.tolist() for name, one in norm.named_parameters()})
+print("buffers:   ", {name: one.tolist() for name, one in norm.named_buffers()})
+
+# %% [markdown]
 # ## 4. The same gradients
 #
 # After its backward pass, each rank has the gradients of its own sentences only. If it made an update with these, the
@@ -300,6 +310,16 @@ print("after, on each:    ", total)
 # %% [markdown] hints="all_reduce_gradients"
 
 # %% check="all_reduce_gradients"
+
+# %% [markdown]
+# A scratch cell: the gradients of rank 1 from the worked example. Without a process group they stay as they are, and
+# None is still None. What would the sum over one rank be?
+
+# %% tags=["see"]
+three_weights = nn.ParameterList([torch.zeros(1) for _ in range(3)])
+three_weights[0].grad, three_weights[2].grad = torch.tensor([10.0]), torch.tensor([30.0])
+all_reduce_gradients(three_weights)
+print([one.grad for one in three_weights])
 
 # %% [markdown]
 # ### Explain it

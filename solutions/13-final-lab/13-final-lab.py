@@ -52,11 +52,13 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
 # | four cores and an evening | `multi30k-simcut`: the same model, trained better ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)) | two hours |
-# | a GPU | `multi30k-tiny`, then `multi30k-base` | minutes |
-# | a GPU for a night | `iwslt17`: 206,000 sentences of talks | hours |
-# | a node with eight GPUs | `wmt14-base`: the paper's base model and data, English to German | a day or less |
+# | a GPU | `multi30k-base` | 0.2 hours (predicted) |
+# | a GPU | `iwslt17`: 206,000 sentences of talks | 0.5 hours (predicted) |
+# | a GPU and an evening | `wmt14-base`: the paper's base model and data, English to German | 2 to 3 hours (predicted) |
+# | a node with eight GPUs | `wmt14-base` | 0.5 hours (predicted) |
 #
-# (The times with a GPU are estimates; those runs haven't been made for this course yet.)
+# The times with a GPU are predictions for H100 cards, without the preparation of the data. No configuration has run on
+# a GPU yet.
 #
 # **Small data needs a small model.** A model as large as the paper's base model easily overfits 29,000 captions, so
 # `multi30k-tiny` has only a few million parameters. It isn't a toy: it reaches more than 41 BLEU.
