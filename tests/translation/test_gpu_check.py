@@ -90,6 +90,32 @@ def test_a_part_that_fails_keeps_its_rows_and_the_other_parts_still_run(
     assert rows["memory"] == [{"model": "base"}]
 
 
+def test_a_part_that_is_killed_keeps_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def killed(*_: object) -> Iterator[Row]:
+        yield {"model": "base", "ratio": 2.5}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu_check, "MEASUREMENTS", {"training": killed})
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, "training")
+    part = json.loads((tmp_path / "report.json").read_text())["training"]
+    assert (part["complete"], part["rows"]) == (False, [{"model": "base", "ratio": 2.5}])
+    assert "training: model base, ratio 2.5" in capsys.readouterr().out
+
+
+def test_each_part_of_the_report_names_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {part: lambda *_: iter([{"model": "base"}]) for part in ("training", "memory")}
+    monkeypatch.setattr(gpu_check, "MEASUREMENTS", parts)
+    for part, card in (("training", "H100"), ("memory", "T4")):
+        monkeypatch.setattr(gpu_check, "describe_machine", lambda _, card=card: {"card": card})
+        run(tmp_path, part)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert {part: report[part]["machine"]["card"] for part in report} == {"training": "H100", "memory": "T4"}
+    assert all(report[part]["complete"] for part in report)
+
+
 def test_processes_that_hang_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(correctness, "TIMEOUT", 0.5)
     with pytest.raises(
