@@ -58,7 +58,27 @@ def test_every_part_is_rehearsed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_several_processes_train_like_one() -> None:
-    assert correctness.several_processes(CPU).startswith("2 processes: relative difference")
+    found = correctness.several_processes(CPU)
+    assert found.startswith("processes under torchrun: 2, relative difference")
+
+
+@pytest.mark.slow
+def test_one_process_under_torchrun_trains_like_one_without() -> None:
+    found = correctness.launched_equals_one(CPU, 1)
+    assert found.startswith("processes under torchrun: 1, relative difference")
+
+
+@pytest.mark.parametrize(
+    ("cards", "count"), [(["H100"], 1), (["T4", "L4"], 1), (["H100"] * 8, 8), (["T4", "T4"], 2)]
+)
+def test_nccl_is_tested_on_any_number_of_gpus(
+    cards: list[str], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: cards[index])
+    monkeypatch.setattr(correctness, "launched_equals_one", lambda device, count: f"processes {count}")
+    expected = f"processes {count}" + "; more than one needs two GPUs of one kind" * (count == 1)
+    assert correctness.several_processes(torch.device("cuda")) == expected
 
 
 def test_a_wrong_result_is_reported_and_the_other_tests_still_run(

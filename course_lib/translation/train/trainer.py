@@ -91,7 +91,7 @@ class Trainer:
         if training.compile:
             self._compile()
         self._loss_sum: nn.Module = self._model_and_loss
-        if distributed.world_size > 1:
+        if distributed.has_process_group:
             self._loss_sum = DistributedDataParallel(
                 self._loss_sum, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC
             )
