@@ -59,6 +59,14 @@ class DistributedInfo:
         """Whether this is rank 0, which writes the files and reports to the user."""
         return self.rank == 0
 
+    @property
+    def has_process_group(self) -> bool:
+        """Whether torchrun started this process, perhaps as the only one.
+
+        Gradients are reduced even in a group of one process, so that a machine with one GPU can test NCCL.
+        """
+        return self.control_group is not None
+
 
 SINGLE_PROCESS = DistributedInfo(rank=0, world_size=1, local_rank=0, local_world_size=1)
 
@@ -295,7 +303,7 @@ def all_gather(distributed: DistributedInfo, items: list[Item]) -> list[Item]:
 def global_sum(distributed: DistributedInfo, values: Tensor) -> Tensor:
     """Return the sum of a tensor over all ranks, as a new tensor. Must be called on every rank."""
     total = values.detach().clone()
-    if distributed.world_size > 1:
+    if distributed.has_process_group:
         dist.all_reduce(total)
     return total
 

@@ -135,8 +135,10 @@ def all_reduces(distributed: DistributedInfo, config: RunConfig, updates: list[U
     return counts
 
 
-def test_gradients_travel_once_an_update(tiny_config: Callable[..., RunConfig]) -> None:
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_gradients_travel_once_an_update(tiny_config: Callable[..., RunConfig], world_size: int) -> None:
     one, three = splits(2), splits(6)
-    for counts in in_processes(2, all_reduces, tiny_config(), [one[0], one[1], three[2]]):
+    # A single process that torchrun started communicates too, so that one GPU can test NCCL.
+    for counts in in_processes(world_size, all_reduces, tiny_config(), [one[0], one[1], three[2]]):
         # One bucket of gradients, for one micro-batch and for three.
         assert counts == [1, 1]

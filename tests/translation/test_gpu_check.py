@@ -58,7 +58,27 @@ def test_every_part_is_rehearsed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_several_processes_train_like_one() -> None:
-    assert correctness.several_processes(CPU).startswith("2 processes: relative difference")
+    found = correctness.several_processes(CPU)
+    assert found.startswith("processes under torchrun: 2, relative difference")
+
+
+@pytest.mark.slow
+def test_one_process_under_torchrun_trains_like_one_without() -> None:
+    found = correctness.launched_equals_one(CPU, 1)
+    assert found.startswith("processes under torchrun: 1, relative difference")
+
+
+@pytest.mark.parametrize(
+    ("cards", "count"), [(["H100"], 1), (["T4", "L4"], 1), (["H100"] * 8, 8), (["T4", "T4"], 2)]
+)
+def test_nccl_is_tested_on_any_number_of_gpus(
+    cards: list[str], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: cards[index])
+    monkeypatch.setattr(correctness, "launched_equals_one", lambda device, count: f"processes {count}")
+    expected = f"processes {count}" + "; more than one needs two GPUs of one kind" * (count == 1)
+    assert correctness.several_processes(torch.device("cuda")) == expected
 
 
 def test_a_wrong_result_is_reported_and_the_other_tests_still_run(
@@ -88,6 +108,32 @@ def test_a_part_that_fails_keeps_its_rows_and_the_other_parts_still_run(
     why = "RuntimeError: CUDA error: an illegal memory access was encountered"
     assert rows["training"] == [{"model": "base"}, {"result": "FAILED", "why": why}]
     assert rows["memory"] == [{"model": "base"}]
+
+
+def test_a_part_that_is_killed_keeps_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def killed(*_: object) -> Iterator[Row]:
+        yield {"model": "base", "ratio": 2.5}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu_check, "MEASUREMENTS", {"training": killed})
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, "training")
+    part = json.loads((tmp_path / "report.json").read_text())["training"]
+    assert (part["complete"], part["rows"]) == (False, [{"model": "base", "ratio": 2.5}])
+    assert "training: model base, ratio 2.5" in capsys.readouterr().out
+
+
+def test_each_part_of_the_report_names_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {part: lambda *_: iter([{"model": "base"}]) for part in ("training", "memory")}
+    monkeypatch.setattr(gpu_check, "MEASUREMENTS", parts)
+    for part, card in (("training", "H100"), ("memory", "T4")):
+        monkeypatch.setattr(gpu_check, "describe_machine", lambda _, card=card: {"card": card})
+        run(tmp_path, part)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert {part: report[part]["machine"]["card"] for part in report} == {"training": "H100", "memory": "T4"}
+    assert all(report[part]["complete"] for part in report)
 
 
 def test_processes_that_hang_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

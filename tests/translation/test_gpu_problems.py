@@ -1,5 +1,6 @@
 """Problems with a GPU, such as an old driver or too little memory, are reported before training starts."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -91,13 +92,50 @@ def test_the_estimate_contains_the_logits_of_a_chunk(precision: Precision, matri
 
 def test_a_card_without_enough_memory_is_told_what_to_set(tiny_config: Configs) -> None:
     estimate = MemoryEstimate(GIB, GIB, 2 * GIB, 29 * GIB, GIB)
-    message = setup.too_little_memory(tiny_config(), estimate, 15 * GIB)
+    message = setup.too_little_memory(tiny_config(), estimate, 15 * GIB, largest=240)
     assert (
         "needs about 37.4 GiB (weights 1.00, gradients 1.00, optimiser 2.00, activations 29.00, logits 1.00)"
         in message
     )
     assert "only 15.0 GiB are free" in message
+    assert "At most 240 tokens fit" in message
     assert "Set training.tokens_per_batch=200 training.batches_per_update=6" in message
+
+
+def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
+    tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = ("data.max_length=60", "training.tokens_per_batch=1000", "training.length_buckets=2")
+    config = tiny_config(*sizes)
+    trainer = new_trainer(config)
+
+    def needed(trainer: Trainer, tokens: int | None = None) -> int:
+        estimate = trainer.estimate_memory(tokens)
+        assert estimate is not None
+        return estimate.total - estimate.weights
+
+    def refusal(free: int) -> str:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 0))
+        with pytest.raises(BadInputError) as refused:
+            setup.require_enough_memory(trainer, config, SINGLE_PROCESS, CPU)
+        return str(refused.value)
+
+    for sentences in (1, 3, 14):
+        free = needed(trainer, sentences * 64)
+        message = refusal(free)
+        assert f"At most {sentences * 64} tokens fit" in message
+        advice = re.findall(r"training\.\w+=\d+", message)
+        advised = tiny_config(*sizes, *advice)
+        assert needed(new_trainer(advised)) <= free
+        size = advised.training.tokens_per_batch * advised.training.batches_per_update
+        assert size == pytest.approx(1000 * config.training.batches_per_update, rel=0.03)
+    # The rank with the least memory decides.
+    least = needed(trainer, 192)
+    with monkeypatch.context() as patch:
+        patch.setattr(setup, "global_max", lambda distributed, number: max(number, -least))
+        assert "At most 192 tokens fit" in refusal(1000 * least)
+    message = refusal(needed(trainer, 64) - 1)
+    assert "Not even a batch with one sentence of data.max_length=60 tokens fits. Choose a smaller" in message
 
 
 def test_a_trainer_estimates_its_longest_batches(tiny_config: Configs) -> None:

@@ -5,9 +5,12 @@ and files again. So everything that belongs to an update is written before the c
 a GPU, results may differ by rounding, because some of PyTorch's kernels add numbers in varying order.)
 """
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch.utils._pytree import tree_map_only
@@ -22,13 +25,19 @@ from course_lib.translation.decoding.search_settings import SearchSettings, save
 from course_lib.translation.train.dashboards import Dashboards
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 
+State = TypeVar("State")
+
+#: The number of files that may wait for the writer or be written. Each holds a copy of the weights in memory.
+_WAITING = 2
+
 
 class RunFiles:
     """The files of a run, which rank 0 writes. On the other ranks, `log` is None and nothing is written.
 
     If a file cannot be written during training, `report` is called with a message and training continues.
-    Checkpoints are written by a thread, from a copy of the state. `finish_writing` waits for this thread, and
-    so does the end of the `with` block, which also closes the dashboards.
+    Checkpoints, models and snapshots are written by one thread, in the order of the calls, from copies of
+    the weights. `finish_writing` waits for this thread, and so does the end of the `with` block, which also
+    closes the dashboards.
     """
 
     def __init__(
@@ -40,14 +49,14 @@ class RunFiles:
         self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
         self._writer = ThreadPoolExecutor(1, "checkpoint")
-        self._writing: Future[None] | None = None
+        self._writing: deque[tuple[str, Future[None]]] = deque()
         self._dashboards = Dashboards(folder.path, config, report) if log is not None else None
 
     def __enter__(self) -> "RunFiles":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # The process must never exit while a checkpoint is being written.
+        # The process must never exit while a file is being written.
         self.finish_writing()
         if self._dashboards is not None:
             self._dashboards.close(failed=kind is not None)
@@ -73,39 +82,34 @@ class RunFiles:
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
         """Flush the metrics to disk, then start saving a copy of `state` in the background.
 
-        The size of the metrics file is added to it. The previous checkpoint is completed first.
+        The size of the metrics file is added to it.
         """
-        self.finish_writing()
 
         def save(log: MetricsLog) -> None:
-            copied = tree_map_only(
-                torch.Tensor,
-                lambda tensor: tensor.detach().to("cpu", copy=True),
-                {**state, "metrics_bytes": log.sync()},
-            )
-            self._writing = self._writer.submit(self._checkpoints.save, step, copied)
+            self._finish_all_but(_WAITING - 1)
+            copied = _copied({**state, "metrics_bytes": log.sync()})
+            self._submit("The checkpoint", lambda: self._checkpoints.save(step, copied))
 
         self._try("The checkpoint", save)
 
     def finish_writing(self) -> None:
-        """Wait until the latest checkpoint has been written. If that fails, report it."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            self._try("The checkpoint", lambda _: writing.result())
+        """Wait until all files have been written. If one can't be, report it."""
+        self._finish_all_but(0)
 
     def save_model(self, kind: ModelKind, model: Callable[[], TrainedModel]) -> None:
-        """Save the last or the best model of the run. `model` is called only on rank 0."""
-        self._try(f"The {kind} model", lambda _: save_model(self.folder.model(kind), model()))
+        """Start saving the last or the best model of the run. `model` is called only on rank 0."""
+        self._save_copy(f"The {kind} model", model, partial(save_model, self.folder.model(kind)))
 
     def save_snapshot(self, model: Callable[[], TrainedModel]) -> None:
-        """Save a snapshot of the weights, if the run averages them. `model` is called only on rank 0."""
+        """Start saving a snapshot, if the run averages the weights. `model` is called only on rank 0."""
         if self._snapshots.count:
-            self._try("The snapshot", lambda _: self._snapshots.save(model()))
+            self._save_copy("The snapshot", model, self._snapshots.save)
 
     def save_average(self, up_to: int) -> None:
         """Replace the averaged model by the average of the snapshots up to update `up_to`, if any."""
         if self._log is None or not self._snapshots.count:
             return
+        self.finish_writing()
         path = self.folder.model("averaged")
         path.unlink(missing_ok=True)
         averaged = self._snapshots.average(up_to, self._report)
@@ -117,6 +121,7 @@ class RunFiles:
 
         Raises BadInputError if it is missing or damaged, or if the best one is older than update `best_step`.
         """
+        self.finish_writing()
         path = self.folder.model(kind)
         model = load_model(path)
         # A newer one was the best when it was saved, but then the process was killed before its checkpoint,
@@ -145,6 +150,25 @@ class RunFiles:
                 "latest checkpoint."
             ) from None
 
+    def _save_copy(
+        self, what: str, model: Callable[[], TrainedModel], write: Callable[[TrainedModel], None]
+    ) -> None:
+        if self._log is None:
+            return
+        self._finish_all_but(_WAITING - 1)
+        current = model()
+        copied = replace(current, weights=_copied(current.weights))
+        self._submit(what, lambda: write(copied))
+
+    def _submit(self, what: str, write: Callable[[], None]) -> None:
+        self._writing.append((what, self._writer.submit(write)))
+
+    def _finish_all_but(self, count: int) -> None:
+        """Wait until at most `count` files are still to be written, and report those that can't be."""
+        while len(self._writing) > count:
+            what, writing = self._writing.popleft()
+            self._try(what, lambda _, writing=writing: writing.result())  # type: ignore[misc]
+
     def _try(self, what: str, write: Callable[[MetricsLog], None]) -> None:
         if self._log is None:
             return
@@ -154,3 +178,16 @@ class RunFiles:
             self._report(
                 f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
             )
+
+
+def _copied(state: State) -> State:
+    """Return `state` with copies of its tensors on the CPU. Tied weights, which share memory, stay tied."""
+    copies: dict[tuple[object, ...], torch.Tensor] = {}
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        if key not in copies:
+            copies[key] = tensor.detach().to("cpu", copy=True)
+        return copies[key]
+
+    return tree_map_only(torch.Tensor, copy, state)

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
 from course_lib.translation.configs.loader import documented_yaml, yaml_values
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
+from course_lib.translation.data.epoch_plan import bucket_lengths
 from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
 from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.data.vocabularies import load_vocabularies
@@ -174,19 +176,50 @@ def require_enough_memory(
     estimate, (free, _) = trainer.estimate_memory(), torch.cuda.mem_get_info(device)
     if estimate is None:
         return
-    missing = estimate.total - estimate.weights - free  # The weights are already allocated.
-    if global_max(distributed, int(missing > 0)):
-        raise_on_all_ranks(distributed, too_little_memory(config, estimate, free))
+    free = -global_max(distributed, -free)  # The least of any rank.
+    if estimate.total - estimate.weights > free:  # The weights are already allocated.
+        largest = largest_batch(trainer, config, free + estimate.weights)
+        raise_on_all_ranks(distributed, too_little_memory(config, estimate, free, largest))
 
 
-def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int) -> str:
-    """Return the error message for a GPU with too little memory, of which `free` bytes are free."""
+def largest_batch(trainer: Trainer, config: RunConfig, available: int) -> int:
+    """Return the largest `training.tokens_per_batch` that is estimated to fit into `available` bytes.
+
+    If not even the longest sentence fits, return 0.
+    """
+    [length] = bucket_lengths(config.data.max_length, 1)
+
+    def total(sentences: int) -> int:
+        estimate = trainer.estimate_memory(sentences * length)
+        assert estimate is not None, "the caller has an estimate"
+        return estimate.total
+
+    counts = range(1, config.training.tokens_per_batch // length + 1)
+    return bisect_right(counts, available, key=total) * length
+
+
+def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int, largest: int) -> str:
+    """Return the error message for a GPU with too little memory, of which `free` bytes are free.
+
+    `largest` is the result of `largest_batch`.
+    """
     training = config.training
-    return (
+    needed = (
         f"training.tokens_per_batch: training needs {estimate.description} on each GPU, but only "
-        f"{free / GIB:.1f} GiB are free. Set training.tokens_per_batch={training.tokens_per_batch // 2} "
-        f"training.batches_per_update={training.batches_per_update * 2}, which gives updates of the same "
-        "size, or choose a smaller model."
+        f"{free / GIB:.1f} GiB are free."
+    )
+    if largest < config.longest_padded:
+        return (
+            f"{needed} Not even a batch with one sentence of data.max_length={config.data.max_length} tokens "
+            "fits. Choose a smaller model or a smaller data.max_length."
+        )
+    # Divide every batch into the same number, so that updates can be divided among the processes as before.
+    parts = -(-training.tokens_per_batch // largest)
+    tokens = max(config.longest_padded, training.tokens_per_batch // parts)
+    return (
+        f"{needed} At most {largest} tokens fit. Set training.tokens_per_batch={tokens} "
+        f"training.batches_per_update={training.batches_per_update * parts}, which gives updates of about "
+        "the same size, or choose a smaller model."
     )
 
 

@@ -91,7 +91,7 @@ class Trainer:
         if training.compile:
             self._compile()
         self._loss_sum: nn.Module = self._model_and_loss
-        if distributed.world_size > 1:
+        if distributed.has_process_group:
             self._loss_sum = DistributedDataParallel(
                 self._loss_sum, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC
             )
@@ -207,15 +207,16 @@ class Trainer:
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)  # The matrices don't belong to training.
 
-    def estimate_memory(self) -> MemoryEstimate | None:
+    def estimate_memory(self, tokens: int | None = None) -> MemoryEstimate | None:
         """Estimate the memory that training needs on this rank's device; None with a student's code.
 
-        The estimate runs the model on fake tensors. A student's code may read the values of a tensor, which a
-        fake tensor doesn't have, or keep a tensor for later batches.
+        `tokens` replaces the config's `training.tokens_per_batch`. The estimate runs the model on fake
+        tensors. A student's code may read the values of a tensor, which a fake tensor doesn't have, or keep a
+        tensor for later batches.
         """
         if self._components is not REFERENCE:
             return None
-        tokens = self._config.training.tokens_per_batch
+        tokens = tokens or self._config.training.tokens_per_batch
         # Attention saves the most in batches of the longest sentences.
         length = min(bucket_lengths(self._config.data.max_length, 1)[0], tokens)
         return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)

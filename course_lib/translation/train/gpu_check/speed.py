@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
+from course_lib.atomic_files import atomic_write_text
 from course_lib.transformer import (
     Transformer,
     decoder_mask,
@@ -318,7 +319,7 @@ def _free(device: torch.device) -> None:
 
 
 def write_report(path: Path, part: str, result: object) -> None:
-    """Add a part to the JSON report, or replace it, and keep the other parts."""
+    """Add a part to the JSON report, or replace it, and keep the other parts. The write is atomic."""
     report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     report[part] = result
-    path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    atomic_write_text(path, json.dumps(report, indent=1) + "\n")
