@@ -33,8 +33,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # writes its translation. On the right are two boxes in detail, and at the bottom what you need for training. **Hover
 # over a box** to read what it does and in which lesson you build it.
 #
-# Every lesson begins with this map, and lessons 01 to 13 also end with it. A box is filled in when its checks pass in
-# your saved notebooks.
+# Every lesson shows this map. A box is filled in when its checks pass in your saved notebooks.
 #
 # | lessons | you build |
 # |---|---|
@@ -60,7 +59,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # There is help:
 #
 # - **Worked examples** show a calculation with small numbers, and **scratch cells** let you try your own.
-# - **Checks** name your mistake if they recognise it. Run them as often as you like; nobody is counting.
+# - **Checks**: run them as often as you like; nobody is counting.
 # - **Hints**: each exercise has three above its check, from gentle to explicit. Try for ten minutes before you open
 #   one.
 # - **Common questions** are at the end of each lesson.
@@ -139,7 +138,7 @@ for name, tensor in {
 # 3. One tensor has no axis left: it is treated as if it had one of length 1, which is stretched.
 # 4. Anything else: an error.
 #
-# These rules are called **broadcasting**, and much of this course relies on them.
+# These rules are called **broadcasting**.
 
 # %% predict="predict_broadcast"
 # a has the shape (3, 1), and b has the shape (4,). How many numbers does a + b hold?
@@ -149,8 +148,8 @@ for name, tensor in {
 # %% [markdown]
 # ### See it: the rules at work
 #
-# These are the shapes of attention scores and a mask, as in lesson 02: 2 sentences, 8 heads, 5 queries and 5 keys; the
-# mask has one row for each sentence. (Only the shapes matter here. Lessons 01 and 02 explain the words.)
+# These are the shapes of attention scores and a mask: 2 sentences, 8 heads, 5 queries and 5 keys; the mask has one row
+# for each sentence. (Lessons 01 and 02 explain the words.)
 #
 # **Change something:** remove the two ones from the mask's shape, which leaves `(2, 5)`. What does torch align the 2
 # with? Then try the shapes of your prediction, `(3, 1)` and `(4,)`.
@@ -161,7 +160,7 @@ aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
 # %% [markdown]
 # ### See it: the copies
 #
-# The same with numbers: a column times a row makes a multiplication table. Numbers in brackets are copies.
+# A column times a row makes a multiplication table. Numbers in brackets are copies.
 #
 # **Change something:** remove `.unsqueeze(-1)` from `down`, and read torch's message. Then give both tensors the length
 # 4, still without `.unsqueeze(-1)`: there is no error, but is it still a table?
@@ -175,8 +174,8 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 # %% [markdown]
 # ## 5. The dark side: wrong, and no error
 #
-# Broadcasting has a price. If you mix up two shapes, torch often finds *some* way to make them fit, and you get the
-# answer to a different question.
+# If you mix up two shapes, torch often finds *some* way to make them fit, and you get the answer to a different
+# question.
 
 # %% predict="predict_silent"
 # A model's predictions are a column: the numbers 1, 2, 3 in the shape (3, 1). The targets are a row:
@@ -199,8 +198,8 @@ print("mean squared error:", (difference**2).mean().item())
 broadcast_tables(predicted, target, difference, names=("predicted", "− target", "= difference"))
 
 # %% [markdown]
-# Each prediction was compared with *every* target; only the diagonal is what we wanted. Training a network with this
-# loss would raise no error either. The network would learn to predict the mean of all targets, everywhere.
+# Each prediction was compared with *every* target; only the diagonal is what we wanted. A network trained with this
+# loss would learn to predict the mean of all targets, everywhere, and no error would tell you.
 #
 # Three habits protect you:
 #
@@ -215,7 +214,7 @@ broadcast_tables(predicted, target, difference, names=("predicted", "− target"
 #
 # $$\mathrm{result}_{ij} = x_i - x_j$$
 #
-# where $x_i$ is number $i$ of the row. For the positions of words, such a table says how far apart any two words are.
+# where $x_i$ is number $i$ of the row.
 #
 # ### Worked example: three numbers
 
@@ -225,27 +224,26 @@ for left in three:
     print([f"{left} - {right} = {left - right}" for right in three])
 
 # %% [markdown]
-# The signature of the function below states the shapes. `"... L"` means: **any number of leading axes**, then one of
-# length L. Each row gets its own table: a batch of B rows, (B, L), becomes (B, L, L).
+# In the signature of the function below, `"... L"` means: **any number of leading axes**, then one of length L. Each
+# row gets its own table: a batch of B rows, (B, L), becomes (B, L, L).
 #
 # ### First, make a mistake
 #
-# You should know how to read a check's message before you need it. So first write something **wrong**. In the next code
-# cell, delete the line that starts with `raise`, and write this one instead:
+# To learn how to read a check's message, first write something **wrong**. In the next code cell, delete the line that
+# starts with `raise`, and write this one instead:
 #
 # ```python
 #     return x.unsqueeze(-1) - x
 # ```
 #
-# It looks good: a column minus a row. Run the cell, then run the check below the hints, and read its message
-# **slowly**.
+# It looks good: a column minus a row. Run the cell, then the check below the hints, and read its message **slowly**.
 
 # %% build="pairwise_differences"
 ### BEGIN SOLUTION course_lib.transformer.broadcasting:pairwise_differences
 
 # %% [markdown]
-# This is a scratch cell: change it as you like; nothing in it is graded. It runs your function, so that you can compare
-# its result with the worked example. With the wrong line, what happens for two rows of two numbers, `[[5, 7], [1, 4]]`?
+# This is a scratch cell: compare your function's result with the worked example, and change it as you like. Nothing in
+# it is graded. With the wrong line, what happens for two rows of two numbers, `[[5, 7], [1, 4]]`?
 
 # %% tags=["see"]
 print(pairwise_differences(torch.tensor([5, 7, 10])))
@@ -294,8 +292,7 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 #
 # ### See it: the distances between words
 #
-# Your function on the positions of four words: how far is word i behind word j? A negative number means that word i
-# comes before word j.
+# Your function on the positions of four words. A negative number means that word i comes before word j.
 #
 # **Change something:** other numbers, such as `[1, 10, 100]`. Which pattern do you see across the diagonal, and why?
 
@@ -339,7 +336,7 @@ broadcast_tables(
 # 2. **Submit** as your instructor has told you: with the *Assignment List* in JupyterLab's menu *Nbgrader*, or by
 #    sending the notebook file. Until the deadline you can submit again; the last submission counts.
 # 3. **Wait for feedback.** The grader's checks draw *different* numbers, so code that only fits the numbers that you
-#    saw will fail. Some mistakes cost only part of the points. A person reads your explanations.
+#    saw will fail. Some mistakes cost only part of the points.
 #
 # If you are learning on your own, Validate is all that you need.
 #
@@ -368,9 +365,9 @@ broadcast_tables(
 #
 # <details><summary>What do "... L" and Num mean in the signature?</summary>
 #
-# They are notes for readers, written with the library jaxtyping: a tensor of numbers (`Num`) with any leading axes
-# (`...`) and one axis of length L. Other lessons use `Float` (decimal numbers), `Int` (whole numbers) and `Bool` (truth
-# values). A letter that occurs twice stands for the same length.
+# They are notes for readers, written with the library jaxtyping. `Num` is a tensor of numbers, and `"... L"` its shape,
+# as in section 6. Other lessons use `Float` (decimal numbers), `Int` (whole numbers) and `Bool` (truth values). A
+# letter that occurs twice stands for the same length.
 #
 # </details>
 #
@@ -398,10 +395,10 @@ broadcast_tables(
 #
 # - [Broadcasting semantics](https://pytorch.org/docs/stable/notes/broadcasting.html) in the PyTorch documentation.
 # - Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762): read the introduction and look
-#   at the figures. You will come back to every section.
+#   at the figures.
 #
 # ## Where you are
 #
-# You know your tools. Press **Validate**.
+# Press **Validate**.
 #
 # Next: **lesson 01, scaled dot-product attention**, a single line of mathematics. Everything else is built around it.

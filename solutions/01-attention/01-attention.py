@@ -4,7 +4,7 @@
 # A Transformer reads a sentence by letting every word take information from every other word. The operation that does
 # this is **attention**.
 #
-# By the end of this lesson you will have written it yourself, as three small functions, and you will be able to explain
+# By the end you will have written it yourself, as three small functions, and be able to explain
 #
 # - how a word chooses which other words to attend to,
 # - why the formula contains a square root, and what goes wrong without it,
@@ -34,7 +34,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# You build the highlighted boxes in this lesson. The next cell imports what your code may use.
+# You build the highlighted boxes in this lesson.
 
 # %% given="setup"
 import math
@@ -66,9 +66,8 @@ from course_lib.checks import check
 # **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once, but a
 # layer connects only neighbours, so distant words meet only after many layers.
 #
-# The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
-# computed in parallel. Its table 1 compares the three kinds of layer for a sentence of $n$ words with $d$ features
-# each; $k$ is the width of a convolution:
+# The paper asks: what if attention is *all* there is? Its table 1 compares the three kinds of layer for a sentence of
+# $n$ words with $d$ features each; $k$ is the width of a convolution:
 #
 # | layer | operations | steps that must run in sequence | longest path between two words |
 # |---|---|---|---|
@@ -123,7 +122,7 @@ for n in (25, 512, 5_000):
 #
 # where $q_i$ is row $i$ of $Q$, and $k_j$ is row $j$ of $K$.
 #
-# Why is there a division, and why by a *root*? Make a prediction first.
+# Why is there a division, and why by a *root*?
 
 # %% predict="predict_spread"
 # A query and a key have 64 features each, all of them independent random numbers with mean 0 and
@@ -148,18 +147,18 @@ for word, (animal, red) in features.items():
     )
 
 # %% [markdown]
-# The three quotients are the first row of the table of scores. The other two rows belong to the fox and the rose.
+# The three quotients are the first row of the table of scores.
 #
 # ### Build it
 #
-# Your function gets tensors with **any number of leading axes** (in the next lesson, a batch of sentences with several
-# heads): `"... Q d"` in the signature means any leading axes, then the queries, then their features.
+# `"... Q d"` in the signature means **any number of leading axes** (in the next lesson, a batch of sentences with
+# several heads), then the queries, then their features.
 
 # %% build="attention_scores"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores
 
 # %% [markdown]
-# In this scratch cell, compare your function's result with the numbers above. Change the vectors as you like.
+# A scratch cell: compare your function's result with the numbers above.
 
 # %% tags=["see"]
 x = torch.tensor(list(features.values()))
@@ -172,7 +171,7 @@ print(attention_scores(x, x))
 # %% [markdown]
 # ### See it: the spread of dot products
 #
-# Now test your prediction. For each $d_k$, the next cell draws 2,000 random pairs. It multiplies your scores by
+# To test your prediction, the next cell draws 2,000 random pairs for each $d_k$. It multiplies your scores by
 # $\sqrt{d_k}$, which gives the plain dot products.
 #
 # **Change something:** use other values of $d_k$. Or remove `* math.sqrt(d_k)`: how are the scores themselves spread?
@@ -193,13 +192,13 @@ score_spread(samples)
 #
 # ### See it: what large scores do to the softmax
 #
-# Why is a large spread a problem? The reason is in the next step, the **softmax**. It turns a row of scores
-# $s_1, \dots, s_n$ into weights that are positive and sum to one:
+# Why is a large spread a problem? Because of the next step, the **softmax**. It turns a row of scores $s_1, \dots, s_n$
+# into weights that are positive and sum to one:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_{l=1}^{n} e^{s_l}}$$
 #
-# Here are six scores. The slider multiplies all of them by one factor. The bar on the right is the size of the
-# softmax's gradient: how much a small change in the scores still changes the weights.
+# The slider multiplies six scores by one factor. The bar on the right is the size of the softmax's gradient: how much a
+# small change in the scores still changes the weights.
 
 # %% tags=["see"]
 softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "sees", "a", "cat"])
@@ -208,9 +207,9 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 # With a small factor, all keys get about the same weight. With a large one, a single key gets everything and the
 # gradient is almost zero. A network whose attention starts like that can hardly learn what to attend to.
 #
-# The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The
-# gradient is summarised by one number, the root of the sum of the squares of all derivatives of the weights with
-# respect to the scores. (This is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
+# The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The size of
+# the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This
+# is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
 #
 # **Change something:** the number of keys. Is the picture different with 100 keys?
 
@@ -256,9 +255,9 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ## 3. Weights: a softmax with a mask
 #
-# Often a query must not attend to every key. In a batch, short sentences are filled up with **padding**, which has no
-# meaning, and a decoder must not see words that it has yet to write. A **mask** says which keys each query may attend
-# to. In this course masks are boolean, and **`True` means "may attend"**. (You build them in lesson 04.)
+# Often a query must not attend to every key: not to **padding**, the filler after short sentences in a batch, and not
+# to words that a decoder has yet to write. A **mask** says which keys each query may attend to. In this course masks
+# are boolean, and **`True` means "may attend"**. (You build them in lesson 04.)
 #
 # There are two rules:
 #
@@ -274,7 +273,7 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ### Worked example: the dog's weights
 #
-# We continue with the dog's three scores. First without a mask, then with one that hides the fox.
+# The dog's three scores again, first without a mask, then with one that hides the fox.
 
 # %% tags=["see"]
 scores_of_dog = {"dog": 4 / 2**0.5, "fox": 2 / 2**0.5, "rose": 0.0}
@@ -294,7 +293,7 @@ print("allowed: nothing\n  the sum is 0, so there is nothing to divide by")
 # ### Build it
 #
 # The mask **broadcasts** against the scores: one of shape (batch, 1, keys), for example, applies to every query of a
-# sentence. Operations that broadcast do this without extra code.
+# sentence.
 #
 # Mind the second rule. The softmax of a row in which every score is minus infinity is 0 / 0, which is NaN, and one NaN
 # spreads through the gradient to every parameter of the network.
@@ -317,7 +316,7 @@ for allowed in ([True, True, True], [True, False, True], [False, False, False]):
 # %% [markdown]
 # ### See it: what a mask does
 #
-# On the left are the scores, in the middle the mask, and on the right your weights with the sum of each row.
+# The scores, the mask, and your weights with the sum of each row.
 #
 # **Change something:** allow one key for the last query. Mask a key with a high score: which keys get its weight?
 
@@ -366,8 +365,8 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 #
 # ### Worked example: all the steps
 #
-# The whole calculation for our three words, with the keys' vectors as values. Use the slider to go through the steps,
-# and choose another query from the list.
+# The whole calculation for our three words, with the keys' vectors as values. The slider goes through the steps, and
+# the list offers other queries.
 #
 # **Change something:** multiply `x` by 3. What happens to the weights, and why? Give the values a different number of
 # features from the keys.
@@ -403,12 +402,9 @@ print("output:", output, "weights:", weights, sep="\n")
 # %% check="scaled_dot_product_attention"
 
 # %% [markdown]
-# That is equation 1 of the paper, in your own code.
-#
 # ### See it: attention in a real sentence
 #
-# To watch attention at work, we need vectors that carry some meaning. We compute them from the 6,000 captions that come
-# with this course:
+# To watch attention at work, we need vectors that carry some meaning, computed from the 6,000 captions of this course:
 #
 # 1. Count how often two words occur within two positions of each other.
 # 2. Divide each count by the count that chance alone would give, and take the logarithm. Keep only the positive
@@ -467,8 +463,8 @@ attention_over_sentence(weights, sentence, sentence, start=1)
 attention_heatmap(weights, sentence, sentence)
 
 # %% [markdown]
-# **Words attend to similar words.** The boy attends to the girl, "blue" to "red", the hat to the dress. The function
-# knows nothing about people, colours or clothes. That knowledge is in the vectors.
+# **Words attend to similar words**: "blue" to "red", the hat to the dress. The function knows nothing about people,
+# colours or clothes. That knowledge is in the vectors.
 #
 # **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and no
 # vector of the same length matches it better than itself. To find something *else*, a word must be able to ask with a
@@ -484,8 +480,8 @@ same, _ = scaled_dot_product_attention(x, x[shuffled], x[shuffled])
 print("largest change of the output:", (same - output).abs().max().item())
 
 # %% [markdown]
-# Nothing changes, apart from rounding: a sum doesn't depend on the order of its terms. So attention alone can't tell
-# "dog bites man" from "man bites dog". Lesson 05 solves this.
+# Nothing, apart from rounding: a sum doesn't depend on the order of its terms. So attention alone can't tell "dog bites
+# man" from "man bites dog". Lesson 05 solves this.
 #
 # ## Common questions
 #
@@ -533,6 +529,6 @@ print("largest change of the output:", (same - output).abs().max().item())
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate** before you hand in the lesson.
+# Press **Validate**.
 #
 # Next: **lesson 02, multi-head attention**. One mean of the values is one point of view. You will combine several.
