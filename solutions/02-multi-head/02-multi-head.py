@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Lesson 02: multi-head attention
 #
-# Lesson 01 left two problems. A word attended mostly to itself, because it asked with the same vector that it was found
-# by. And it got back only a single mean. **Projections** solve the first: a word asks with one vector and is found by
-# another. Several **heads** solve the second: they attend side by side, each with its own projections.
+# Lesson 01 left two problems. A word attended mostly to itself, and it got back only a single mean. **Projections**
+# solve the first: a word asks with one vector and is found by another. Several **heads** solve the second: they attend
+# side by side, each with its own projections.
 #
-# By the end of this lesson you will have built the paper's `MultiHeadAttention`, and you will be able to explain
+# By the end you will have built the paper's `MultiHeadAttention`, and be able to explain
 #
 # - how a projection determines what a word looks for,
 # - how a tensor is split into heads and merged again, and why a reshape alone gets it wrong,
@@ -32,8 +32,6 @@ architecture_map(
 )
 
 # %% [markdown]
-# The model uses multi-head attention in three places, with different inputs and masks.
-#
 # From now on, the functions of earlier lessons come from the reference, so a mistake in lesson 01 doesn't follow you.
 
 # %% given="setup"
@@ -52,8 +50,7 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 #
 # $$q = x\,W^Q, \qquad k = x\,W^K, \qquad v = x\,W^V$$
 #
-# where $W^Q$, $W^K$ and $W^V$ are learned matrices. So what a word asks for ($q$), what it is found by ($k$) and what
-# it provides ($v$) can be three different things.
+# where $W^Q$, $W^K$ and $W^V$ are learned matrices.
 #
 # What can such a matrix express? Let's write some by hand, for words with 16 readable features: five for the
 # kind of word, and eleven for its position. (A real network learns the kinds by itself, and lesson 05 adds the
@@ -146,8 +143,8 @@ attention_heatmap(
 # $d_{model}$). One product makes the queries of all heads: the first 64 features belong to head 0, the next 64 to head
 # 1, and so on. (Code counts heads from 0.)
 #
-# So the features only have to be *split* into heads, and later merged again. Your first two functions do this. They
-# only move numbers, but there are many ways to get the right *shape* with the wrong numbers in it.
+# So the features only have to be *split* into heads, and later merged again, by your first two functions. There are
+# many ways to get the right *shape* with the wrong numbers in it.
 
 # %% predict="predict_feature"
 # x has shape (2, 10, 512), and split_heads(x, 8) has shape (2, 8, 10, 64). Take feature 5 of head 3.
@@ -211,8 +208,8 @@ print("merged:", merge_heads(split).tolist())
 # %% [markdown]
 # ### See it: where do the numbers go?
 #
-# Four words with six features each are split into three heads: once by your function, and once by a reshape to the same
-# shape. Each cell says which word and which feature it comes from.
+# Four words with six features each are split into three heads, by your function and by a reshape to the same shape.
+# Each cell says which word and feature it comes from.
 #
 # **Change something:** other numbers of heads and features (`d_model` must be divisible by `heads`). Is there a number
 # of heads for which the reshape does no harm?
@@ -248,8 +245,7 @@ features_in_heads(
 #
 # ### Worked example: two heads of one feature
 #
-# Three words with two features, and two heads, so each head works with one feature. All four projections are the
-# identity.
+# Three words have two features, so each head works with one. All four projections are the identity.
 
 # %% tags=["see"]
 three_words = torch.tensor([[3.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
@@ -291,12 +287,11 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # %% [markdown]
 # ### The attention function is an argument
 #
-# `MultiHeadAttention` calls the function that it was given as `attention`, by default `scaled_dot_product_attention`.
-# There are two reasons:
+# `MultiHeadAttention` calls the function that it was given as `attention`, by default `scaled_dot_product_attention`,
+# for two reasons:
 #
 # - **To look inside**, we pass a function that records the weights.
-# - **To be fast**, the final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
-#   never stores the table of weights.
+# - **To be fast**, the final lab passes PyTorch's *fused kernel*, a single program for all steps of attention.
 #
 # The function takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns
 # `(output, weights)`.
@@ -307,8 +302,7 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # end, so the mask's B would meet H. Insert an axis of length one in the correct position, and the mask applies to every
 # head. A mask with two axes, (Q, K), or with all four is used as it is.
 #
-# **Dropout.** Create one `nn.Dropout(dropout)` and pass it to the attention function, which applies it to the weights.
-# Use it for nothing else.
+# **Dropout.** Create one `nn.Dropout(dropout)`, pass it to the attention function, and use it for nothing else.
 #
 # **Sizes.** Take the sizes of each tensor from that tensor. It is tempting to read the batch size from the query and
 # use -1 for the rest of a reshape. If the query has two sentences, four sentences of three keys then silently become
@@ -323,8 +317,7 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 ### BEGIN SOLUTION course_lib.transformer.multi_head:MultiHeadAttention
 
 # %% [markdown]
-# A scratch cell. With the identity in all four projections, your module should give the merged result of the worked
-# example.
+# A scratch cell: your module should give the merged result of the worked example.
 
 # %% tags=["see"]
 tiny = MultiHeadAttention(d_model=2, heads=2, dropout=0.0)
@@ -346,7 +339,7 @@ with torch.no_grad():
 # %% [markdown]
 # ### See it: heads side by side
 #
-# We now write three matrices like those of section 1 into a module, one for each head, and record the weights while it
+# We write three matrices like those of section 1 into a module, one for each head, and record the weights while it
 # reads the sentence.
 #
 # `nn.Linear` stores its matrix transposed, as (features out, features in). So rows 0 to 15 of `query_projection.weight`
@@ -396,8 +389,8 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Three different attentions in one pass. (`layer.eval()` in `weights_of_heads` turns dropout off, so that the picture
-# shows what the network uses when it translates.)
+# `layer.eval()` in `weights_of_heads` turns dropout off, so that the picture shows what the network uses when it
+# translates.
 #
 # ## 4. What do several heads cost?
 
@@ -510,8 +503,8 @@ named_lines(
 )
 
 # %% [markdown]
-# One head reaches the line and stays there, with as many parameters as the others. Two heads learn the task. What do
-# they attend to? We record the weights of the trained modules for our sentence, with random features for every word.
+# One head reaches the line and stays there. Two heads learn the task. What do they attend to? We record the weights of
+# the trained modules for our sentence, with random features for every word.
 
 # %% tags=["see"]
 maps = []
@@ -615,7 +608,7 @@ attention_heatmap(
 # <details><summary>Why did view fail where reshape worked?</summary>
 #
 # Swapping axes moves no numbers in memory. `view` never moves any either, so it fails if numbers that should be
-# neighbours aren't neighbours in memory. `reshape` and `flatten` copy if they have to.
+# neighbours in memory aren't. `reshape` and `flatten` copy if they have to.
 #
 # </details>
 #
@@ -653,7 +646,7 @@ attention_heatmap(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate** before you hand in the lesson.
+# Press **Validate**.
 #
 # Next: **lesson 03, what is around attention**. Six layers of attention alone hardly learn anything. Normalisation and
 # residual connections make learning possible.

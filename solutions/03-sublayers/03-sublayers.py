@@ -4,7 +4,7 @@
 # Attention moves information between words. But between two attentions, every word must also *process* what it has
 # gathered, and the whole stack must remain trainable. Three small parts do this.
 #
-# By the end of this lesson you will have written all three, and you will be able to explain
+# By the end you will have written all three, and be able to explain
 #
 # - what **layer normalisation** computes, including the details that people get wrong,
 # - what the **feed-forward network** is for, and what it costs,
@@ -32,8 +32,6 @@ architecture_map(built=finished_exercises(), current=["LayerNorm", "FeedForward"
 # %% [markdown]
 # Each attention and each feed-forward network is called a **sublayer**. Each of the five sublayers in the picture is
 # followed by a box "Add & norm".
-#
-# The next cell imports what your code may use, and the multi-head attention of lesson 02.
 
 # %% given="setup"
 from collections.abc import Callable
@@ -48,10 +46,9 @@ from course_lib.transformer import MultiHeadAttention
 # %% [markdown]
 # ## 1. Layer normalisation: every word at the same volume
 #
-# In a choir with microphones, one singer can be so loud that you hear nobody else, until you bring all of them to the
-# same level. Word vectors are like that: after a few sublayers some may be ten times as large as others. **Layer
-# normalisation** takes each vector by itself, shifts it so that its features have mean 0, and scales it so that they
-# have variance 1.
+# In a choir with microphones, one singer can be so loud that you hear nobody else. Word vectors are like that: after a
+# few sublayers some may be ten times as large as others. **Layer normalisation** takes each vector by itself, shifts it
+# so that its features have mean 0, and scales it so that they have variance 1.
 #
 #
 #
@@ -67,8 +64,6 @@ from course_lib.transformer import MultiHeadAttention
 # | $\epsilon$ | `eps` | a tiny number, to avoid a division by zero |
 # | $g$ | `scale` | a learned factor for each feature; initially 1 |
 # | $b$ | `shift` | a learned offset for each feature; initially 0 |
-#
-# First, normalise one vector by hand.
 
 # %% predict="predict_normalised"
 # A word's vector has four features: 0, 0, 0 and 4. What does layer normalisation turn the 4 into?
@@ -77,7 +72,7 @@ from course_lib.transformer import MultiHeadAttention
 # %% check="predict_normalised"
 
 # %% [markdown]
-# With 400 instead of 4, the answer would be the same. The volume is gone. What remains is which features stand out, and
+# With 400 instead of 4, the answer would be the same: the volume is gone. What remains is which features stand out, and
 # how far they are from the others.
 #
 # ### Worked example: two words, three features
@@ -109,7 +104,7 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 #
 # ### Build it
 #
-# Your class derives from `nn.Module`, and you write two of its methods.
+# You write two methods of an `nn.Module`.
 #
 # - `__init__` starts with `super().__init__()` and creates what the layer stores. A tensor wrapped in
 #   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimiser updates it, and a checkpoint contains
@@ -183,8 +178,7 @@ normalisation_effect(x, norm(x), words)
 # ## 2. The feed-forward network: each word by itself
 #
 # For given weights, attention only *mixes*: what a word gets is a mean of values. So after each attention comes a small
-# network that works on **each word alone**, with the same weights for every word. It widens the vector, keeps what is
-# positive, and narrows it again (section 3.3, equation 2):
+# network that works on **each word alone**, with the same weights for every word (section 3.3, equation 2):
 #
 # $$\mathrm{FFN}(x) = \max(0,\; x W_1 + b_1)\, W_2 + b_2$$
 #
@@ -198,8 +192,6 @@ normalisation_effect(x, norm(x), words)
 # One way to read it: each of the `d_ff` hidden features asks a question about the word ("is this an animal, in the
 # plural?"). The ReLU passes on only the questions whose answer is yes, and each of these adds a vector of its own to
 # the output.
-#
-# Attention has four matrices, the network only two. Which has more parameters?
 
 # %% predict="predict_network_share"
 # In the paper d_model is 512 and d_ff is 2048. Multi-head attention has four linear layers, each from
@@ -233,9 +225,9 @@ for word in ([-3.0, 1.0], [2.0, 1.0]):
 #
 # ### Build it
 #
-# You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**, which sets
-# some hidden features to 0 during training. (As with the dropout in lesson 01, the paper's section 5.4 doesn't mention
-# it, but nearly all code has it.) Create an `nn.Dropout(p)` in `__init__`, so that it follows the training mode.
+# You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**. (Like the
+# dropout in lesson 01, it isn't in the paper's section 5.4.) Create an `nn.Dropout(p)` in `__init__`, so that it
+# follows the training mode.
 
 # %% build="FeedForward"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:FeedForward
@@ -301,13 +293,13 @@ named_lines(
 
 # %% [markdown]
 # Each hidden feature is a line that the ReLU bends once, where it crosses zero. The outer layer adds the bent lines,
-# and with enough of them it can follow any curve. Without the ReLU it adds straight lines, and the sum is straight too:
-# the two linear layers might as well be one.
+# and with enough of them it can follow any curve. Without the ReLU, the sum of straight lines is straight too: the two
+# linear layers might as well be one.
 #
 # ### See it: where the parameters are, and where the work is
 #
-# On the left is the answer to your prediction. On the right are the multiplications of one encoder layer, for each
-# word, as sentences get longer:
+# On the left is the answer to your prediction, on the right the multiplications of one encoder layer, for each word, as
+# sentences get longer:
 #
 # - the **projections** of attention, four matrices: $4 d^2$, with $d$ for `d_model`;
 # - **attention itself**, scores and mean: each word meets all $n$ words, $2 n d$;
@@ -365,7 +357,7 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # %% [markdown]
 # ### Post-norm and pre-norm
 #
-# So the sums need normalising. There are two places for the norm:
+# So the sums need a norm, and there are two places for it:
 #
 # | | formula | used by |
 # |---|---|---|
@@ -442,8 +434,8 @@ for norm_first in (False, True):
 # %% [markdown]
 # ### See it: how the stream grows
 #
-# Back to your prediction, with random rotations as sublayers: a rotation doesn't change the size of a vector, so only
-# the connection makes a difference.
+# The sublayers are random rotations here: they don't change the size of a vector, so only the connection makes a
+# difference.
 #
 # **Change something:** let the sublayers return half as much: `nn.init.orthogonal_(rotation.weight, gain=0.5)`. Which
 # of the three lines change?
@@ -545,8 +537,8 @@ named_lines(
 #
 # ### See it: who can learn to do nothing?
 #
-# The easiest possible task: the vectors of 50 words go through the stack, and at the top a linear layer has to name the
-# word. The stack only has to pass the vectors on. We train for sixty steps.
+# The vectors of 50 words go through the stack, and at the top a linear layer has to name the word. The stack only has
+# to pass the vectors on. We train for sixty steps.
 #
 # **Change something:** 4 networks instead of 24 (`depth = 4`). How deep can the stack be without the residual?
 
@@ -642,11 +634,10 @@ named_lines(
 #
 # <details><summary>How exactly do layer and batch normalisation differ?</summary>
 #
-# In what they average over: batch normalisation over the examples, for each feature; layer normalisation over the
-# features, for each position. Both then have a learned scale and shift for each feature. Batch normalisation usually
-# comes before the non-linearity and behaves differently after training; layer normalisation comes before or after a
-# sublayer and always computes the same function. Batch normalisation was proposed against *internal covariate shift*,
-# the change of a layer's inputs while the layers below it learn ([Ioffe and Szegedy
+# Batch normalisation averages over the examples, for each feature; layer normalisation over the features, for each
+# position. Both then have a learned scale and shift for each feature. Batch normalisation usually comes before the
+# non-linearity, layer normalisation before or after a sublayer. Batch normalisation was proposed against *internal
+# covariate shift*, the change of a layer's inputs while the layers below it learn ([Ioffe and Szegedy
 # 2015](https://arxiv.org/abs/1502.03167)). Later experiments suggest that it helps because it makes the loss smoother
 # ([Santurkar et al. 2018](https://arxiv.org/abs/1805.11604)).
 #
@@ -699,6 +690,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate** before you hand in the lesson.
+# Press **Validate**.
 #
 # Next: **lesson 04, masks**: who may attend to whom, and how a careless mask lets a model see the answer.
