@@ -2,10 +2,10 @@
 # # Lesson 04: masks
 #
 # There are two cases in which a word must *not* attend to something. The first is **padding**: filler at the end of
-# short sentences, so that all rows of a batch are equally long. It means nothing, and attending to it adds noise. The
-# second is **the future**: a model that learns to predict the next word must not see it.
+# short sentences, so that all rows of a batch are equally long. Attending to it adds noise. The second is **the
+# future**: a model that learns to predict the next word must not see it.
 #
-# By the end of this lesson you will have written all the masks of the Transformer, and you will be able to explain
+# By the end you will have written all the masks of the Transformer, and be able to explain
 #
 # - what a **padding mask** hides, and why it hides columns and not rows,
 # - what a **causal mask** is for, and why it makes training fast,
@@ -32,10 +32,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# All three attentions of the model use masks: the encoder's, the decoder's own, and the one through which the decoder
-# reads the source sentence.
-#
-# The next cell imports what your code may use, and the parts of lessons 01 to 03.
+# All three attentions of the model use masks.
 
 # %% given="setup"
 import torch
@@ -76,8 +73,8 @@ print(tokens)
 # %% [markdown]
 # ### See it: what happens without a mask
 #
-# The words of the second sentence, and its padding, get random vectors. On the left they attend without a mask, on the
-# right with the one that you are about to build. Orange cells with a "!" mark weight that goes to padding.
+# The words of the second sentence, and its padding, get random vectors, and attend without a mask and with the one that
+# you are about to build. Orange cells with a "!" mark weight that goes to padding.
 #
 # **Change something:** another sentence (`words[0]`); more padding. How much of its weight does a word lose to padding?
 
@@ -100,7 +97,7 @@ attention_heatmap(
 
 # %% [markdown]
 # Without a mask, a sentence's result depends on how much padding it has, and therefore on the other sentences of its
-# batch. With the mask, the columns of padding are empty, and the words share the whole weight.
+# batch. With the mask, the columns of padding are empty.
 #
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct, for three reasons:
 #
@@ -121,8 +118,8 @@ print("shape of the tokens: (2, 3); shape of the mask: (2, 1, 3), one row for al
 # %% [markdown]
 # ### Build it
 #
-# Turn tokens and the padding id into a mask that is `True` where a word **may attend**. Its shape is `"B 1 L"`:
-# sentences, one row for all queries, keys. Your `MultiHeadAttention` adds the axis for the heads.
+# Turn tokens and the padding id into a mask that is `True` where a word **may attend**. Your `MultiHeadAttention` adds
+# the axis for the heads.
 #
 # Compare each token separately. Then it doesn't matter where the padding is, or which id it has.
 
@@ -192,8 +189,8 @@ with torch.no_grad():
 # word 2, and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the
 # model would have written.)
 #
-# There is one problem. Position 1 has to predict word 2, which is in the same tensor, at position 2. So no position may
-# attend to later positions:
+# But word 2, which position 1 has to predict, is in the same tensor, at position 2. So no position may attend to later
+# positions:
 #
 # $$\mathrm{mask}_{ij} = \text{True where } j \le i$$
 #
@@ -222,8 +219,8 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 # %% [markdown]
 # ### Build it
 #
-# The causal mask is the same for all sentences: (1, L, L), where the axis of length one broadcasts over the batch. (A
-# plain table, (L, L), broadcasts in the same way. The check accepts it too.)
+# The causal mask is the same for all sentences: (1, L, L). (The check also accepts a plain table, (L, L), which
+# broadcasts in the same way.)
 
 # %% build="causal_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:causal_mask
@@ -235,7 +232,7 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 # %% [markdown]
 # ## 3. The decoder's mask: both
 #
-# The decoder's own attention must hide both padding and the future. A pair is allowed if **both** masks allow it.
+# In the decoder's own attention, a pair is allowed if **both** masks allow it.
 
 # %% predict="predict_allowed"
 # One sentence of 4 tokens, followed by one `<pad>`, so L is 5. In its decoder mask, 5 by 5, how many pairs
@@ -256,7 +253,7 @@ for query in range(3):
 # %% [markdown]
 # ### Build it
 #
-# Mind the shapes: (B, 1, L) and (1, L, L) broadcast to (B, L, L), a mask for each sentence. The tokens may be on a GPU;
+# (B, 1, L) and (1, L, L) broadcast to (B, L, L), a mask for each sentence. The tokens may be on a GPU;
 # `.to(tokens.device)` moves a mask there.
 
 # %% build="decoder_mask"
@@ -310,12 +307,12 @@ mask_panels(
 # ## 4. What the decoder reads, and what it predicts
 #
 # From a target sentence such as `<start> a girl runs <end>` we need two things: what the decoder **reads**, and the
-# **labels**, which it should predict. Position $i$ reads token $i$ and predicts token $i + 1$. So the labels are the
-# target, shifted by one position. The last token has no successor, so it isn't read; the first has no predecessor, so
-# it isn't predicted. This is what "shifted right" under the decoder in figure 1 means.
+# **labels**, which it should predict. Position $i$ predicts token $i + 1$, so the labels are the target, shifted by one
+# position. The last token has no successor, so it isn't read; the first has no predecessor, so it isn't predicted. This
+# is what "shifted right" under the decoder in figure 1 means.
 #
-# Why `<start>`? Because when the model writes, it must read something before there is a first word. And why `<end>`? So
-# that it can learn when to stop.
+# When the model writes, it must read something before there is a first word: `<start>`. And `<end>` lets it learn when
+# to stop.
 #
 # ### Worked example: four tokens
 
@@ -326,12 +323,9 @@ for position, read in enumerate(target_of_three):
         print(f"position {position} reads {read:8} and predicts {target_of_three[position + 1]}")
 
 # %% [markdown]
-# Four tokens give three predictions.
-#
 # ### Build it
 #
-# Return two tensors: first what is read, then the labels. Treat padding like any other token, because the loss will
-# ignore it.
+# Return two tensors: first what is read, then the labels. Treat padding like any other token.
 
 # %% build="shift_target"
 ### BEGIN SOLUTION course_lib.transformer.masks:shift_target
@@ -349,7 +343,7 @@ print(shift_target(torch.tensor([[1, 5, 7, 2], [1, 5, 2, 0]])))
 # %% [markdown]
 # ### See it: one row for each position
 #
-# The table shows what each position of the short sentence reads, may attend to, and should predict.
+# The table is for the short sentence.
 #
 # **Change something:** the longer sentence, `which = 0`. Then make a common mistake and use what the decoder reads as
 # labels: insert `labels = reads` after the line with `shift_target`. What would the model have to learn, and could it
@@ -372,7 +366,7 @@ for position, (token, label) in enumerate(zip(reads[0].tolist(), labels[0].tolis
 pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 
 # %% [markdown]
-# Shift and mask belong together. Either of them alone is not enough:
+# Shift and mask belong together:
 #
 # | | causal mask | no causal mask |
 # |---|---|---|
@@ -386,11 +380,11 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 #
 # > **Change one token. Every output that changes has seen it.**
 #
-# If an output *before* the changed token changes, it has seen the future. This needs neither training nor data. Random
+# If an output *before* the changed token changes, it has seen the future. This needs neither training nor data: random
 # weights will do, because the connections don't depend on what is learned.
 #
-# Here is a model with random weights, made of the parts that you have built. (It has no source sentence. Each position
-# has a learned vector, so that positions can be told apart; lesson 05 does this properly.)
+# Here is such a model, made of the parts that you have built. (It has no source sentence. Each position has a learned
+# vector, so that positions can be told apart; lesson 05 does this properly.)
 
 # %% tags=["see"]
 
@@ -414,8 +408,8 @@ class SmallDecoder(nn.Module):
 
 
 # %% [markdown]
-# Now the probe. For each of four masks, run the sentence, replace one token, run it again, and measure how far the
-# output of every position has moved.
+# For each of four masks, we run the sentence, replace one token, run it again, and measure how far the output of every
+# position has moved.
 #
 # - **yours**: the decoder mask;
 # - **one position too far**: the triangle with one diagonal too many, `tril(1)` in place of `tril()`;
@@ -456,16 +450,16 @@ leak_probe(moved, spoken, changed)
 # Under your mask, everything before the change stays the same *to the last bit*: a weight of exactly zero lets exactly
 # nothing through.
 #
-# In the second row, the mask reaches one position too far, but **two** outputs have moved. In the first layer, the
-# position before the change has seen it. In the second layer, the position before *that* has attended to it. So each
-# layer carries the leak one position further: in a model of six layers, six positions.
+# In the second row, **two** outputs have moved. In the first layer, the position before the change has seen it. In the
+# second layer, the position before *that* has attended to it. So each layer carries the leak one position further: in a
+# model of six layers, six positions.
 #
 # The last two rows are equal, because without padding the padding mask allows everything, and so does "either".
 #
 # ## 6. What a leak does to learning
 #
-# Let's train on something that **can't be learned**: noise. Every token is one of ten, drawn at random. Nobody can
-# predict the next one, so an honest model is right one time in ten.
+# Let's train on something that **can't be learned**: noise. Every token is one of ten, drawn at random, so an honest
+# model is right one time in ten.
 
 # %% predict="predict_guessed"
 # A model with the mask that reaches one position too far is trained on such noise, and then tested on NEW
@@ -586,15 +580,15 @@ named_lines(
 #
 # <details><summary>Why does the encoder need no causal mask?</summary>
 #
-# It predicts nothing. The whole source sentence is known, and to understand a word it helps to know what follows.
+# It predicts nothing, and to understand a word it helps to know what follows.
 #
 # </details>
 #
 # <details><summary>Isn't teacher forcing cheating?</summary>
 #
-# During training the model continues from correct words; later it continues from its own, and one mistake may lead to
-# the next. This is called exposure bias. One remedy is to mix in the model's own words during training ([Bengio et al.
-# 2015](https://arxiv.org/abs/1506.03099)), but then the positions can no longer be computed in parallel.
+# When the model later continues from its own words, one mistake may lead to the next. This is called exposure bias. One
+# remedy is to mix in the model's own words during training ([Bengio et al. 2015](https://arxiv.org/abs/1506.03099)),
+# but then the positions can no longer be computed in parallel.
 #
 # </details>
 #
@@ -615,7 +609,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate** before you hand in the lesson.
+# Press **Validate**.
 #
-# Next: **lesson 05, positional encoding**. Attention ignores the order of words, so you will tell the model where each
-# word is.
+# Next: **lesson 05, positional encoding**. You will tell the model where each word is.

@@ -4,9 +4,9 @@
 # "Dog bites man" and "man bites dog" consist of the same words. How does a Transformer know where each word is?
 #
 # The paper's answer is surprising. It makes a vector for each position, out of sines and cosines, and simply **adds**
-# it to the vector of the word. In this lesson you build both vectors.
+# it to the vector of the word. You build both.
 #
-# By the end of this lesson you will be able to explain
+# By the end you will be able to explain
 #
 # - what a Transformer knows about the order of words if nobody tells it,
 # - what the sinusoids are, and how to read them like the hands of a clock,
@@ -51,8 +51,7 @@ from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attent
 # %% [markdown]
 # ## 1. Does the order of words matter?
 #
-# In self-attention, a word compares its query with the keys of all words and takes the mean of their values. What
-# happens to the result for one word if the order of the words changes?
+# What happens to the result of self-attention for one word if the order of the words changes?
 
 # %% predict="predict_orders"
 # The three words "dog", "bites" and "man" have six possible orders. Each order goes through one layer of
@@ -185,8 +184,8 @@ print(sinusoids(3, 4))
 # %% [markdown]
 # ### See it: the sinusoids as waves
 #
-# Your table for 60 positions and 64 features. Each row of the picture is one pair of columns: the even one (sine) as a
-# solid line, the odd one (cosine) as a dashed line.
+# Each row of the picture is one pair of columns of your table: the even one (sine) as a solid line, the odd one
+# (cosine) as a dashed line.
 #
 # **Change something:** other pairs, between 0 and 31. Make the table 16 wide, `sinusoids(60, 16)`, and draw pairs 0 to
 # 7: which wave is the same as before, and how much slower is each wave than the one above it?
@@ -226,8 +225,7 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 
 # %% [markdown]
-# The angle stays the same wherever you start. It depends only on the offset and on the hand. For an offset of $k$
-# positions and a hand of frequency $\omega$:
+# The angle stays the same wherever you start. For an offset of $k$ positions and a hand of frequency $\omega$:
 #
 # $$\begin{pmatrix} \sin((pos + k)\,\omega) \\ \cos((pos + k)\,\omega) \end{pmatrix} =
 # \begin{pmatrix} \cos(k\omega) & \sin(k\omega) \\ -\sin(k\omega) & \cos(k\omega) \end{pmatrix}
@@ -238,7 +236,7 @@ clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 # they expected that a model could easily learn to attend "three words back", because a projection is just such a
 # matrix.
 #
-# Don't take it on trust. Here is that matrix for all hands at once, applied to every row of your table:
+# Here is that matrix for all hands at once, applied to every row of your table:
 
 # %% tags=["see"]
 offset, d_model = 3, 16
@@ -314,10 +312,9 @@ named_lines(
 )
 
 # %% [markdown]
-# Neighbours are very similar, and the similarity falls with the distance: with 512 features at every step up to
-# distance 43, with 16 features only up to 3. So the plain dot product of two positions says how *near* they are. But it
-# can't distinguish "three before" from "three after", because the cosine is the same for both. That needs projections,
-# which turn query and key differently. You will watch a model learn them below.
+# The similarity falls with the distance: with 512 features at every step up to distance 43, with 16 features only up to
+# 3. So the plain dot product of two positions says how *near* they are. But it can't distinguish "three before" from
+# "three after", because the cosine is the same for both. That needs projections, which turn query and key differently.
 #
 # ### Explain it
 #
@@ -345,14 +342,13 @@ named_lines(
 # %% [markdown]
 # ## 4. Words as vectors
 #
-# So far the word vectors were given. Now you make them. The **embedding** is a table with one row for each token id,
-# and looking a word up means taking its row. The rows start at random and are learned like any other weight.
-# `nn.Embedding(vocab_size, d_model)` is such a table.
+# The **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows
+# start at random and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
 #
-# The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4). Why? Because the vector of a position
-# will be added. The two should be **about equally long**, or one drowns the other. The length of a word vector depends
-# on how the table is initialised, which the paper doesn't say. In this course its numbers are drawn from a normal
-# distribution with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that
+# The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4). Why? Because the vectors of a word and
+# its position should be **about equally long**, or one drowns the other. The length of a word vector depends on how the
+# table is initialised, which the paper doesn't say. In this course its numbers are drawn from a normal distribution
+# with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that
 # $\sqrt{d_\mathrm{model}}$.
 #
 # Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again to score words,
@@ -423,8 +419,8 @@ named_lines(
 )
 
 # %% [markdown]
-# How bad is drowning? Let's try to recover the word from the sum: we compare the sum with the rows of all 1,000 words
-# by dot products, and take the word that matches best.
+# How bad is drowning? We compare the sum with the rows of all 1,000 words by dot products, and take the word that
+# matches best.
 #
 # **Change something:** a factor of 3 or 8 in place of the root: `8 * embedding.table(tokens)` in place of
 # `embedding(tokens)`.
@@ -444,8 +440,8 @@ for name, words in [("with the root", embedding(tokens)), ("without it", embeddi
 #
 # ## 5. The sum
 #
-# The last part adds the first $L$ rows of the table of sinusoids to the word vectors $x$ of a batch, where $L$ is the
-# number of words. The rows are the same for every sentence. Dropout is applied to the sum (section 5.4).
+# The last part adds the first $L$ rows of the table of sinusoids to the word vectors $x$ of every sentence, where $L$
+# is the number of words. Dropout is applied to the sum (section 5.4).
 #
 # ### Worked example: two words at two positions
 
@@ -494,7 +490,7 @@ print(PositionalEncoding(2, dropout=0.0, max_length=2)(dog_bites.unsqueeze(0)))
 # %% [markdown]
 # ### See it: the six orders again
 #
-# The same words and the same attention as in section 1, but your positions are added first.
+# The same words and attention as in section 1, but your positions are added first.
 #
 # **Change something:** ask for "bites". Use another seed in the cell of section 1, and run both cells again. Does the
 # number of different outputs change?
@@ -581,7 +577,7 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 # ### See it: longer than anything it has seen
 #
 # The authors hoped that sinusoids would also work for sentences longer than those in training (end of section 3.5). Our
-# head has seen ten letters at a time. Let's try more.
+# head has seen ten letters at a time.
 #
 # **Change something:** set `length = 20` in the training cell, and run it again. How far does the head get then?
 
@@ -604,8 +600,7 @@ named_lines(
 # %% [markdown]
 # The quality falls quickly. The rotation is the same everywhere, but nothing forced the head to learn *the rotation*:
 # it learned something that works for the ten positions that it saw. Others found the same (Press, Smith and Lewis 2022,
-# [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)). Remember this when a translator meets its first very long
-# sentence.
+# [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)).
 #
 # ### Explain it
 #
@@ -687,6 +682,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You now have all the parts. Press **Validate** before you hand in the lesson.
+# You now have all the parts. Press **Validate**.
 #
-# Next: **lesson 06, the Transformer**. You put everything together.
+# Next: **lesson 06, the Transformer**.
