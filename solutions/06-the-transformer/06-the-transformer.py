@@ -1,11 +1,10 @@
 # %% [markdown]
 # # Lesson 06: the Transformer
 #
-# You have all the parts. Now you put them together: first one **layer** of each kind, then the whole **model**, and
-# then you let it write. At the end you train a small language model from your own parts.
+# Now you put the parts together: first one **layer** of each kind, then the whole **model**, and then you let it write.
+# At the end you train a small language model from your own parts.
 #
-# By the end of this lesson you will have built the model of the paper, in about a hundred lines, and you will be able
-# to explain
+# By the end you will have built the model of the paper, in about a hundred lines, and be able to explain
 #
 # - what a layer of the encoder and a layer of the decoder consist of, and in which order,
 # - how the source gets into the decoder, and which side asks,
@@ -34,8 +33,7 @@ lesson = ["EncoderLayer", "DecoderLayer", "Transformer", "tie_embeddings", "gree
 architecture_map(built=finished_exercises(), current=lesson)
 
 # %% [markdown]
-# The next cell imports the parts of lessons 01 to 05 from the reference. In section 6 you build the model again from
-# your own parts.
+# Until section 6, the parts of lessons 01 to 05 come from the reference.
 
 # %% given="setup"
 import torch
@@ -107,11 +105,9 @@ with torch.no_grad():
     print("the layer returns      ", rounded(around_network(middle, double_positive)), "<- normalised again")
 
 # %% [markdown]
-# That is all there is to a layer.
-#
 # ### Build it
 #
-# You write both methods. `__init__` creates the parts under these names, which the checks and saved models use:
+# `__init__` creates the parts under these names, which the checks and saved models use:
 #
 # | attribute | what it is |
 # |---|---|
@@ -119,8 +115,7 @@ with torch.no_grad():
 # | `feed_forward` | a `FeedForward` of d_model and d_ff, with the layer's dropout |
 # | `sublayers` | an `nn.ModuleList` of two `SublayerConnection`s, the first for the attention; each gets d_model, dropout and norm_first |
 #
-# `attention`, the last argument, is the function that each head runs. Pass it on: we use it below to see the weights,
-# and the final lab uses it to insert a faster function.
+# `attention`, the last argument, is the function that each head runs (lesson 02). Pass it on.
 #
 # `forward` is the chain that you saw in the example. In `connection(x, sublayer)`, `sublayer` is a *function of one
 # argument*, which the connection calls. The feed-forward network is such a function already. Self-attention takes four
@@ -162,8 +157,8 @@ difference = (first_then_shuffled - shuffled_first).abs().max().item()
 print(f"shuffled before or after the layer: the largest difference is {difference:.1e}")
 
 # %% [markdown]
-# The numbers are the same, in another order. Only the positions that are added before the first layer (lesson 05) tell
-# "dog bites man" from "man bites dog".
+# The numbers are the same, in another order. Only the positions that are added before the first layer (lesson 05) make
+# a difference.
 #
 # ## 2. A layer of the decoder
 #
@@ -201,8 +196,7 @@ for word, row, vector in zip(["a", "dog"], weights[0].tolist(), taken[0].tolist(
 print("memory:", tuple(memory.shape), " target:", tuple(target.shape), " result:", tuple(taken.shape))
 
 # %% [markdown]
-# Each of the two target words took one mean over the source positions, so the result has two rows. Padding contributed
-# nothing.
+# The result has one row for each target word, and padding contributed nothing.
 #
 # ### Build it
 #
@@ -227,9 +221,9 @@ print(layer(target, memory, no_padding, causal_mask(2)).shape)
 # %% [markdown]
 # ### See it: what a decoder layer attends to
 #
-# As `attention`, we pass a function that attends as usual and records the weights. The source has seven positions, the
-# last two of which are padding. The target has five. Nothing is trained, so the weights mean nothing yet, except for
-# their *zeros*, which come from the masks.
+# As `attention`, we pass a function that records the weights. The source has seven positions, the last two of which are
+# padding. The target has five. Nothing is trained, so the weights mean nothing yet, except for their *zeros*, which
+# come from the masks.
 #
 # **Change something:** give both sentences five positions: remove two German words, and write `[True] * 3` and
 # `torch.randn(1, 5, 16)` for the source. Then swap the two masks in the call. Which picture shows that the decoder can
@@ -322,7 +316,7 @@ attention_heatmap(
 #
 # ### Worked example: from a hidden vector to the next word
 #
-# A vocabulary of three words, and a hidden vector of two features. The generator has one row for each word.
+# A vocabulary of three words, and a hidden vector of two features.
 
 # %% tags=["see"]
 rows_of_generator = {"dog": [1.0, 0.0], "cat": [0.8, 0.6], "sea": [-1.0, 0.5]}
@@ -347,12 +341,10 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 # variance of $2 / (\text{inputs} + \text{outputs})$, so that signals keep their size on the way up and gradients on the
 # way down. Go through `self.modules()` and apply `nn.init.xavier_uniform_` to the `weight` of each `nn.Linear`. The
 # **tables** keep the initialisation of `TokenEmbedding`. (A common mistake is
-# `for p in model.parameters(): if p.dim() > 1`, which includes the tables. With tens of thousands of rows, their
-# numbers become tiny, and positions drown the words.)
+# `for p in model.parameters(): if p.dim() > 1`, which includes the tables, so that positions drown the words.)
 #
-# **The last norm.** With post-norm, as in the paper, every layer ends with a normalisation. With pre-norm
-# (`norm_first=True`) it ends with a sum, which grows from layer to layer. So with pre-norm, and only then, each stack
-# gets one more `LayerNorm` at its end.
+# **The last norm.** With pre-norm (`norm_first=True`), every layer ends with a sum, which grows from layer to layer
+# (lesson 03). So with pre-norm, and only then, each stack gets one more `LayerNorm` at its end.
 #
 # ### Build it
 #
@@ -388,8 +380,7 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # %% [markdown]
 # ### See it: the shapes on their way
 #
-# The next cell measures shapes while your model runs, with *hooks*: functions that PyTorch calls with the output of a
-# part.
+# The next cell measures shapes with *hooks*: functions that PyTorch calls with the output of a part.
 #
 # Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
 # back? Where does the length of the source meet the length of the target, and which of the two remains?
@@ -448,7 +439,7 @@ shape_flow(
 # %% [markdown]
 # Nearly everything is `sentences × positions × d_model`. It gets wider only inside the feed-forward network and at the
 # very end. The memory has 12 positions, but cross-attention returns one *mean* over them for each of the 9 target
-# positions, so the 12 is gone.
+# positions.
 #
 # ## 4. Where the parameters are
 #
@@ -466,7 +457,7 @@ shape_flow(
 # ### See it: parameters by part
 #
 # Your model in the sizes of the paper's base and big models. (On PyTorch's *meta* device, tensors have a shape but no
-# numbers, so even the big one needs no memory.) Which part is largest? Is it attention, which gave the paper its name?
+# numbers, so even the big one needs no memory.) Is attention, which gave the paper its name, the largest part?
 #
 # **Change something:** a vocabulary of 8,000, or of 250,000 as in multilingual models. Use 24 layers.
 
@@ -504,8 +495,7 @@ parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big
 
 # %% [markdown]
 # These models don't share the matrix yet. So in the base model more than half of all parameters are in three matrices:
-# the source's table, the target's table, and the generator. In the layers, the feed-forward networks are larger than
-# all attention together.
+# both tables and the generator. In the layers, the feed-forward networks are larger than all attention together.
 #
 # ### Tying: one matrix instead of three
 #
@@ -533,8 +523,7 @@ print(
 )
 
 # %% [markdown]
-# So tying means one parameter under three names, with one gradient that sums all uses. Copies differ after the first
-# update.
+# So a tied parameter has one gradient that sums all uses. Copies differ after the first update.
 #
 # Tying needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two sizes differ, your function
 # must raise a `ValueError` that contains both.
@@ -582,10 +571,9 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 #
 # ## 5. Writing, one word at a time
 #
-# During training the decoder reads the whole target at once, and the causal mask hides from each position what it has
-# to predict (lesson 04). When translating, there is no target yet. So we begin with the start symbol and ask for the
-# next word. We append the most probable one and ask again, until the end symbol is written. This is **greedy
-# decoding**: take the best word at each step, and never go back.
+# During training the decoder reads the whole target at once (lesson 04). When translating, there is no target yet. So
+# we begin with the start symbol and ask for the next word. We append the most probable one and ask again, until the end
+# symbol is written. This is **greedy decoding**: take the best word at each step, and never go back.
 #
 # $$y_{t+1} = \arg\max_w \; \mathrm{logits}_t(w)$$
 #
@@ -612,11 +600,9 @@ while not all("<end>" in row for row in rows):
     print("after step", len(rows[0]) - 1, rows)
 
 # %% [markdown]
-# The first row is filled with the end symbol while the second one is still being written.
-#
 # ### Build it
 #
-# The function works on a whole batch, which needs some care:
+# The function works on a whole batch:
 #
 # - Call `encode` **once**. Each row begins with `start_id`.
 # - A row that has written `end_id` has ended. From then on it gets `end_id`, whatever the model says.
@@ -700,8 +686,8 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # %% [markdown]
 # ## 6. Your own Transformer
 #
-# So far, this model has used the reference's parts from earlier lessons. Now build it from **your own** code. **Save
-# this notebook first**, because the code is read from the saved notebooks.
+# Now build the model from **your own** code. **Save this notebook first**, because the code is read from the saved
+# notebooks.
 #
 # The next cell lists the parts that are missing, unfinished or broken; the reference's parts are used in their place.
 # Nothing in this section and the next one is graded.
@@ -780,8 +766,7 @@ print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {si
 
 # %% [markdown]
 # Now train it, for about half a minute. Each step takes 32 captions, shifts them (lesson 04), and makes the correct
-# next words more probable. (Lessons 07 to 09 are about the optimiser and the loss.) Before it starts: what would the
-# loss be if all words were equally probable?
+# next words more probable. Before it starts: what would the loss be if all words were equally probable?
 
 # %% tags=["see"]
 import math
@@ -828,7 +813,7 @@ named_lines(
 )
 
 # %% [markdown]
-# Let it write. At each step it draws the next word at random, according to the probabilities. (Always taking the most
+# Let it write: at each step it draws the next word at random, according to the probabilities. (Always taking the most
 # probable one would write the same sentence again and again.)
 #
 # **Change something:** begin with words of your own: `write(writer, "In the evening , a dog".split())`. Divide the
@@ -906,8 +891,7 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 #
 # ## 8. What the paper achieved
 #
-# Table 2 of the paper compares translation quality (BLEU: higher is better, lesson 11) and training cost. Here are some
-# of its rows:
+# Some rows of the paper's table 2, with translation quality (BLEU: higher is better, lesson 11) and training cost:
 #
 # | model | BLEU, English to German | BLEU, English to French | training cost (operations) |
 # |---|---|---|---|
@@ -997,6 +981,6 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The model is complete. Press **Validate** before you hand in the lesson.
+# The model is complete. Press **Validate**.
 #
 # Next: **lesson 07, the learning-rate schedule**. A model this deep needs a carefully chosen learning rate.
