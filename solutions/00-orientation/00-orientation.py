@@ -62,7 +62,6 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # - **Checks**: run them as often as you like; nobody is counting.
 # - **Hints**: each exercise has three above its check, from gentle to explicit. Try for ten minutes before you open
 #   one.
-# - **Common questions** are at the end of each lesson.
 # - The **start page**, which `make lab` opens, shows your progress while you work.
 #
 # One rule: **no AI writes the cells that are yours.** You learn nothing from code that was written for you. An
@@ -352,8 +351,7 @@ broadcast_tables(
 # <details><summary>The check says ✗, and I am sure that I am right.</summary>
 #
 # Run the cell with your function again: what counts is the code that ran last, not the text in the cell. Then try the
-# worked example in the scratch cell. If you are still sure, tell your instructor: correct answers should pass, however
-# they are written.
+# worked example in the scratch cell. If you are still sure, tell your instructor.
 #
 # </details>
 #
@@ -401,4 +399,4 @@ broadcast_tables(
 #
 # Press **Validate**.
 #
-# Next: **lesson 01, scaled dot-product attention**, a single line of mathematics. Everything else is built around it.
+# Next: **lesson 01, scaled dot-product attention**. Everything else is built around it.

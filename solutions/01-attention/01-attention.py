@@ -531,4 +531,4 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Press **Validate**.
 #
-# Next: **lesson 02, multi-head attention**. One mean of the values is one point of view. You will combine several.
+# Next: **lesson 02, multi-head attention**.

@@ -648,5 +648,4 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Press **Validate**.
 #
-# Next: **lesson 03, what is around attention**. Six layers of attention alone hardly learn anything. Normalisation and
-# residual connections make learning possible.
+# Next: **lesson 03, what is around attention**. Six layers of attention alone hardly learn anything.

@@ -692,4 +692,4 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Press **Validate**.
 #
-# Next: **lesson 04, masks**: who may attend to whom, and how a careless mask lets a model see the answer.
+# Next: **lesson 04, masks**.

@@ -611,4 +611,4 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Press **Validate**.
 #
-# Next: **lesson 05, positional encoding**. You will tell the model where each word is.
+# Next: **lesson 05, positional encoding**.

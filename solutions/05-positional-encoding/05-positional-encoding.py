@@ -196,8 +196,7 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 
 # %% [markdown]
 # The fast waves on top distinguish neighbours, but repeat after a few words. The slow ones at the bottom distinguish
-# the beginning of a text from its end. Together they are like the digits of a number: the last digit changes at every
-# step, the first hardly ever.
+# the beginning of a text from its end.
 #
 # ### See it: the sinusoids as a heat map
 #

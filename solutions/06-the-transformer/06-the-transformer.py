@@ -196,7 +196,7 @@ for word, row, vector in zip(["a", "dog"], weights[0].tolist(), taken[0].tolist(
 print("memory:", tuple(memory.shape), " target:", tuple(target.shape), " result:", tuple(taken.shape))
 
 # %% [markdown]
-# The result has one row for each target word, and padding contributed nothing.
+# Padding contributed nothing.
 #
 # ### Build it
 #
@@ -838,8 +838,7 @@ for _ in range(8):
     print(" ".join(caption), "  (copied)" if caption in captions else "")
 
 # %% [markdown]
-# Most of it is English, and most of it is new: "copied" marks captions that are in the corpus. Half a minute ago these
-# were random numbers.
+# Most of it is English, and most of it is new: "copied" marks captions that are in the corpus.
 #
 # ### See it: what it expects, word by word
 #
@@ -886,8 +885,7 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 # %% [markdown]
 # Don't conclude too much from one picture: a head's weights say where it takes information from, but not what it takes.
 #
-# In lesson 09 your whole Transformer learns its first task. In the final lab you can train it on a cluster to translate
-# German, with `--parts lessons/`.
+# In the final lab you can train your whole Transformer on a cluster to translate German, with `--parts lessons/`.
 #
 # ## 8. What the paper achieved
 #
