@@ -311,9 +311,10 @@ named_lines(
 )
 
 # %% [markdown]
-# The similarity falls with the distance: with 512 features at every step up to distance 43, with 16 features only up to
-# 3. So the plain dot product of two positions says how *near* they are. But it can't distinguish "three before" from
-# "three after", because the cosine is the same for both. That needs projections, which turn query and key differently.
+# The similarity falls with the distance: with 512 features at every step up to distance 43, with 16 features only
+# up to 3. So the plain dot product of two positions says how *near* they are. But it can't distinguish "three before"
+# from "three after", because the cosine is the same for both. That needs projections, which turn query and key
+# differently.
 #
 # ### Explain it
 #
