@@ -447,7 +447,7 @@ schedule_curves(
 #
 # - **post-norm, with warm-up:** the paper's kind of model and your schedule, with a warm-up of 40,
 # - **post-norm, without:** the same, but updates 1 to 39 already run at the peak rate,
-# - **pre-norm, without:** the other kind of model, which normalises before each sublayer.
+# - **pre-norm, without:** normalising before each sublayer instead.
 #
 # Each line shows the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
 # The cell takes several seconds. Write down your guess first: which of the three learns, and which doesn't?

@@ -574,8 +574,8 @@ print(
 print(parts.table())
 
 # %% [markdown]
-# The next cell leaves out those of your parts that don't compute what the reference computes, so that the training
-# succeeds.
+# The next cell names those of your parts that don't compute what the reference computes, and leaves them out, so that
+# the training succeeds.
 #
 # **Change something:** is one of yours named? Replace `sound` by `parts` in the cell that builds the model, and see
 # whether it still learns. Many mistakes only make a model somewhat worse.

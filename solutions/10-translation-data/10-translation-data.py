@@ -134,11 +134,11 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # | `<unknown>` | stands for every word that has no id of its own |
 #
 # They come **first**, so that their ids don't depend on the text: padding is always 0. Then come the words by
-# descending count, equally frequent ones in the order of Python's `sorted`: a trained model knows its words by id
+# descending count, equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
 # alone, so the ids must be the same every time.
 #
-# A rare word gives its row of the table hardly anything to learn from, so words that occur fewer than `min_count` times
-# get no id, and become `<unknown>`.
+# A rare word gives its row of the table hardly anything to learn from, so words that occur fewer than `min_count`
+# times get no id.
 #
 # **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
 # nothing about the validation and test sentences, not even which words they contain.
@@ -376,7 +376,7 @@ print("  ".join("".join(pair) for pair in merges[-12:]))
 # %% [markdown]
 # ### See it: words and subwords
 #
-# Two words of this German sentence aren't in the captions, so the word vocabulary doesn't have them.
+# Two words of the German sentence below aren't in the captions, so the word vocabulary doesn't have them.
 #
 # **Change something:** a sentence of your own, or an English one (use `english_tokenizer` and `english_vocabulary`).
 # Can you find a word that is split into single characters?

@@ -592,7 +592,7 @@ print(f"a model that is sure of a word gives it about {surest:.4f}, which costs 
 print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (reference_length + 1):.2f}")
 
 # %% [markdown]
-# Large models have the same problem, one of the six challenges listed by Koehn and Knowles
+# Large models have the same problem, one of the six challenges of neural translation listed by Koehn and Knowles
 # ([2017](https://arxiv.org/abs/1706.03872)). Stahlberg and Byrne ([2019](https://arxiv.org/abs/1908.10090)) searched
 # exhaustively, and found that for more than half of their sentences the most probable translation of all was the
 # *empty* one. A narrow beam helps partly because it never finds such translations.
@@ -662,9 +662,9 @@ named_lines(
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
-# where $\theta_i$ are all the weights of checkpoint $i$. The jitter averages out, and the result is **one** model, as
-# large and as fast as the others. The paper averages the last 5 checkpoints of its base models, written ten minutes
-# apart, and the last 20 of its big ones.
+# where $\theta_i$ are all the weights of checkpoint $i$, one of $m$. The jitter averages out, and the result is
+# **one** model, as large and as fast as the others. The paper averages the last 5 checkpoints of its base models,
+# written ten minutes apart, and the last 20 of its big ones.
 #
 # The idea is old (Polyak and Juditsky 1992). It came back as *stochastic weight averaging* (Izmailov et al. 2018),
 # and as the moving average of weights in many image generators.

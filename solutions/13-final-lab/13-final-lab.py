@@ -295,8 +295,8 @@ layers_and_heads(
 #
 # ### See it: greedy, beam, averaged
 #
-# Greedy decoding and a beam of 4, each with the last weights, those with the best validation result, and the average
-# of the last snapshots, which a run keeps if `training.average_last` asks for it.
+# The same run, decoded greedily and with a beam of 4, each with the last weights, those with the best validation
+# result, and the average of the last snapshots, which a run keeps if `training.average_last` asks for it.
 #
 # The cell uses the first 100 sentences of the validation split, because the test split is for the end. How large are
 # the differences? How long does each way take?
@@ -489,8 +489,8 @@ operations.head(12).round(3)
 #
 # The rest consists of many short operations: the optimiser's additions and roots, softmax, dropout, copies. With a
 # model this small they take a large part of the time. (The profiler adds a little to each operation, so it overstates
-# them.) The model here is the reference from the lessons. `course train` merges what it can: one product for query,
-# key and value in self-attention, one operation for LayerNorm, and one for the loss.
+# the short ones.) The model here is the reference from the lessons. `course train` merges what it can: one product
+# for query, key and value in self-attention, one operation for LayerNorm, and one for the loss.
 #
 # A run profiles itself with `training.profile=5`. Its folder then has `profile/operations.txt`, a table like this one,
 # and `profile/trace.json`, a timeline: open `ui.perfetto.dev`, or `chrome://tracing` in Chrome, and load the file. Each
@@ -599,8 +599,8 @@ print(runs.to_string(index=False) if found else f"there are no finished epochs i
 runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"]).round(3)
 
 # %% [markdown]
-# The picture shows the spread, a dot for each run. (If you compare BLEU, as `search` must, set `MEASURE = "validation
-# BLEU"`.)
+# The picture shows the spread, a dot for each run. (If you compare BLEU, as `search` must, set
+# `MEASURE = "validation BLEU"`.)
 
 # %% tags=["see"]
 import altair as alt
