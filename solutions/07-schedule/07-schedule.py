@@ -593,6 +593,8 @@ named_lines(
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())

@@ -463,6 +463,8 @@ calibration_curves(pd.concat(tables))
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())

@@ -669,6 +669,8 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())

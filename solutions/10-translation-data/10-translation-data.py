@@ -764,6 +764,8 @@ for index, (source, target) in enumerate(loader):
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())

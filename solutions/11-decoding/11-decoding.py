@@ -876,6 +876,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())

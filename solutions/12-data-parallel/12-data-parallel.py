@@ -157,7 +157,7 @@ print("mean over all tokens:    ", sum(sums) / sum(counts))
 # - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False.
 # - **A rank may have no batch**: a sum of 0 over 0 tokens. Dividing before adding gives NaN.
 # - **All-reduce works in place.** The caller still needs the tensors that it passed.
-# - **Sums get large.** Add in float64.
+# - **Sums get large.** Add in float64, and return the dtype of the loss sum.
 # - **The result is for logging.** It must not be attached to a graph.
 
 # %% build="global_token_mean"
@@ -607,6 +607,8 @@ memory_per_rank(pd.DataFrame(rows))
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())

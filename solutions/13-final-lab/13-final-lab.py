@@ -801,6 +801,8 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
