@@ -5,7 +5,7 @@
 # rate** sets how far. If it is too large, the model never settles; if too small, it never arrives.
 #
 # The paper's answer is unusual: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then
-# fall slowly forever. In the last section you leave out the rise.
+# fall slowly forever.
 #
 # By the end of this lesson you will be able to
 #
@@ -25,9 +25,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# This lesson's exercises are in orange. (One isn't in the map: an update of Adam, which you write only to understand
-# it, because the course trains with PyTorch's.) The next cell imports the course's own versions of the parts from
-# lessons 01 to 06.
+# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's. The next cell imports
+# the course's own versions of the parts from lessons 01 to 06.
 
 # %% given="setup"
 import math
@@ -75,7 +74,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | $\epsilon$ | $10^{-9}$ | a tiny number that prevents a division by zero |
 # | $\eta$ | the schedule | the learning rate |
 #
-# Put $t = 1$ into these formulas, with pencil and paper. What happens?
+# Put $t = 1$ into these formulas, with pencil and paper.
 
 # %% predict="predict_first_move"
 # Adam, with the settings of the paper, runs at a learning rate of 0.01. In its very first update a
@@ -90,10 +89,10 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 #
 # ### Build it: Adam
 #
-# `torch.optim.Adam` does all of this for you. But Adam's first moves are the reason for the schedule, so write an
-# update once yourself.
+# Adam's first moves are the reason for the schedule, so write an update once yourself. (`torch.optim.Adam` would be
+# the whole exercise, so it is not allowed.)
 #
-# A worked example: **one update of two weights**, at a learning rate of 0.1. Both running means are zero before it.
+# A worked example: **one update of two weights**, at a learning rate of 0.1.
 #
 # | | first weight | second weight |
 # |---|---|---|
@@ -106,9 +105,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # | $\hat m_1 / (\sqrt{\hat v_1} + \epsilon)$ | 1 | -1 |
 # | new weight | 0.9 | -1.9 |
 #
-# One gradient is 15 times the size of the other, but both weights move by 0.1. The next update needs the new weights
-# and the **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped. (`torch.optim.Adam` is the whole exercise,
-# so it is not allowed.)
+# The next update needs the **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped.
 
 # %% tags=["see"]
 # A scratch cell for update 2, whose gradients are 0.1 and 0.04: finish it by hand from these numbers.
@@ -133,7 +130,7 @@ print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 # largest that the steep weight tolerates. Adam runs twice: at a rate of 0.05 throughout, and with a **warm-up**, in
 # which the rate rises to 0.05 over the first 20 updates.
 #
-# **Change something:** the rate of gradient descent, 0.015. What happens at 0.021? Then raise Adam's rate to 0.5.
+# **Change something:** a rate of 0.021 for gradient descent. Then raise Adam's rate to 0.5.
 
 # %% tags=["see"]
 steepness = torch.tensor([100.0, 1.0])
@@ -179,7 +176,7 @@ named_lines(
 # %% [markdown]
 # Gradient descent throws the steep weight from side to side, and after 60 updates the flat one has covered only three
 # fifths of its distance. With Adam the two lines coincide. (It overshoots, because its mean remembers about ten
-# gradients.) The warm-up only delays the start here. The next picture shows what it is for.
+# gradients.) The warm-up only delays the start here.
 #
 # ### See it: signal and noise
 #
@@ -237,12 +234,11 @@ named_lines(
 # | $\mathit{warmup}$ | `warmup` | how many updates the rise takes, 4,000 in the paper |
 # | $\mathit{factor}$ | `factor` | scales the whole schedule up or down; 1 in the paper |
 #
-# Read it from the inside. The second term of the minimum, $\mathit{step} \cdot \mathit{warmup}^{-1.5}$, is a rising
-# straight line. The first falls: four times as many updates, half the rate. **The smaller one counts**: at first the
-# line, later the falling curve.
+# Read it from the inside. The second term of the minimum is a rising straight line. The first falls: four times as
+# many updates, half the rate. **The smaller one counts**: at first the line, later the falling curve.
 #
 # They meet where $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is what
-# the unusual power of -1.5 is for: it makes the two halves meet at the end of the warm-up.
+# the unusual power of -1.5 is for.
 #
 # ### A worked example
 #
@@ -256,8 +252,6 @@ for update in range(1, 9):
     print(f"{update:>4} {falling:>14.3f} {rising:>8.3f} {smaller:>9.3f} {smaller / 2:>17.4f}")
 
 # %% [markdown]
-# At step 4, both terms are 0.5. Before it the rising one is smaller, after it the falling one.
-#
 # Play: a warm-up of 9 (9 to the power of 1.5 is 27). Where do the two columns meet now?
 
 # %% tags=["see"]
@@ -273,8 +267,7 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### Build it
 #
-# The arguments are plain numbers, not tensors. Python's operator for powers is `**`, and it binds more tightly than
-# `*`.
+# Python's operator for powers is `**`, and it binds more tightly than `*`.
 
 # %% build="learning_rate"
 ### BEGIN SOLUTION course_lib.transformer.schedule:learning_rate
@@ -286,8 +279,7 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### See it: two halves make a schedule
 #
-# Your function, and the two terms of the minimum, for a warm-up of 100. ($d_\mathrm{model}$ is 1, so the factor in
-# front of the minimum is 1, too.)
+# Here the warm-up is 100, and $d_\mathrm{model}$ is 1, so the factor in front of the minimum is 1, too.
 #
 # **Change something:** replace `100**-1.5` by `100**-1` or by `100**-2`. Where do the terms meet then?
 
@@ -310,8 +302,6 @@ named_lines(
 # %% [markdown]
 # ### See it: the paper's schedules, and others
 #
-# The schedules of the paper's base model and of its big one, and three other settings.
-#
 # **Change something:** add a small model: 128 features, a warm-up of 400. Then find a `factor` for it (the third
 # number in the brackets) that gives the same peak as the base model's.
 
@@ -331,10 +321,7 @@ for name, (d_model, warmup, factor) in settings.items():
 schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 
 # %% [markdown]
-# Notice three things.
-#
-# **A longer warm-up has a lower peak.** At the peak, step equals warm-up, and the rate is $(d_\mathrm{model} \cdot
-# \mathit{warmup})^{-0.5}$.
+# **A longer warm-up has a lower peak.** The rate at the peak is $(d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$.
 #
 # **After the warm-up you can't tell how long it was.** The three curves with 512 features become one, because the
 # falling half doesn't depend on the warm-up.
@@ -357,7 +344,7 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 #
 # ### A worked example
 #
-# This schedule looks its rates up in a list, and prints the number with which it is called.
+# This schedule looks its rates up in a list.
 
 # %% tags=["see"]
 rates = [0.5, 0.25, 0.125, 0.0625]
@@ -377,15 +364,14 @@ for update in [1, 2, 3]:
     looking_up.step()
 
 # %% [markdown]
-# Look closely at that number, because a mistake here has been copied many times. The first call, with 0, is made when
-# the scheduler is created. PyTorch passes the number of updates that are **done**; equation 3 needs the number of the
-# **next** one.
+# Look closely at the number, because a mistake here has been copied many times. PyTorch passes the number of updates
+# that are **done**; equation 3 needs the number of the **next** one.
 #
 # Play: create `tiny` with `lr=0.1`, and look at the rates again.
 #
 # ### Build it
 #
-# Your function creates the scheduler and returns it. It must not call the scheduler's `step()`.
+# Your function must not call the scheduler's `step()`.
 
 # %% build="make_scheduler"
 ### BEGIN SOLUTION course_lib.transformer.schedule:make_scheduler
@@ -398,7 +384,7 @@ for update in [1, 2, 3]:
 # ### See it: the first updates
 #
 # One weight, whose gradient is always 1, under plain gradient descent: how far it falls in each update *is* the rate
-# of that update. Compare it with equation 3.
+# of that update.
 #
 # **Change something:** leave out `scheduler.step()`. Call it twice.
 
@@ -461,7 +447,7 @@ schedule_curves(
 #
 # - **post-norm, with warm-up:** the paper's kind of model and your schedule, with a warm-up of 40,
 # - **post-norm, without:** the same, but updates 1 to 39 already run at the peak rate,
-# - **pre-norm, without:** the other kind of model, which normalises before each sublayer.
+# - **pre-norm, without:** normalising before each sublayer instead.
 #
 # Each line shows the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
 # The cell takes several seconds. Write down your guess first: which of the three learns, and which doesn't?
@@ -529,8 +515,7 @@ named_lines(
 # which is one reason why most later models are built that way.
 #
 # But this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up helps is still
-# being studied. You have seen two of the proposed reasons: Adam trusts its first gradients blindly, and a fresh
-# post-norm model can't take that.
+# being studied; you have seen two of the proposed reasons.
 #
 # ### Explain it
 #
@@ -608,13 +593,14 @@ named_lines(
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
-# the toolbar.
+# Before you hand the lesson in, press **Validate** in the toolbar.
 #
 # Next: **lesson 08, label smoothing**. What should the model be told is correct?
 #

@@ -2,7 +2,7 @@
 # # Lesson 08: label smoothing
 #
 # What should the model be told is *correct*? The corpus says "the next word is **dog**", and nothing else. That asks
-# the model to be infinitely sure of every word, even where another one would have done just as well.
+# the model to be infinitely sure of every word.
 #
 # The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
 # Judged by how well it predicts the next word, the model gets *worse*, but its translations get better.
@@ -32,8 +32,7 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["smooth_targets", "LabelSmoothingLoss"])
 
 # %% [markdown]
-# This lesson's exercises are in orange. The next cell imports the course's own versions of the parts from lessons 01
-# to 07.
+# The next cell imports the course's own versions of the parts from lessons 01 to 07.
 
 # %% given="setup"
 import math
@@ -63,7 +62,7 @@ from course_lib.transformer import (
 #
 # The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$. It is zero
 # only if $p_y = 1$, which no softmax of finite logits gives. So training keeps pushing the label's logit up and the
-# others down, even when the model is already right. Two things follow:
+# others down. Two things follow:
 #
 # - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
 #   but less often right.
@@ -77,7 +76,7 @@ from course_lib.transformer import (
 # ## 2. Smoothed targets
 #
 # Make the target a distribution $q$ instead of a single word. Take a small share $\varepsilon$ of the probability
-# away from the label, and spread it evenly over **all** $V$ words:
+# away from the label, and spread it evenly over **all** $V$ words, including the label itself:
 #
 # $$q_k = \begin{cases}
 # 1 - \varepsilon + \dfrac{\varepsilon}{V} & \text{if } k \text{ is the label} \\[2ex]
@@ -90,8 +89,6 @@ from course_lib.transformer import (
 # | $V$ | `vocab_size` | the number of words in the vocabulary |
 # | $q_k$ | `targets[..., k]` | the target probability of word $k$ |
 # | $y$ | `labels` | the id of the word that actually comes next |
-#
-# "All words" includes the label itself, so it gets its own share back.
 #
 # ### A worked example
 #
@@ -108,7 +105,7 @@ print("sum of the row:           ", sum(row))
 print("the row of padding:       ", [0.0] * 5)
 
 # %% [markdown]
-# Play: here are a smoothing of 1 and a vocabulary of two words. Does the row still sum to 1? Try other numbers.
+# Play: does the row still sum to 1? Try other numbers.
 
 # %% tags=["see"]
 smoothing, words = 1.0, 2
@@ -143,8 +140,6 @@ print(row, sum(row))
 # %% [markdown]
 # ### See it: the targets of a sentence
 #
-# A sentence of five tokens, followed by two of padding, with a vocabulary of ten.
-#
 # **Change something:** a smoothing of 0, of 0.5, of 1. What can the model still learn if it is 1?
 
 # %% tags=["see"]
@@ -167,11 +162,11 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 #
 # $$\mathrm{loss} = \frac{1}{N} \sum_{i \,\text{not padding}} H(q_i, p_i)$$
 #
-# where $i$ runs over all positions of all sentences, and $N$ is the number of those that aren't padding.
+# where $N$ is the number of positions that aren't padding.
 #
 # ### A worked example
 #
-# Three words and two positions, the second of them padding. The smoothing is 0.3.
+# A smoothing of 0.3, and padding in the second position.
 
 # %% tags=["see"]
 z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.5, 0.5]])  # two positions, three logits each
@@ -186,8 +181,8 @@ real_words = 1
 print("the loss, a mean over 1 real word and not over 2 positions:", terms.sum() / real_words)
 
 # %% [markdown]
-# **Mean over what?** Over words, not over sentences: add everything up over the whole batch, and divide once.
-# Otherwise a word of a short sentence would count more than one of a long sentence.
+# **Mean over what?** Over words, not over sentences. Otherwise a word of a short sentence would count more than one
+# of a long sentence.
 #
 # **Why not `softmax` and then `log`, as in this example?** It breaks when logits are far apart:
 
@@ -198,8 +193,8 @@ print("and its logarithm:", far_apart.softmax(dim=0).log())
 print("log_softmax:      ", far_apart.log_softmax(dim=0))
 
 # %% [markdown]
-# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` computes the logarithm
-# directly: each logit minus the logarithm of the sum of the exponentials.
+# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` computes each logit
+# minus the logarithm of the sum of the exponentials.
 #
 # **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a
 # model can do is to give exactly the targets, $p = q$; any other $p$ costs more (Gibbs' inequality).
@@ -229,12 +224,10 @@ for words in [1_000, 8_000, 37_000]:
 #
 # ### Build it
 #
-# The loss is a small module that stores its settings. `__init__` is given; you write `forward`. Combine your own
-# targets with the log-probabilities. (The argument `label_smoothing` of `torch.nn.functional.cross_entropy` would
-# solve the whole exercise, and isn't allowed.)
+# `__init__` is given; you write `forward`. Combine your own targets with the log-probabilities. (The argument
+# `label_smoothing` of `torch.nn.functional.cross_entropy` would solve the whole exercise, and isn't allowed.)
 #
-# The result has the dtype of the logits. Your targets may be float32, so convert them: `.to(logits.dtype)`. And if
-# every label is padding, the loss is zero, not NaN.
+# The result has the dtype of the logits. Your targets may be float32, so convert them: `.to(logits.dtype)`.
 
 # %% build="LabelSmoothingLoss"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:LabelSmoothingLoss
@@ -299,8 +292,6 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # | 0.1 | 4.92 | 25.8 |
 # | 0.2 | 5.47 | 25.7 |
 #
-# The columns disagree about which model is best.
-#
 # ### Explain it
 #
 # A fellow student trains a translator with 8,000 words and a smoothing of 0.1, and is worried: "The loss has stayed
@@ -333,9 +324,8 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # the symbol that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
 # so. (A fifth is random, and one in ten of those is right by chance.)
 #
-# To make it harder to stay calibrated, there are only 200 sentences for training, so that a model can **memorise**
-# their errors. Three small Transformers, trained on them with a smoothing of 0, 0.1 and 0.3, predict the symbols of 500
-# new sentences. The cell takes a few seconds.
+# There are only 200 sentences for training, so a model can **memorise** their errors. Three small Transformers,
+# trained with a smoothing of 0, 0.1 and 0.3, predict the symbols of 500 new sentences. The cell takes a few seconds.
 #
 # **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
 # smoothed model still calibrated?
@@ -406,8 +396,7 @@ calibration_curves(pd.concat(tables))
 # memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
 # well. Too much moves them **above** it: the model is right more often than it says.
 #
-# So smoothing is a remedy for overconfidence, and the dose matters. A model with far more sentences than it can
-# memorise needs less.
+# So the dose matters. A model with far more sentences than it can memorise needs less.
 #
 # ### Explain it
 #
@@ -441,9 +430,8 @@ calibration_curves(pd.concat(tables))
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
 # Either will do, if you know which one you are looking at. In the final lab the training loss is smoothed, but the
-# validation loss isn't, because the exponential of the unsmoothed loss is the perplexity. So the two differ by about
-# the floor, even for a model that does equally well on both. To see overfitting, watch whether the validation loss
-# rises.
+# validation loss isn't, because it gives the perplexity. So the two differ by about the floor, even for a model that
+# does equally well on both. To see overfitting, watch whether the validation loss rises.
 #
 # </details>
 #
@@ -475,13 +463,14 @@ calibration_curves(pd.concat(tables))
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
-# the toolbar.
+# Before you hand the lesson in, press **Validate** in the toolbar.
 #
 # Next: **lesson 09, training**. One function combines the model, the schedule and the loss, and your own Transformer
 # learns.

@@ -6,7 +6,7 @@
 # has learned something.
 #
 # It has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation, without any
-# error. The model then trains worse, or learns something unintended. This lesson is about these mistakes.
+# error. The model then trains worse, or learns something unintended.
 #
 # By the end of this lesson you will be able to
 #
@@ -34,8 +34,7 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["train_step"])
 
 # %% [markdown]
-# This lesson's exercise is in orange. The next cell imports the course's own versions of the parts from lessons 01 to
-# 08. (Your own are used at the end.)
+# The next cell imports the course's own versions of the parts from lessons 01 to 08.
 
 # %% given="setup"
 import math
@@ -74,7 +73,7 @@ from course_lib.transformer import (
 #
 # The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 random letters. Each side
 # of a batch is a matrix of ids, every row begins with the start and ends with the end symbol, and shorter rows are
-# padded. (In lesson 10 you write the function that builds them.)
+# padded.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -122,17 +121,15 @@ print(collated(few)[0])
 # - With 9 before 8, every update uses the learning rate of the next one.
 # - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model has
 #   learned nothing.
-#
-# None of these raises an error.
 
 # %% [markdown]
 # ## 2. Gradient accumulation
 #
 # Most of the memory that training needs is for the **activations**: what the forward pass stores for the backward
-# pass. They grow with the batch, and the paper's batches hold about 25,000 tokens on each side (section 5.1). If that
-# doesn't fit, split the batch into **micro-batches**, do steps 3 to 7 for each of them, and then make *one* update.
-# Because PyTorch adds gradients up, the gradient of the whole batch is there after the last piece. Only one piece has
-# to fit into memory at a time, provided that its backward pass comes before the next forward pass.
+# pass. They grow with the batch. If it doesn't fit, split it into **micro-batches**, do steps 3 to 7 for each of
+# them, and then make *one* update. Because PyTorch adds gradients up, the gradient of the whole batch is there after
+# the last piece. Only one piece has to fit into memory at a time, provided that its backward pass comes before the
+# next forward pass.
 #
 # ### See it: gradients add up
 #
@@ -166,8 +163,8 @@ print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 #
 # $$L_m = \frac{1}{N_m} \sum_{i \in m} \ell_i \qquad\qquad L = \frac{1}{N} \sum_i \ell_i = \sum_m \frac{N_m}{N}\, L_m$$
 #
-# So each $L_m$ is weighted by its **share** of the real tokens, $N_m / N$, and the shares sum to one. The gradient of
-# a sum is the sum of the gradients, so the same shares hold for gradients:
+# So each $L_m$ is weighted by its **share** of the real tokens, $N_m / N$. The gradient of a sum is the sum of the
+# gradients, so the same shares hold for gradients:
 #
 # $$\nabla L = \sum_m \frac{N_m}{N}\, \nabla L_m$$
 #
@@ -216,13 +213,10 @@ print(w.grad)
 #
 # ### Build it
 #
-# The function gets everything as arguments, and must work with any of them:
+# Besides what the docstring says:
 #
-# - A micro-batch is a pair `(source, target)`, as above. They may differ in size. `micro_batches` may be a generator,
-#   which can be read only once.
-# - The padding id is `loss.pad_id`, for both sides. Don't rely on 0.
-# - Use the model through `encode`, `decode` and `generator`.
-# - Keep the activations of at most one micro-batch at a time.
+# - Micro-batches may differ in size. `micro_batches` may be a generator, which can be read only once.
+# - The padding id is `loss.pad_id`. Don't rely on 0.
 # - Return the loss of the whole batch as a **plain number**. (A tensor may keep the graph from which it was computed
 #   in memory; a list of a thousand such losses is a popular way to run out of memory.)
 
@@ -283,12 +277,12 @@ for count in [1, 2, 4]:
 pd.DataFrame(rows).set_index("pieces")
 
 # %% [markdown]
-# With shares, 1, 2 and 4 pieces give the same loss and the same weights, except for rounding. With the mean of means,
-# each split gives a different model.
+# With shares, the split makes no difference, except for rounding. With the mean of means, each split gives a
+# different model.
 #
 # ### See it: how much does a token count?
 #
-# Look at single tokens to see why. Below, a batch of eight sequences comes in two pieces. Each cell is a token to be
+# To see why, look at single tokens. A batch of eight sequences comes in two pieces. Each cell is a token to be
 # predicted, and its number shows how much it counts, where 1 is the average.
 #
 # **Change something:** `shortest=7`, so that nearly all have the same length. Four pieces instead of two.
@@ -352,13 +346,12 @@ token_counts(
 #
 # ### See it: learning, live
 #
-# A small model, with two layers on each side and 32 features, makes 400 updates with your `train_step`. Each batch
-# holds 48 new sequences, in two micro-batches.
+# A small model makes 400 updates with your `train_step`. Each batch holds 48 new sequences, in two micro-batches.
 #
-# After 140 updates a copy of the weights is stored: we will need a half-trained model later.
+# A copy of the weights after 140 updates is stored for later.
 #
 # **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
-# `train_step` (remove the clearing, or the causal mask), and watch the faulty model train: *no error is raised*.
+# `train_step` (remove the clearing, or the causal mask), and watch the faulty model train.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)
@@ -404,8 +397,8 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 #
 # ### See it: does it really copy?
 #
-# We want copies, not a low loss. So now the model writes by itself, with the `greedy_decode` of lesson 06: 200
-# sequences that it was never trained on. Every letter and the end have to be right.
+# Now the model writes by itself, with the `greedy_decode` of lesson 06: 200 sequences that it was never trained on.
+# Every letter and the end have to be right.
 #
 # **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does it
 # do, and from which position on?
@@ -432,10 +425,9 @@ for sequence, copy in wrong_ones_first[:5]:
 # %% [markdown]
 # ### See it: how does it do that?
 #
-# The model is built again with an attention function that records its weights (as in lesson 06), and gets the trained
-# parameters. You see the cross-attention of both heads of both layers. Each row is a position in the target, labelled
-# with the letter that the model should *write* there. Each column is a position in the source. `<` is the start, and
-# `.` the end.
+# You see the cross-attention of both heads of both layers, recorded as in lesson 06. Each row is a position in the
+# target, labelled with the letter that the model should *write* there. Each column is a position in the source. `<`
+# is the start, and `.` the end.
 #
 # **Change something:** a sequence of your own, or one that repeats a letter: `"aaaaaaaa"`. The untrained model (leave
 # out `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
@@ -471,8 +463,8 @@ attention_heatmap(
 # %% [markdown]
 # A diagonal: to write the third letter, the model looks at the third letter of the source. It *learned* to ask for
 # the position that comes next, and recognises each position by the sines and cosines of lesson 05. Only in the last
-# row, where it should stop, do the heads disagree about where to look. In translation you will see the same picture,
-# only less straight, because languages order their words differently.
+# row, where it should stop, do the heads disagree about where to look. In translation the picture is less straight,
+# because languages order their words differently.
 #
 # ## 4. Teacher forcing
 #
@@ -489,9 +481,8 @@ attention_heatmap(
 # %% [markdown]
 # ### See it: one mistake leads to the next
 #
-# The model after 140 updates, stored above, still makes mistakes. For 500 sequences of seven letters: how often is
-# the letter at position 1, 2, 3, … wrong? Once with the correct prefix, as during training, and once with the model's
-# own prefix.
+# The model after 140 updates still makes mistakes. For 500 sequences of seven letters: how often is the letter at
+# position 1, 2, 3, … wrong? Compare the correct prefix, as during training, with the model's own.
 #
 # **Change something:** the trained model instead of the half-trained one (`model.state_dict()`). An untrained one.
 
@@ -527,8 +518,6 @@ named_lines(
 )
 
 # %% [markdown]
-# Notice three things.
-#
 # **At the first position both are the same.** Both have read only the start symbol.
 #
 # **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never
@@ -615,8 +604,6 @@ print(
 )
 
 # %% [markdown]
-# In the final lab the same parts can learn German, on one GPU or several.
-#
 # ## 6. On real hardware
 #
 # Lesson 06 lists the hardware of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, batches of about
@@ -638,7 +625,7 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # <details><summary>Doesn't dropout make the update differ between one piece and four?</summary>
 #
 # Yes: with other pieces, dropout draws its random numbers in a different order, and so drops other features. The
-# comparisons above use a dropout of 0, so that only the split can make a difference.
+# comparisons above use a dropout of 0.
 #
 # </details>
 #
@@ -652,8 +639,8 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # <details><summary>Why doesn't PyTorch clear gradients by itself?</summary>
 #
-# Because adding up is useful, as you have seen, so you decide when a new sum begins. Many programs clear right after
-# the update; if you clear first, you don't depend on what happened in between.
+# Because adding up is useful, so you decide when a new sum begins. Many programs clear right after the update; if you
+# clear first, you don't depend on what happened in between.
 #
 # </details>
 #
@@ -682,15 +669,16 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
-# the toolbar.
+# Before you hand the lesson in, press **Validate** in the toolbar.
 #
-# Next: **lesson 10, from text to batches**. So far the model has copied random letters; next it needs real sentences.
+# Next: **lesson 10, from text to batches**. The model gets real sentences.
 #
 # **Read on**
 #

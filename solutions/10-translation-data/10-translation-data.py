@@ -7,8 +7,8 @@
 # >
 # > Because it is snowing, the man is wearing a new coat.
 #
-# In this lesson you build the steps that turn one into the other. They decide which words the model can write, and
-# how much of your GPU's work is wasted.
+# You build the steps that turn one into the other. They decide which words the model can write, and how much of your
+# GPU's work is wasted.
 #
 # By the end of this lesson you will be able to
 #
@@ -39,8 +39,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# This lesson's exercises are in orange. The next cell imports the course's own version of `shift_target` from lesson
-# 04.
+# The next cell imports the course's own version of `shift_target` from lesson 04.
 
 # %% given="setup"
 import os
@@ -70,8 +69,8 @@ from course_lib.translation.data.corpora import Corpus, load_corpus
 # grammar and a small dictionary.
 #
 # If you have [Multi30k](https://github.com/multi30k/dataset), whose captions were written by people, set the
-# environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. The next cell prints
-# which corpus is used; everything below works with either.
+# environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. Everything below works
+# with either.
 
 
 # %% given="corpus"
@@ -138,15 +137,15 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # descending count, equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
 # alone, so the ids must be the same every time.
 #
-# A rare word gives its row of the table hardly anything to learn from, so words that occur fewer than `min_count` times
-# get no id, and become `<unknown>`.
+# A rare word gives its row of the table hardly anything to learn from, so words that occur fewer than `min_count`
+# times get no id.
 #
 # **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
 # nothing about the validation and test sentences, not even which words they contain.
 #
 # ### A worked example
 #
-# Three short sentences, a `min_count` of 2, and two special tokens. Count, select, order, number:
+# A `min_count` of 2, and two special tokens. Count, select, order, number:
 
 # %% tags=["see"]
 sentences = [["a", "red", "hat"], ["a", "hat", "!"], ["a", "shoe", "!"]]
@@ -190,11 +189,10 @@ print(f"English: {len(english_vocabulary):,} entries; the first of them: {list(e
 # %% [markdown]
 # ### See it: what a small vocabulary costs
 #
-# How many words of *new* sentences are unknown? The cell builds vocabularies with a `min_count` of 1, 2, 5, 10, 20
-# and 50, one for each dot, and counts the unknown words in the validation sentences.
+# How many words of *new* sentences, those of the validation split, are unknown? Each dot is a vocabulary, with a
+# `min_count` of 1, 2, 5, 10, 20 and 50.
 #
-# **Change something:** use only the first 500 sentences for the vocabularies: `german_words[:500]`,
-# `english_words[:500]`.
+# **Change something:** use only the first 500 sentences, `german_words[:500]` and `english_words[:500]`.
 
 # %% tags=["see"]
 new_words = {
@@ -229,7 +227,7 @@ named_lines(
 # - **Endings.** English has *new*; German has *neu, neue, neuen, neuer, neues, neuem*. For a vocabulary these are six
 #   unrelated words.
 #
-# More text helps only a little: new words keep coming.
+# More text helps only a little.
 
 # %% [markdown]
 # ## 3. Subwords
@@ -259,8 +257,6 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 # 2. Count the pairs of adjacent symbols in all words, each pair as often as the word occurs.
 # 3. **Merge** the most frequent pair into one symbol, wherever it occurs, and write the pair down.
 # 4. Repeat steps 2 and 3 as often as you like, or until every word is a single symbol.
-#
-# Do step 2 with pencil and paper.
 
 # %% predict="predict_pair"
 # A text has four different words: hund occurs 5 times, hunde 3 times, bunt 4 times, hand 2 times.
@@ -288,11 +284,9 @@ for title, rows in {"no merge yet": before, "after u + n": after}.items():
     print("   pairs:", tally)
 
 # %% [markdown]
-# After the merge some pairs are gone (*h* + *u*), and there are new ones (*h* + *un*).
-#
-# Now there is a **tie**: *h* + *un* occurs 8 times, and so does *un* + *d*. The choice must be the same on every
-# machine, so we take the smallest pair, as Python compares tuples: first the left symbol, then the right. Here that
-# is *h* + *un*.
+# After the merge there is a **tie**: *h* + *un* occurs 8 times, and so does *un* + *d*. The choice must be the same
+# on every machine, so we take the smallest pair, as Python compares tuples: first the left symbol, then the right.
+# Here that is *h* + *un*.
 #
 # Play: change the frequencies in the cell above, so that before the merge another pair is the most frequent. (The cell
 # still merges *u* + *n*.) And what does Python say to this?
@@ -303,9 +297,7 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% [markdown]
 # ### Build it
 #
-# `words` maps each word to its count. Return the list of merges, pairs (left, right), in the order in which they were
-# found. If a word contains the pair twice, it counts twice. Occurrences are merged from left to right, and can't
-# overlap: merging *a* + *a* turns `a a a` into `aa a`.
+# If a word contains a pair twice, it counts twice. Occurrences are merged from left to right, without overlap.
 #
 # Counting all pairs again for each merge is fast enough here. (Real implementations recount only the words that a
 # merge has changed.)
@@ -343,7 +335,7 @@ def spell(word: str, merges: Sequence[tuple[str, str]]) -> list[str]:
 # %% [markdown]
 # ### See it: merge by merge
 #
-# Six words and their counts. Drag the slider: characters grow into pieces, and frequent pieces into words.
+# Drag the slider: characters grow into pieces, and frequent pieces into words.
 #
 # **Change something:** give `schneehut` a count of 30 instead of 1. Add a long word that you like. Why does *hut* become
 # a symbol so early?
@@ -358,8 +350,6 @@ merge_steps(list(counts), steps, merges, start=6)
 # %% [markdown]
 # Look at *schneehut*: the word occurs only once, but it ends in *hut*, which became a symbol early on thanks to other
 # words.
-#
-# Before you apply it to the whole text: how large does the vocabulary become?
 
 # %% predict="predict_size"
 # A text has 60 different characters, and you learn 8,000 merges from it. How many different symbols
@@ -373,8 +363,8 @@ merge_steps(list(counts), steps, merges, start=6)
 # *Park* are then the same symbol on both sides, and encoder and decoder can share their tables (`tie_embeddings`,
 # lesson 06).
 #
-# Here are 1,000 merges, learned from both sides of the captions together. (If your function counts all pairs each
-# time, this takes a few seconds.)
+# Here are 1,000 merges, learned from both sides of the captions. (If your function counts all pairs each time, this
+# takes a few seconds.)
 
 # %% tags=["see"]
 word_counts = Counter(word for sentence in german_words + english_words for word in sentence)
@@ -386,8 +376,7 @@ print("  ".join("".join(pair) for pair in merges[-12:]))
 # %% [markdown]
 # ### See it: words and subwords
 #
-# One German sentence, split into spaCy's words, into subwords after 1,000 and after 100 merges, and into characters.
-# Two of its words aren't in the captions, so the word vocabulary doesn't have them.
+# Two words of the German sentence below aren't in the captions, so the word vocabulary doesn't have them.
 #
 # **Change something:** a sentence of your own, or an English one (use `english_tokenizer` and `english_vocabulary`).
 # Can you find a word that is split into single characters?
@@ -435,7 +424,7 @@ length_histograms(
 
 # %% [markdown]
 # **Change something:** learn 100 or 300 merges above, and run the cells again. How long do the sentences become? How
-# much do they differ in length? (The next section is about that.)
+# much do they differ in length?
 #
 # ### Explain it
 #
@@ -465,8 +454,8 @@ length_histograms(
 # ## 4. Batches
 #
 # A GPU is fast only if it gets a lot of work at once, so sentences are put into **batches**: matrices with one row
-# for each sentence, in which short sentences are padded. The masks make sure that padding changes no result (lesson
-# 04), but the model computes with it all the same.
+# for each sentence, in which short sentences are padded. Padding changes no result (lesson 04), but the model
+# computes with it all the same.
 
 # %% predict="predict_padding"
 # Four sentences of 10, 12, 14 and 60 tokens are put into one batch. What fraction of the batch's
@@ -484,7 +473,7 @@ length_histograms(
 #
 # **How large is a batch?** 64 short sentences are a small job, and 64 long ones don't fit into memory. So batches are
 # measured in **positions**, the size of the matrix: the length of the longest sentence times the number of sentences.
-# `max_tokens` is the budget. (The paper's batches held about 25,000 tokens on each side.)
+# `max_tokens` is the budget.
 #
 # ### A worked example
 #
@@ -510,13 +499,12 @@ for longest, index in in_order:
 #
 # ### Build it
 #
-# Given the length of each sentence, return a list of batches, each a list of **indices** into `lengths`. Each index
-# is in exactly one batch, no batch is empty, and none is over the budget. There should be about as little padding as
-# in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't fit. The
-# order of the batches doesn't matter, and an empty `lengths` gives an empty list.
+# Each batch is a list of **indices** into `lengths`, and no batch is empty. There should be about as little padding
+# as in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't fit. The
+# order of the batches doesn't matter.
 #
-# A sentence that is over the budget by itself may be refused, with a `ValueError` that contains its index and its
-# length, or put into a batch of its own. Never drop it silently.
+# A sentence that is over the budget by itself may be refused with a `ValueError` or put into a batch of its own.
+# Never drop it silently.
 
 # %% build="token_batches"
 ### BEGIN SOLUTION course_lib.transformer.batching:token_batches
@@ -567,9 +555,8 @@ padded_share(
 )
 
 # %% [markdown]
-# The model learns nothing from padding, but computes with it all the same. With the captions of the course, about three
-# quarters of the computation is wasted with padding to 72, and more than a third with plain batches. (With Multi30k,
-# it is about two thirds, and almost half.)
+# With the captions of the course, about three quarters of the computation is wasted with padding to 72, and more than
+# a third with plain batches. (With Multi30k, it is about two thirds, and almost half.)
 #
 # If batches came in order from short to long, many updates in a row would all see one kind of sentence. So the
 # *batches* are shuffled before each epoch, and sentences of equal length are reshuffled among themselves. In the lab,
@@ -598,7 +585,7 @@ padded_share(
 # ## 5. Two tensors
 #
 # The last step builds the batch: `collate` gets pairs of sentences, as lists of ids, and returns two matrices, one
-# for the sources and one for the targets. Here is where each token goes, and why:
+# for the sources and one for the targets:
 #
 # - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A
 #   girl` and should write `A girl <end>`. Without these it couldn't learn to write the first word, or to stop.
@@ -607,13 +594,13 @@ padded_share(
 # - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
 #   you append the end first and truncate afterwards, long sentences lose it, and teach the model nothing about where
 #   to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end off
-#   without an error.) A `max_length` below 2 has no room for start and end: raise a `ValueError` with that number.
+#   without an error.) A `max_length` below 2 has no room for start and end, so it is an error.
 # - **Pad on the right, each side to its own longest.** Every sentence begins at position 0, and short sentences make
 #   a narrow matrix.
 #
 # ### A worked example
 #
-# Two sources, [7, 8, 9, 5] and [6], with start 1, end 2, padding 0 and a `max_length` of 5.
+# Two sources, with start 1, end 2, padding 0 and a `max_length` of 5.
 
 # %% tags=["see"]
 room = 5 - 2
@@ -646,8 +633,7 @@ pad_sequence([torch.tensor([1, 7, 2]), torch.tensor([1, 2])], batch_first=True, 
 # %% [markdown]
 # ### See it: a batch, and what the decoder makes of it
 #
-# Four pairs of captions, turned into ids and back. Below them is the output of `shift_target`: what the decoder
-# reads, and the labels that it should predict.
+# Four pairs of captions, and below them the output of `shift_target`.
 #
 # **Change something:** a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then take
 # pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
@@ -686,7 +672,7 @@ batch_tables(
 #
 # ### See it: a whole batch from above
 #
-# Twenty sentences in the order of the corpus, and twenty from one of your buckets. Each small cell is a position.
+# Each small cell is a position.
 #
 # **Change something:** another bucket: `buckets[0]`, `buckets[-1]`. (Why is there any grey in a bucket? A pair is in it
 # because of its *longer* sentence, and here you see the German one.)
@@ -734,15 +720,15 @@ for index, (source, target) in enumerate(loader):
 #
 # <details><summary>Why is there an unknown token at all, if subwords need none?</summary>
 #
-# Characters can be unknown, too: an emoji, or a Chinese character in a German text. Only bytes never are.
+# Characters can be unknown, too: an emoji, or a Chinese character in a German text.
 #
 # </details>
 #
 # <details><summary>Do the merges follow grammar? "Fahrrad + helm" looks like it.</summary>
 #
 # No, they follow counts. Often the two agree, because meaningful pieces are frequent. But you will also see pieces
-# like *ahr*, in *Jahr* as well as in *fahren*, or *ing*, in *singing* as well as in *king*. The model sees the pieces
-# together and in order, and copes with that.
+# like *ahr*, in *Jahr* as well as in *fahren*, or *ing*, in *singing* as well as in *king*. The model copes with
+# that.
 #
 # </details>
 #
@@ -778,13 +764,14 @@ for index, (source, target) in enumerate(loader):
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
-# the toolbar.
+# Before you hand the lesson in, press **Validate** in the toolbar.
 #
 # Next: **lesson 11, decoding**. How do you get good translations out of a trained model?
 #

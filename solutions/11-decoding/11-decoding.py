@@ -6,8 +6,7 @@
 # simplest one.
 #
 # The paper's results come from a better search, **beam search**, and from a trick that costs nothing: **averaging**
-# the last few checkpoints instead of using the last one. You train a small translator, look inside it, and then build
-# both.
+# the last few checkpoints instead of using the last one. You build both.
 #
 # By the end of this lesson you will be able to
 #
@@ -35,8 +34,7 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["length_penalty", "beam_search", "average_checkpoints"])
 
 # %% [markdown]
-# This lesson's exercises are in orange, next to `greedy_decode`. The next cell imports the course's own versions of
-# the parts from lessons 01 to 10.
+# The next cell imports the course's own versions of the parts from lessons 01 to 10.
 
 # %% given="setup"
 import copy
@@ -72,10 +70,9 @@ from course_lib.translation.data.corpora import load_captions
 # %% [markdown]
 # ## 1. A trained translator, word by word
 #
-# The next cell uses everything from lessons 01 to 10: the course's 6,000 captions, a vocabulary for each language,
-# batches of sentences of similar length, a Transformer with one layer and 64 features, label smoothing, and 360
-# updates. It takes about ten seconds on an idle laptop, and keeps a copy of the weights every 20 updates: a
-# **checkpoint**.
+# The next cell trains a translator with everything from lessons 01 to 10: the course's 6,000 captions, a Transformer
+# with one layer and 64 features, and 360 updates. It takes about ten seconds on an idle laptop, and keeps a copy of
+# the weights every 20 updates: a **checkpoint**.
 
 # %% tags=["see"]
 PAD, START, END = 0, 1, 2
@@ -122,7 +119,7 @@ for update in range(1, 361):
 
 # %% [markdown]
 # Does it translate? These captions are from the test split: the model knows their words, but has never seen the
-# sentences. It decodes greedily.
+# sentences.
 #
 # **Change something:** the numbers of the captions.
 
@@ -265,9 +262,9 @@ layers_and_heads(
 # Greedy decoding starts with **a**, and ends with "a dog", which has a probability of $0.6 \cdot 0.4 = 0.24$. It finds
 # out one step too late that **the** was the better start.
 #
-# Trying all sentences is impossible: a vocabulary of $V$ words has $V^n$ sentences of length $n$. **Beam search** is
-# the compromise. It keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix with its
-# score is called a **hypothesis**.
+# Trying all sentences is impossible: a vocabulary of $V$ words has $V^n$ sentences of length $n$. **Beam search**
+# keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix with its score is called a
+# **hypothesis**.
 #
 # Speech recognisers have used it since the 1970s. Sutskever et al. ([2014](https://arxiv.org/abs/1409.3215)) used it
 # for the first large neural translators, and noticed that a beam of two already gave most of the gain.
@@ -275,8 +272,8 @@ layers_and_heads(
 # ## 3. The length penalty
 #
 # "The most probable translation" has a catch: each additional word multiplies the probability by a number below one,
-# so a translation that stops too early may be more probable than a complete one. Therefore hypotheses of different
-# lengths are compared by a *score*. Wu et al. divide the log-probability by a number that grows with the length:
+# so a translation that stops too early may be more probable than a complete one. Therefore hypotheses are compared by
+# a *score*. Wu et al. divide the log-probability by a number that grows with the length:
 #
 # $$\mathrm{score}(y) = \frac{\ln P(y \mid x)}{\mathrm{lp}(n)} \qquad
 # \mathrm{lp}(n) = \left(\frac{5 + n}{6}\right)^{\alpha}$$
@@ -308,7 +305,7 @@ for name, words, log_p in [("A", 4, -3.0), ("B", 10, -3.6)]:
     print(f"to the power of 0.6: {powered:.3f};  score {log_p} / {powered:.3f} = {log_p / powered:.3f}")
 
 # %% [markdown]
-# Without a penalty A wins, with -3 against -3.6. With it B wins, because its score is closer to zero.
+# Without a penalty A wins; with it B wins.
 #
 # Play: how probable must B be to win with an alpha of 0.2?
 
@@ -326,7 +323,7 @@ print("B:", -3.6 / math.pow(15 / 6, alpha))
 # %% [markdown]
 # ### Build it
 #
-# One line is enough. The length may be a plain number or a tensor of many lengths.
+# One line is enough.
 
 # %% build="length_penalty"
 ### BEGIN SOLUTION course_lib.transformer.decoding:length_penalty
@@ -391,8 +388,8 @@ named_lines(
 # | `ha` | 0.3 | 0.5 | 0.2 |
 # | `ho` | 0.9 | 0.05 | 0.05 |
 #
-# Step 1 keeps `ha` (0.5) and `ho` (0.4). Here is step 2. It multiplies probabilities, which are easier to follow;
-# your function adds logarithms.
+# Step 1 keeps `ha` (0.5) and `ho` (0.4). Here is step 2, with probabilities, which are easier to follow; your
+# function adds logarithms.
 
 # %% tags=["see"]
 vocabulary = ["</s>", "ha", "ho"]
@@ -411,12 +408,11 @@ for index in where.tolist():
     print(f"number {index}: beam {beam} ({hypotheses[beam]}) + word {word} ({vocabulary[word]})")
 
 # %% [markdown]
-# Candidate 3 comes from beam 3 // 3 = 1, and its word is 3 % 3 = 0, the end symbol. So the new beam 0 is `ho </s>`,
-# which comes from the *old beam 1*. The beams have swapped.
+# The new beam 0 is `ho </s>`, which comes from the *old beam 1*.
 #
-# In step 3, `ho </s>` has ended. It isn't extended any more, but it stays in the competition with its 0.36. The other
-# beam, `ha ha` (0.25), can reach 0.125 at most, so `ho </s>` wins. Greedy decoding would have written `ha ha ha ...`
-# until it ran into the maximum length.
+# In step 3, `ho </s>` has ended, but stays in the competition with its 0.36. The other beam, `ha ha` (0.25), can
+# reach 0.125 at most, so `ho </s>` wins. Greedy decoding would have written `ha ha ha ...` until it ran into the
+# maximum length.
 #
 # Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? With how many beams would
 # this step drop nothing?
@@ -429,9 +425,9 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # %% [markdown]
 # ### Five things to get right
 #
-# **The first step.** At the beginning there is one hypothesis, the start symbol. If all $k$ copies of it were
-# extended, they would all pick the same best word and stay identical: an expensive greedy search. So give the first
-# copy a total of 0, and the others minus infinity.
+# **The first step.** At the beginning there is one hypothesis, the start symbol. If $k$ copies of it were extended,
+# they would all pick the same best word and stay identical: an expensive greedy search. So give the first copy a
+# total of 0, and the others minus infinity.
 #
 # **Where a candidate comes from.** Put the $k \cdot V$ candidates of a sentence in one row. Candidate number $i$ extends
 # beam $i \,//\, V$ with word $i \bmod V$.
@@ -471,9 +467,9 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # and afterwards we ask the model how probable each one is.
 #
 # The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption that
-# beam search translates exactly and greedy decoding doesn't. (Often both are right, or both wrong. Computers round
-# differently, so yours may find another caption, or report that it found none.) Of the hypotheses that end in the
-# last step you see only the winner, because they don't go through the decoder again.
+# beam search translates exactly and greedy decoding doesn't. (Computers round differently, so yours may find another
+# caption, or report that it found none.) Of the hypotheses that end in the last step you see only the winner, because
+# they don't go through the decoder again.
 #
 # In which steps isn't the winner the leftmost box? Where does greedy decoding take another path?
 #
@@ -583,11 +579,12 @@ table
 # %% [markdown]
 # The wider the beam, the more probable the sentences, as they should be. But from some width on they also get
 # **shorter**, and BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU
-# of its four rows. So with an alpha of 0, the longest function of the course loses to lesson 06.
+# of its four rows.
 #
-# This isn't a fault of the search. The most probable sentence tends to be a short one. Two things make that worse
-# here. These captions could often end early and still be good English, as in "a farmer is pointing at a tree ~~that is on
-# the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs something:
+# This isn't a fault of the search: the most probable sentence tends to be a short one. Two things make that worse
+# here. These captions could often end early and still be good English, as in "a farmer is pointing at a tree ~~that
+# is on the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs
+# something:
 
 # %% tags=["see"]
 surest = 1 - 0.1 + 0.1 / len(english)
@@ -601,8 +598,6 @@ print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (ref
 # *empty* one. A narrow beam helps partly because it never finds such translations.
 #
 # ### See it: length penalty against output length
-#
-# The remedy is to search for something else: a score that compensates for the length.
 #
 # **Change something:** more values of alpha. At which alpha does each model write sentences of the right length?
 
@@ -628,10 +623,10 @@ named_lines(
 # With an alpha of 0 both models write too little, the less trained one even less: it is less sure of every word, so
 # stopping early saves more. A larger alpha brings the length back, and with it the BLEU that the beam had lost.
 #
-# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
-# right alpha is about as good: on sixty captions, a point of BLEU says little. These captions come from a small
-# grammar, so this model is rarely in doubt, and there is little for a search to repair. The half-trained model is in
-# doubt at every step, and the beam helps. The same is true of real text, where many words could come next.
+# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with
+# the right alpha is about as good: on sixty captions, a point of BLEU says little. This model is rarely in doubt,
+# because the captions come from a small grammar, so there is little for a search to repair. The half-trained model is
+# in doubt at every step, and the beam helps. The same is true of real text, where many words could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
 # choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't
@@ -662,21 +657,21 @@ named_lines(
 # ## 5. One model out of several
 #
 # During training the loss goes down, but it also jitters: each update follows one batch, and the next batch pulls
-# somewhere else. So the weights after each update are a little off, each time in a different direction. The remedy:
-# average each weight over several checkpoints.
+# somewhere else. So the weights are a little off, each time in a different direction. The remedy: average each weight
+# over several checkpoints.
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
-# where $\theta_i$ are all the weights of checkpoint $i$, and $m$ is the number of checkpoints. The jitter averages
-# out. The result is **one** model, as large and as fast as the others. The paper averages the last 5 checkpoints of
-# its base models, written ten minutes apart, and the last 20 of its big ones.
+# where $\theta_i$ are all the weights of checkpoint $i$, one of $m$. The jitter averages out, and the result is
+# **one** model, as large and as fast as the others. The paper averages the last 5 checkpoints of its base models,
+# written ten minutes apart, and the last 20 of its big ones.
 #
 # The idea is old (Polyak and Juditsky 1992). It came back as *stochastic weight averaging* (Izmailov et al. 2018),
 # and as the moving average of weights in many image generators.
 #
 # ### A worked example
 #
-# A **state dict** maps names to tensors. Here are two small ones, with a weight and a counter.
+# A **state dict** maps names to tensors. Here are two small ones.
 
 # %% tags=["see"]
 first = {"weight": torch.tensor([1.0, 4.0]), "steps": torch.tensor(10)}
@@ -688,7 +683,7 @@ print("the counters:      ", first["steps"].dtype, "and", second["steps"].dtype)
 print("their plain mean:  ", (first["steps"] + second["steps"]) / 2, "is no longer an integer")
 
 # %% [markdown]
-# Two traps: the largest number of a small dtype, and memory that is shared.
+# Two traps:
 
 # %% tags=["see"]
 half = torch.tensor(60_000.0, dtype=torch.float16)
@@ -702,14 +697,13 @@ print("first['weight'] is now", first["weight"], "although nobody meant to chang
 # %% [markdown]
 # So watch out for four things:
 #
-# - **Not all entries are floats.** Some modules keep counters or booleans. The mean of two counters may be a fraction,
-#   and has a different dtype from the entry. Keep such entries **whole**: take them from the last checkpoint. (The
-#   check also accepts the first one's, or the rounded mean.)
+# - **Not all entries are floats.** Some modules keep counters or booleans. Keep such entries **whole**: take them
+#   from the last checkpoint. (The check also accepts the first one's, or the rounded mean.)
 # - **Buffers count as well.** A running mean isn't a parameter, but belongs to the model.
 # - **Small dtypes overflow.** The largest number in float16 is 65,504. Add in a wide dtype, then convert to the
 #   entry's own.
-# - **The checkpoints aren't yours to change.** What you return shares no memory with what you were given, not even if
-#   there is only one checkpoint.
+# - **The checkpoints aren't yours to change.** What you return shares no memory with them, not even if there is only
+#   one.
 #
 # Play: what does `torch.finfo` say about `torch.bfloat16`? What happens to 256 + 1 in that dtype?
 
@@ -789,14 +783,11 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# With only sixty captions, BLEU is a coarser measure than the loss.
-#
 # ### See it: when averaging does harm
 #
 # A second model computes **exactly** what the translator computes. The only difference is that its inner features are
-# numbered backwards: those inside the feed-forward networks (the rows of `inner` and, to match, the columns of
-# `outer`), and those inside attention (the rows of the query, key and value projections, and the columns of the output
-# projection). Each feature does what it did before, under another number.
+# numbered backwards, inside the feed-forward networks and inside attention: the rows of the weights that compute them
+# and, to match, the columns of those that read them.
 #
 # Write down your guess first: what is the loss of the average of the two models?
 #
@@ -858,7 +849,7 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # Among unfinished beams it would change nothing, because they all have the same length. A finished one does compete
 # with longer ones in each step, and some programs compare scores there. In ours the plain total decides which
-# hypotheses stay, and the score decides which one wins.
+# hypotheses stay, and the score which one wins.
 #
 # </details>
 #
@@ -885,13 +876,14 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Save the notebook and run the cell again to see today's work. Before you hand the lesson in, press **Validate** in
-# the toolbar.
+# Before you hand the lesson in, press **Validate** in the toolbar.
 #
 # Next: **lesson 12, data parallelism by hand**: many processes, one model.
 #

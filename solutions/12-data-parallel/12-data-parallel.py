@@ -6,9 +6,9 @@
 # build here.
 #
 # The idea: **every processor has the whole model and works on its own share of the sentences; then all of them add up
-# their gradients and make the same update.** The difficulty is that a mistake rarely raises an error: the run hangs, or
-# trains a slightly different model. So the checks run your code in several processes at once, and compare everything
-# with the results of a single process.
+# their gradients and make the same update.** But a mistake rarely raises an error: the run hangs, or trains a
+# slightly different model. So the checks run your code in several processes at once, and compare the results with
+# those of a single one.
 #
 # By the end of this lesson you will be able to
 #
@@ -40,7 +40,7 @@ architecture_map(
 )
 
 # %% [markdown]
-# This lesson's exercises are in orange. Run the next cell.
+# Run the next cell.
 
 # %% given="setup"
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,7 +62,7 @@ Item = TypeVar("Item")
 # %% [markdown]
 # ## 1. Which rank works on what?
 #
-# First, some terms, which you will find in every library:
+# Some terms first, the same in every library:
 #
 # | word | in code | what it is |
 # |---|---|---|
@@ -84,7 +84,7 @@ Item = TypeVar("Item")
 #
 # ### A worked example
 #
-# Seven batches, three ranks. Below each batch is the rank that gets it.
+# Below each batch is the rank that gets it.
 
 # %% tags=["see"]
 batches, ranks = ["a", "b", "c", "d", "e", "f", "g"], 3
@@ -101,9 +101,9 @@ for rank in range(ranks):
 # %% [markdown]
 # ### Build it
 #
-# Some ranks may get one batch more than others, and some none at all: no batch is repeated to make their numbers
-# equal. (PyTorch's own `DistributedSampler` repeats by default, which makes the score of an evaluation slightly
-# wrong.) Return a sequence with a length, in the order of the plan, and leave the given list as it is.
+# Some ranks may get one batch more than others, and some none at all. (PyTorch's own `DistributedSampler` repeats
+# batches by default, to make their numbers equal, which makes the score of an evaluation slightly wrong.) Return a
+# sequence with a length, and leave the given list as it is.
 
 # %% build="shard"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
@@ -121,9 +121,9 @@ for rank in range(ranks):
 # %% [markdown]
 # ## 2. The loss of all ranks
 #
-# In lesson 09 one process cut its batch into pieces, and a mean of means was wrong. Here the pieces are on different
-# machines, and the mistake is easier to make: many programs log the mean of each rank, and average these. Rank $r$
-# has a loss *sum* $S_r$ over its $N_r$ real tokens. With $R$ ranks, what we want is
+# In lesson 09 a mean of means was wrong. Here the pieces are on different machines, and the mistake is easier to
+# make: many programs log the mean of each rank, and average these. Rank $r$ has a loss *sum* $S_r$ over its $N_r$
+# real tokens. With $R$ ranks, what we want is
 #
 # $$L = \frac{\sum_r S_r}{\sum_r N_r} \qquad\text{and not}\qquad \frac{1}{R} \sum_r \frac{S_r}{N_r}$$
 #
@@ -159,7 +159,6 @@ print("mean over all tokens:    ", sum(sums) / sum(counts))
 # - **All-reduce works in place.** The caller still needs the tensors that it passed.
 # - **Sums get large.** Add in float64, and return the dtype of the loss sum.
 # - **The result is for logging.** It must not be attached to a graph.
-# - **Both arguments may be plain numbers.**
 
 # %% build="global_token_mean"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:global_token_mean
@@ -178,9 +177,9 @@ global_token_mean(torch.tensor(60.0), 30)
 # ### From a mean to a gradient
 #
 # The gradient has to be that of $L$, too. If each rank divides its loss sum by the number of tokens of **all** ranks,
-# the **sum** of the gradients is right, and a sum is what you build below. PyTorch's `DistributedDataParallel` (DDP)
-# takes the *mean* over the ranks instead: it divides the sum by the world size, because its users usually take the
-# mean over their own batch. (That is correct only if all batches have the same number of tokens.)
+# the **sum** of the gradients is right; you build it below. PyTorch's `DistributedDataParallel` (DDP) takes the
+# *mean* over the ranks instead: it divides the sum by the world size, because its users usually take the mean over
+# their own batch. (That is correct only if all batches have the same number of tokens.)
 
 # %% predict="predict_scale"
 # Four ranks. Each divides its loss sum by the tokens of all four together. DistributedDataParallel takes
@@ -192,9 +191,9 @@ global_token_mean(torch.tensor(60.0), 30)
 # %% [markdown]
 # ### See it: the same gradient for every split
 #
-# A linear layer and 24 tokens, split in four ways: each rank holds a slice, and the slices differ in size, as batches
-# of sentences do. The table shows for each split how far the sum of the gradients is from the gradient of the whole,
-# and how far off it is if each rank takes the mean of its own tokens.
+# A linear layer and 24 tokens, split in four ways: each rank holds a slice. The table shows for each split how far
+# the sum of the gradients is from the gradient of the whole, and how far off it is if each rank takes the mean of its
+# own tokens.
 #
 # **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
 
@@ -231,13 +230,13 @@ pd.DataFrame(rows).set_index("tokens of each rank")
 # ## 3. The same start
 #
 # If all ranks make the same updates, their models stay equal, *provided that they were equal at the start*. But each
-# rank draws its own random weights, so one of them sends its weights to the others once. The collective is
-# **broadcast**: `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every other rank.
-# All ranks call it, the source to send, the others to receive.
+# rank draws its own random weights, so one of them sends its own to the others. The collective is **broadcast**:
+# `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every other rank. All ranks call
+# it, the source to send, the others to receive.
 #
 # ### A worked example
 #
-# Two ranks and three weights. Rank 0 is the source.
+# Rank 0 is the source.
 
 # %% tags=["see"]
 weights = {0: [0.5, -1.0, 2.0], 1: [0.3, 0.7, -0.2]}
@@ -248,7 +247,7 @@ print("after: ", weights)
 # %% [markdown]
 # What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are used in the
 # computation but not trained: the means of a BatchNorm, its counter of batches, a table of positions. A parameter
-# that two modules share, like the tied embeddings of lesson 06, is one tensor, and is sent once.
+# that two modules share, like the tied embeddings of lesson 06, is sent once.
 #
 # ### Build it
 
@@ -260,8 +259,7 @@ print("after: ", weights)
 # %% check="broadcast_parameters"
 
 # %% [markdown]
-# A scratch cell. Without a process group there is only one rank, so the tensors stay as they are. With a group, which
-# of them would be sent?
+# A scratch cell. Without a process group the tensors stay as they are. With one, which of them would be sent?
 
 # %% tags=["see"]
 norm = nn.BatchNorm1d(2)
@@ -272,12 +270,12 @@ print("buffers:   ", {name: one.tolist() for name, one in norm.named_buffers()})
 # %% [markdown]
 # ## 4. The same gradients
 #
-# After its backward pass, each rank has the gradients of its own sentences only. If it made an update with these, the
-# models would drift apart. So before the update, every gradient is replaced by the sum over all ranks.
+# After its backward pass, each rank has the gradients of its own sentences only. So before the update, every gradient
+# is replaced by the sum over all ranks. Otherwise the models would drift apart.
 #
 # ### A worked example
 #
-# Two ranks and three weights. The sentences of rank 1 did not use the second weight, so its gradient there is None.
+# The sentences of rank 1 did not use the second weight, so its gradient there is None.
 
 # %% tags=["see"]
 gradients = {0: [1.0, 2.0, 3.0], 1: [10.0, None, 30.0]}
@@ -312,8 +310,8 @@ print("after, on each:    ", total)
 # %% check="all_reduce_gradients"
 
 # %% [markdown]
-# A scratch cell: the gradients of rank 1 from the worked example. Without a process group they stay as they are, and
-# None is still None. What would the sum over one rank be?
+# A scratch cell: the gradients of rank 1 from the worked example. Without a process group, None is still None. What
+# would the sum over one rank be?
 
 # %% tags=["see"]
 three_weights = nn.ParameterList([torch.zeros(1) for _ in range(3)])
@@ -352,10 +350,9 @@ print([one.grad for one in three_weights])
 # %% [markdown]
 # ## 5. Communicate while computing
 #
-# `all_reduce_gradients` wastes time in two ways. It starts when the backward pass has ended, so until then the network
-# between the ranks is idle, and from then on the GPU is. And it makes one call for each parameter tensor. A Transformer
-# has hundreds of these, most of them small, and each call has a fixed cost (its *latency*), however few bytes it
-# carries.
+# `all_reduce_gradients` wastes time in two ways. Until the backward pass has ended, the network between the ranks is
+# idle, and from then on the GPU is. And it makes one call for each parameter tensor. A Transformer has hundreds of
+# these, most of them small, and each call has a fixed cost (its *latency*), however few bytes it carries.
 #
 # DDP solves both problems (Li et al. 2020, section 3.2):
 #
@@ -371,7 +368,7 @@ print([one.grad for one in three_weights])
 # ### A worked example
 #
 # Six parameters, in the order of `model.parameters()`, and the sizes of their gradients. Buckets hold at most 100
-# bytes. Gradients become ready from the last to the first, so the buckets are filled in that order.
+# bytes, and are filled from the last gradient to the first.
 
 # %% tags=["see"]
 sizes, limit = {"a": 60, "b": 20, "c": 40, "d": 30, "e": 120, "f": 50}, 100
@@ -386,7 +383,7 @@ for name, size in reversed(sizes.items()):
 print("buckets, in the order in which they are sent:", example)
 
 # %% [markdown]
-# Parameter e alone is larger than the limit. A gradient is never split here, so it gets a bucket of its own.
+# A gradient is never split here, so e gets a bucket of its own.
 
 # %% predict="predict_buckets"
 # Six parameters have, in the order of model.parameters(), gradients of 6, 2, 5, 4, 3 and 2 MB, all of one dtype.
@@ -401,8 +398,8 @@ print("buckets, in the order in which they are sent:", example)
 #   another. So bucket 2 is launched only after bucket 1.
 # - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Its bucket is never
 #   complete. `finish()` launches what is left, with zeros for what is missing.
-# - **Micro-batches.** Only the last one of an update should communicate, when the gradients are complete. Inside
-#   `with buckets.no_sync():` they only accumulate.
+# - **Micro-batches.** Only the last one of an update should communicate. Inside `with buckets.no_sync():` gradients
+#   only accumulate.
 # - **The next update starts from nothing.** `finish()` resets what you counted.
 #
 # How do you notice that a gradient is ready? `parameter.register_post_accumulate_grad_hook(f)` asks autograd to call
@@ -434,9 +431,9 @@ two_layers(torch.ones(1, 2)).sum().backward()
 # %% [markdown]
 # ### See it: when does it pay?
 #
-# Your `GradientBuckets` packs the gradients of a Transformer here. The times come from a simple model: the backward
-# pass takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One all-reduce
-# is in flight at a time. Three plans:
+# Your `GradientBuckets` packs the gradients of a Transformer. The times come from a simple model: the backward pass
+# takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One all-reduce is in
+# flight at a time. Three plans:
 #
 # - **all at the end**: as `all_reduce_gradients` does, one message for each parameter;
 # - **each gradient at once**: a bucket for each parameter, as soon as it is ready;
@@ -506,15 +503,15 @@ communication_timeline(pd.DataFrame(plans))
 # %% [markdown]
 # ## 6. Split the optimiser's state
 #
-# Every rank makes the same update, so every rank keeps the same optimiser state: for Adam, a mean of the gradients
-# and a mean of their squares. That is twice the memory of the model, and eight ranks keep eight equal copies of it.
+# Every rank makes the same update, so every rank keeps a copy of the same optimiser state: for Adam, a mean of the
+# gradients and a mean of their squares. That is twice the memory of the model.
 #
-# ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters. It
+# ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters: it
 # keeps the state for those only, updates them, and sends them to the others.
 #
 # ### A worked example
 #
-# Two ranks and four parameters. Each parameter goes to the rank that has the fewest numbers so far.
+# Each parameter goes to the rank that has the fewest numbers so far.
 
 # %% tags=["see"]
 numbers, loads = {"embedding": 80, "weight": 64, "bias": 8, "scale": 8}, [0, 0]
@@ -524,8 +521,8 @@ for name, size in numbers.items():
     print(f"{name:<9} ({size} numbers) belongs to rank {owner}; the shares are now {loads}")
 
 # %% [markdown]
-# And one step of plain gradient descent, with a learning rate of 1, two ranks and three weights. Rank 0 owns the
-# first weight, rank 1 the other two. The gradients have already been summed, so both ranks have the same.
+# And one step of plain gradient descent, with a learning rate of 1. Rank 0 owns the first weight, rank 1 the other
+# two. The gradients have already been summed.
 
 # %% tags=["see"]
 weight, grad = [5.0, 6.0, 7.0], [1.0, 2.0, 3.0]
@@ -544,9 +541,8 @@ print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, 
 # %% [markdown]
 # ### Build it
 #
-# All ranks have to agree on the owners without asking each other: compute them from the sizes alone, in the same way
-# on every rank. If there are more ranks than parameters, some own nothing, and torch's optimisers refuse an empty
-# list.
+# All ranks have to agree on the owners without asking each other: compute them from the sizes alone. If there are
+# more ranks than parameters, some own nothing, and torch's optimisers refuse an empty list.
 
 # %% build="ShardedOptimizer"
 ### BEGIN SOLUTION course_lib.transformer.sharded_optimizer:ShardedOptimizer
@@ -568,9 +564,9 @@ print(vector.detach(), "and state for", list(optimizer.state_dict()["state"]))
 # %% [markdown]
 # ### See it: what does a rank need?
 #
-# The memory of one rank for weights, gradients and Adam's state in float32, for the 63 million parameters of the base
-# model (lesson 06). The activations aren't included; how much memory they need depends on the batch. With many ranks,
-# your `ShardedOptimizer` saves nearly half. The other stages of ZeRO share out the gradients and the weights, too.
+# The memory of one rank in float32, for the 63 million parameters of the base model (lesson 06). The activations
+# aren't included; how much memory they need depends on the batch. With many ranks, your `ShardedOptimizer` saves
+# nearly half.
 #
 # **Change something:** the paper's big model, with 213 million parameters; a model with 7 billion. How many ranks does
 # the larger one need before weights, gradients and state fit on GPUs of 80 GB?
@@ -611,6 +607,8 @@ memory_per_rank(pd.DataFrame(rows))
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
@@ -618,10 +616,9 @@ architecture_map(built=finished_exercises())
 # %% [markdown]
 # Before you hand the lesson in, press **Validate** in the toolbar.
 #
-# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you like.
-# Of your work in this lesson, its training program can use your `shard` and your `global_token_mean`. It can't use the
-# other four: PyTorch's DDP sends the initial weights and reduces the gradients there, with buckets like yours, and every
-# rank keeps the whole state of the optimiser.
+# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you
+# like. Its training program can use your `shard` and your `global_token_mean`. PyTorch's DDP replaces the others, and
+# every rank keeps the whole state of the optimiser.
 #
 # **Read on**
 #

@@ -24,7 +24,7 @@ show_offline()
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The map shows your finished exercises. Run the next cell.
+# Run the next cell.
 
 # %% given="setup"
 from pathlib import Path
@@ -45,7 +45,7 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # ### Which configuration for which machine?
 #
 # You can hand in a run on the **captions** that come with the course, or on **Multi30k**, 29,000 captions of
-# photographs. The other corpora are for those who have a GPU and time.
+# photographs. The other corpora need a GPU and time.
 #
 # | you have | start with | it takes about |
 # |---|---|---|
@@ -124,16 +124,15 @@ for lesson, parts in public_curriculum().parts.items():
     print(f"{lesson}: {', '.join(parts)}")
 
 # %% [markdown]
-# Everything else is the program's own. In particular it can't use your `train_step`, your functions from lesson 10, or
-# four of your six from lesson 12: `broadcast_parameters`, `all_reduce_gradients`, `GradientBuckets` and
-# `ShardedOptimizer`. Its training loop must resume exactly after an interruption, its data pipeline must handle
-# corpora that don't fit into memory, and PyTorch's `DistributedDataParallel` connects the processes.
+# Everything else is the program's own, for example `train_step`, the functions from lesson 10, and four of the six
+# from lesson 12. Its training loop must resume exactly after an interruption, its data pipeline must handle corpora
+# that don't fit into memory, and PyTorch's `DistributedDataParallel` connects the processes.
 #
 # ### See it: a small run, live
 #
-# First, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs over the
-# captions. It runs in a process of its own, and this cell reads its `metrics.jsonl` as it is written. (After twenty
-# seconds the cell ends; if the run isn't over, the cells below wait for it.)
+# First, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs. It runs
+# in a process of its own, and this cell reads its `metrics.jsonl`. (After twenty seconds the cell ends; if the run
+# isn't over, the cells below wait for it.)
 #
 # These are the columns of `metrics.jsonl`:
 #
@@ -239,9 +238,7 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # ### See it: all of its attention
 #
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
-# is translated. In the **encoder's self-attention** German words attend to each other, in the **decoder's
-# self-attention** each English word to those before it, and in **cross-attention** English to German. Choose the
-# layer and the head in the lists below each picture.
+# is translated. Choose the layer and the head in the lists below each picture.
 #
 # Look for a head that always attends to the previous word, a head that attends to the end symbol when it has nothing
 # to do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads**
@@ -341,7 +338,7 @@ pd.DataFrame(rows)
 # %% [markdown]
 # The small run is unsure of many words, so it usually gains several points from a beam and from averaging. For a
 # confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither makes training
-# slower, so try both on the validation split.
+# slower, so try both.
 #
 # From a terminal, a run translates whole files:
 #
@@ -351,8 +348,8 @@ pd.DataFrame(rows)
 #
 # ### See it: where does it go wrong?
 #
-# Of these 100 validation sentences, here are the ten with the worst translations, by `sacrebleu`'s chrF. It compares
-# groups of characters, so it says something about single sentences, too.
+# Here are the ten worst translations, by `sacrebleu`'s chrF. It compares groups of characters, so it says something
+# about single sentences, too.
 
 # %% tags=["see"]
 from sacrebleu import sentence_chrf
@@ -369,16 +366,15 @@ for german, written, right in worst[:10]:
 # ## 4. What does it cost?
 #
 # Before you start a run for a night, you want to know whether it fits into memory, what its time is spent on, and
-# whether more processes would help. Three small measurements show it. Write down your predictions first; they aren't
-# graded.
+# whether more processes would help. Write down your predictions first; they aren't graded.
 #
 # ### Predict: memory
 #
 # While a model is trained, four kinds of tensors take up most of the memory: its **weights**, a **gradient** for each
-# weight, the **optimiser's** state (for Adam, the running means of each gradient and of its square, lesson 07), and the
-# **activations**: the results of the forward pass that the backward pass needs again. A float32 number takes 4 bytes.
+# weight, the **optimiser's** state (Adam's two running means, lesson 07), and the **activations**: the results of the
+# forward pass that the backward pass needs again. A float32 number takes 4 bytes.
 #
-# The next cell makes updates with a model of the size of `captions`, and adds up the tensors of each kind.
+# The next cell adds up the tensors of each kind, for a model of the size of `captions`.
 #
 # 1. How many bytes does each weight cost, without the activations? (Divide the MiB by the number of weights.)
 # 2. Which of the four grows if a batch has twice as many sentences?
@@ -452,14 +448,14 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 # the update stays the same.
 #
 # On a GPU, a run makes such an estimate before it starts, and stops with an error if the memory won't be enough.
-# `memory_gib` in `metrics.jsonl` is the measured peak, which is higher, because of temporary results. (Without a GPU, it
-# is the peak of the whole process, including Python and PyTorch.)
+# `memory_gib` is the measured peak, which is higher, because of temporary results. (Without a GPU, it is the peak of
+# the whole process, including Python and PyTorch.)
 #
 # ### Predict: where the time goes
 #
-# `mfu`, the *model FLOPs utilisation*, is the share of the machine's speed in matrix products that the run achieves.
-# A **profiler** shows what the rest of the time is spent on: it records every operation during a few updates. Which
-# operations take the most time, and what share is left for everything except matrix products?
+# `mfu` says how much of the machine's speed in matrix products a run achieves. A **profiler** shows what the rest of
+# the time is spent on: it records every operation during a few updates. Which operations take the most time, and what
+# share is left for everything except matrix products?
 
 # %% tags=["see"]
 import os
@@ -491,10 +487,10 @@ operations.head(12).round(3)
 # sentence and head (attention). Most calls of `mm` come from the backward pass of the linear layers. The milliseconds of
 # a row don't include the operations that it calls in turn.
 #
-# The rest consists of many short operations: the optimiser's additions and roots, softmax, dropout, copies. With a model
-# and sentences this small they take a large part of the time. (The profiler adds a little to each operation, so it
-# overstates the short ones.) The model here is the reference from the lessons. `course train` merges what it can: one
-# product for query, key and value in self-attention, one operation for LayerNorm, and one for the loss.
+# The rest consists of many short operations: the optimiser's additions and roots, softmax, dropout, copies. With a
+# model this small they take a large part of the time. (The profiler adds a little to each operation, so it overstates
+# the short ones.) The model here is the reference from the lessons. `course train` merges what it can: one product
+# for query, key and value in self-attention, one operation for LayerNorm, and one for the loss.
 #
 # A run profiles itself with `training.profile=5`. Its folder then has `profile/operations.txt`, a table like this one,
 # and `profile/trace.json`, a timeline: open `ui.perfetto.dev`, or `chrome://tracing` in Chrome, and load the file. Each
@@ -503,10 +499,8 @@ operations.head(12).round(3)
 #
 # ### Predict: two processes, four processes
 #
-# Several processes share the batches of an update, and sum their gradients at the end (lesson 12). How much faster
-# is a run with two processes than with one, on your machine? And with four? The next cell measures it, with four batches
-# in each update and one thread for each process. It shows the best throughput after starting up, and takes half a minute
-# on an idle machine.
+# How much faster is a run with two processes than with one, on your machine? And with four? The next cell measures
+# it, with four batches in each update and one thread for each process. It takes half a minute on an idle machine.
 
 
 # %% tags=["see"]
@@ -542,9 +536,9 @@ scaling.round(2)
 # slowest. They exchange gradients, 4 bytes for each weight, which takes the same time however few batches each process
 # had. And they share the machine's memory and, if there are more processes than cores, the cores.
 #
-# `DistributedDataParallel` begins the exchange while the backward pass is still computing the other gradients, as your
-# `GradientBuckets` did in lesson 12. Whether the exchange is hidden completely depends on the network between GPUs, so
-# measure with two before you ask for eight.
+# `DistributedDataParallel` begins the exchange while the backward pass is still computing the other gradients, as
+# your `GradientBuckets` did in lesson 12. Whether the exchange is hidden completely depends on the network, so
+# measure with two GPUs before you ask for eight.
 #
 # ## 5. An experiment
 #
@@ -576,8 +570,7 @@ scaling.round(2)
 # course train captions run_folder=../runs/experiment/B-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=true
 # ```
 #
-# The cell below reads all runs in `../runs/experiment`, whose folders are named after setting and seed: `A-1`, `B-3`.
-# The validation loss is in nats a token, without smoothing, and BLEU is that of the validation split.
+# The cell below reads all runs in `../runs/experiment`, whose folders are named after setting and seed.
 
 # %% tags=["see"]
 EXPERIMENT = Path("../runs/experiment")
@@ -606,7 +599,7 @@ print(runs.to_string(index=False) if found else f"there are no finished epochs i
 runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"]).round(3)
 
 # %% [markdown]
-# The picture shows the spread, with a dot for each run. (If you compare BLEU, as `search` must, set
+# The picture shows the spread, a dot for each run. (If you compare BLEU, as `search` must, set
 # `MEASURE = "validation BLEU"`.)
 
 # %% tags=["see"]
@@ -682,9 +675,9 @@ spread.encode(
 # %% [markdown]
 # ## 6. Hand it in
 #
-# Three files of your run are handed in with this notebook: `config.yaml`, its configuration; `metrics.jsonl`, its
-# metrics; and `translations.txt`, its translations of the **test split**, one per line. The cell below copies them
-# here. The grader scores the translations against the references.
+# Three files of your run are handed in with this notebook: `config.yaml`, `metrics.jsonl`, and `translations.txt`,
+# its translations of the **test split**, one per line. The cell below copies them here. The grader scores the
+# translations against the references.
 #
 # **The run must be your own**: a provided configuration that nobody edited earns nothing. Change at least one setting
 # that affects what the model learns, for a reason that you can give, perhaps from your experiment.
@@ -697,7 +690,7 @@ spread.encode(
 # | 86 | 36 | 8 |
 #
 # The provided configurations `captions` and `multi30k-tiny` reach the last row, and will usually still reach it after
-# a small change, even if the change makes them a little worse. A better score earns no more points.
+# a small change. A better score earns no more points.
 
 # %% tags=["see"]
 for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
@@ -808,6 +801,8 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # </details>
 #
 # ## Where you are
+#
+# Save the notebook before you run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
