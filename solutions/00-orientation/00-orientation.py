@@ -335,7 +335,7 @@ broadcast_tables(
 # 2. **Submit** as your instructor has told you: with the *Assignment List* in JupyterLab's menu *Nbgrader*, or by
 #    sending the notebook file. Until the deadline you can submit again; the last submission counts.
 # 3. **Wait for feedback.** The grader's checks draw *different* numbers, so code that only fits the numbers that you
-#    saw will fail. Some mistakes cost only part of the points.
+#    saw will fail. Some mistakes cost only part of the points. A person reads your explanations.
 #
 # If you are learning on your own, Validate is all that you need.
 #
@@ -351,7 +351,8 @@ broadcast_tables(
 # <details><summary>The check says ✗, and I am sure that I am right.</summary>
 #
 # Run the cell with your function again: what counts is the code that ran last, not the text in the cell. Then try the
-# worked example in the scratch cell. If you are still sure, tell your instructor.
+# worked example in the scratch cell. If you are still sure, tell your instructor: correct answers should pass, however
+# they are written.
 #
 # </details>
 #
@@ -397,6 +398,6 @@ broadcast_tables(
 #
 # ## Where you are
 #
-# Press **Validate**.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 01, scaled dot-product attention**. Everything else is built around it.

@@ -66,8 +66,9 @@ from course_lib.checks import check
 # **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once, but a
 # layer connects only neighbours, so distant words meet only after many layers.
 #
-# The paper asks: what if attention is *all* there is? Its table 1 compares the three kinds of layer for a sentence of
-# $n$ words with $d$ features each; $k$ is the width of a convolution:
+# The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
+# computed in parallel. Its table 1 compares the three kinds of layer for a sentence of $n$ words with $d$ features
+# each; $k$ is the width of a convolution:
 #
 # | layer | operations | steps that must run in sequence | longest path between two words |
 # |---|---|---|---|
@@ -529,6 +530,6 @@ print("largest change of the output:", (same - output).abs().max().item())
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate**.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 02, multi-head attention**.

@@ -50,7 +50,8 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 #
 # $$q = x\,W^Q, \qquad k = x\,W^K, \qquad v = x\,W^V$$
 #
-# where $W^Q$, $W^K$ and $W^V$ are learned matrices.
+# where $W^Q$, $W^K$ and $W^V$ are learned matrices. So what a word asks for ($q$), what it is found by ($k$) and what
+# it provides ($v$) can be three different things.
 #
 # What can such a matrix express? Let's write some by hand, for words with 16 readable features: five for the
 # kind of word, and eleven for its position. (A real network learns the kinds by itself, and lesson 05 adds the
@@ -291,7 +292,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # for two reasons:
 #
 # - **To look inside**, we pass a function that records the weights.
-# - **To be fast**, the final lab passes PyTorch's *fused kernel*, a single program for all steps of attention.
+# - **To be fast**, the final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
+#   never stores the table of weights.
 #
 # The function takes `(query, key, value, mask, dropout)`, the first three split into heads, and returns
 # `(output, weights)`.
@@ -608,7 +610,7 @@ attention_heatmap(
 # <details><summary>Why did view fail where reshape worked?</summary>
 #
 # Swapping axes moves no numbers in memory. `view` never moves any either, so it fails if numbers that should be
-# neighbours in memory aren't. `reshape` and `flatten` copy if they have to.
+# neighbours aren't neighbours in memory. `reshape` and `flatten` copy if they have to.
 #
 # </details>
 #
@@ -646,6 +648,6 @@ attention_heatmap(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate**.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 03, what is around attention**. Six layers of attention alone hardly learn anything.

@@ -690,6 +690,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate**.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 04, masks**.

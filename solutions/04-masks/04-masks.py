@@ -609,6 +609,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate**.
+# Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 05, positional encoding**.

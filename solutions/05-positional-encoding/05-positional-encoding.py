@@ -196,7 +196,8 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 
 # %% [markdown]
 # The fast waves on top distinguish neighbours, but repeat after a few words. The slow ones at the bottom distinguish
-# the beginning of a text from its end.
+# the beginning of a text from its end. Together they are like the digits of a number: the last digit changes at every
+# step, the first hardly ever.
 #
 # ### See it: the sinusoids as a heat map
 #
@@ -682,6 +683,6 @@ named_lines(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You now have all the parts. Press **Validate**.
+# You now have all the parts. Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 06, the Transformer**.

@@ -979,6 +979,6 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The model is complete. Press **Validate**.
+# The model is complete. Press **Validate** before you hand in the lesson.
 #
 # Next: **lesson 07, the learning-rate schedule**. A model this deep needs a carefully chosen learning rate.

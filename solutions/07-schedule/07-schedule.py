@@ -7,7 +7,7 @@
 # The paper's answer is unusual: begin with a rate of almost zero, rise in a straight line for 4,000 updates, then
 # fall slowly forever.
 #
-# By the end of this lesson you will be able to
+# By the end you will be able to
 #
 # - write one update of Adam, the optimiser of the paper, and explain its first moves,
 # - read and write equation 3 of the paper, and work out its peak,

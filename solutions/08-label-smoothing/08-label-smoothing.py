@@ -7,7 +7,7 @@
 # The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
 # Judged by how well it predicts the next word, the model gets *worse*, but its translations get better.
 #
-# By the end of this lesson you will be able to
+# By the end you will be able to
 #
 # - compute smoothed targets, and say exactly which probability each word gets (three versions are in circulation),
 # - write the loss that goes with them: correct for padded batches, and stable for very large and very small numbers,

@@ -8,7 +8,7 @@
 # It has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation, without any
 # error. The model then trains worse, or learns something unintended.
 #
-# By the end of this lesson you will be able to
+# By the end you will be able to
 #
 # - implement one update, and say what goes wrong if its steps are in a different order,
 # - split a batch into pieces that fit into memory without changing the update (**gradient accumulation**),

@@ -10,7 +10,7 @@
 # You build the steps that turn one into the other. They decide which words the model can write, and how much of your
 # GPU's work is wasted.
 #
-# By the end of this lesson you will be able to
+# By the end you will be able to
 #
 # - build a vocabulary, and say what happens to a word that isn't in it,
 # - learn subwords by byte-pair encoding, and compare them with words and with characters,

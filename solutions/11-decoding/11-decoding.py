@@ -8,7 +8,7 @@
 # The paper's results come from a better search, **beam search**, and from a trick that costs nothing: **averaging**
 # the last few checkpoints instead of using the last one. You build both.
 #
-# By the end of this lesson you will be able to
+# By the end you will be able to
 #
 # - read a translation word by word: what the model considers, and which source words it attends to,
 # - implement beam search for a whole batch of sentences,

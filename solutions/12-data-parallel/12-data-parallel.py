@@ -10,7 +10,7 @@
 # slightly different model. So the checks run your code in several processes at once, and compare the results with
 # those of a single one.
 #
-# By the end of this lesson you will be able to
+# By the end you will be able to
 #
 # - share an update among any number of processors and get the same model,
 # - say what a collective is, why a program with collectives hangs, and how to find out where,

@@ -4,7 +4,7 @@
 # You have built all the parts. Now they learn to translate German. You train a translator on a laptop or a cluster,
 # watch it learn, test an idea in an experiment, and hand in its translations of a test set that it has never seen.
 #
-# By the end of this lesson you will be able to
+# By the end you will be able to
 #
 # - choose a configuration for your machine, and estimate how long a run will take,
 # - start a run that can be interrupted at any moment, and read the metrics that it writes,
