@@ -64,6 +64,7 @@ def _with_dependencies(requirements: Iterable[str]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_students_tests_need_only_what_their_job_installs() -> None:
     """The job for Windows and macOS installs few packages. Its tests are collected without the others."""
     workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))

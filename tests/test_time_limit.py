@@ -124,6 +124,7 @@ def test_a_signal_that_is_pending_at_the_end_leaves_no_handler(monkeypatch: pyte
     assert signal.getsignal(signal.SIGALRM) is before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_an_import_is_not_interrupted_and_does_not_use_up_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_thread: bool
@@ -153,6 +154,7 @@ def test_an_import_is_not_interrupted_and_does_not_use_up_the_time(
     assert finished == [True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/thread-self/schedstat").exists(),
     reason="this kernel doesn't count the time that a thread waits for a core",

@@ -289,6 +289,7 @@ def test_adam_is_driven_as_well() -> None:
     assert all(state["step"] == 30 for state in optimizer.state.values())
 
 
+@pytest.mark.slow
 def test_pitfall_15_the_copy_task_is_learnt_and_decoded_from_the_symbol_it_was_trained_with() -> None:
     """Sentences have two to five tokens, so that padding, masks, start and end all matter."""
     config = TransformerConfig(layers=1, d_model=32, heads=2, d_ff=64, dropout=0.0)

@@ -177,6 +177,7 @@ def freeze(distributed: DistributedInfo, rank: int) -> str:
     return "continued"
 
 
+@pytest.mark.slow
 def test_a_frozen_process_is_not_waited_for() -> None:
     started = start(2, freeze, 0)
     started[1][0].join(60)
@@ -258,6 +259,7 @@ def test_an_error_after_the_loss_of_a_peer_says_so() -> None:
     kill(started)
 
 
+@pytest.mark.slow
 def test_an_error_is_no_loss_while_the_peers_are_there() -> None:
     """A rank's error keeps its own message, even if the peers don't answer."""
     assert in_processes(2, outcome_of_an_error, False) == [

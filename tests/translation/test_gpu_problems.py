@@ -102,6 +102,7 @@ def test_a_card_without_enough_memory_is_told_what_to_set(tiny_config: Configs) 
     assert "Set training.tokens_per_batch=200 training.batches_per_update=6" in message
 
 
+@pytest.mark.slow
 def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
     tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_profile_that_does_not_begin_is_reported(
     assert not (tmp_path / "run" / "profile").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wanted", "profiled"), [(2, 2), (50, 3)])
 def test_a_profile_is_written_while_training(
     wanted: int, profiled: int, tiny_config: Configs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -189,6 +191,7 @@ def test_a_profile_is_written_while_training(
     assert (tmp_path / "run" / "profile" / "trace.json").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("package", "value"), [("tensorboard", "true"), ("wandb", "course")])
 def test_a_missing_package_is_asked_for_before_training(
     tmp_path: Path, config_file: Path, package: str, value: str

@@ -162,6 +162,7 @@ def test_a_store_that_cannot_be_written_loses_no_result(
     assert "Results cannot be stored" in caplog.text or "cannot be read" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_locked_gradebook_keeps_the_old_grade(graded: Classroom) -> None:
     before = graded.state()
     path = graded.course / "autograder/gradebook.db"

@@ -427,6 +427,7 @@ def sanitizer(made: SmallCourse) -> Sanitizer:
     return Sanitizer(made)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     changes=st.lists(st.integers(0, 30), min_size=12, max_size=12).flatmap(

@@ -104,6 +104,7 @@ def collect(classroom: Classroom, monkeypatch: pytest.MonkeyPatch, *options: str
     return 0
 
 
+@pytest.mark.slow
 def test_each_notebook_gets_the_lessons_name_in_its_students_folder(downloads: Classroom) -> None:
     done = try_nbgrader(downloads.course / "autograder", "zip_collect", LESSON)
     assert done.returncode == 1  # Alex Kim, for one, is not collected

@@ -419,6 +419,7 @@ def test_ipython_shows_only_the_message_of_an_error() -> None:
     assert PartsError("one line")._render_traceback_() == ["✗ one line"]
 
 
+@pytest.mark.slow
 def test_a_cluster_node_needs_neither_jupyter_nor_the_checks(student: Student) -> None:
     student.write()
     program = f"""
