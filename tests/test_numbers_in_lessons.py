@@ -3,8 +3,10 @@
 import math
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
@@ -39,6 +41,16 @@ def said(lesson: str, *numbers: str) -> None:
     [path] = SOLUTIONS.glob(f"{lesson}-*/{lesson}-*.py")
     text = " ".join(path.read_text(encoding="utf-8").replace("\n#", " ").split())
     assert all(number in text for number in numbers), numbers
+
+
+def given(lesson: str, name: str) -> Callable[..., Any]:
+    """Return a function that a lesson gives to students, from its source."""
+    [path] = SOLUTIONS.glob(f"{lesson}-*/{lesson}-*.py")
+    found = re.search(rf'^# %% given="{name}"\n(.*?)^# %%', path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert found, f"lesson {lesson} gives no {name}"
+    names: dict[str, Any] = {"Sequence": Sequence}
+    exec(found[1], names)
+    return names[name]
 
 
 def parameters(*modules: torch.nn.Module) -> int:
@@ -137,20 +149,6 @@ def test_lesson_08() -> None:
     assert pytest.approx(0.91) == 0.9 + 0.1 / 10
 
 
-def _spell(word: str, merges: list[tuple[str, str]]) -> list[str]:
-    """Split a word into subwords, as lesson 10 does."""
-    symbols = list(word)
-    for pair in merges:
-        joined: list[str] = []
-        for symbol in symbols:
-            if joined and (joined[-1], symbol) == pair:
-                joined[-1] += symbol
-            else:
-                joined.append(symbol)
-        symbols = joined
-    return symbols
-
-
 def test_lesson_10() -> None:
     said(
         "10", "three quarters of the computation is wasted with padding to 72", "more than a third with plain"
@@ -162,7 +160,8 @@ def test_lesson_10() -> None:
     ]
     counts = Counter(word for side in sides for words in side for word in words)
     merges = learn_merges(counts, 1000)
-    pieces = {word: len(_spell(word, merges)) for word in counts}
+    spell = given("10", "spell")
+    pieces = {word: len(spell(word, merges)) for word in counts}
     lengths = [
         2 + max(sum(pieces[word] for word in words) for words in pair) for pair in zip(*sides, strict=True)
     ]
