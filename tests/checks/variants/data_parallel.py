@@ -408,6 +408,22 @@ class ShardedByHeap:
         return self.inner.state_dict() if self.inner else {"state": {}, "param_groups": []}
 
 
+class ShardedByChanges(ShardedByHeap):
+    """A sharded optimizer that adds the owners' changes, which may round differently from their updates."""
+
+    @torch.no_grad()
+    def step(self):
+        before = [parameter.detach().clone() for parameter in self.everything]
+        if self.inner:
+            self.inner.step()
+        own = {id(parameter) for parameter in self.shares[self.me]}
+        for parameter, old in zip(self.everything, before, strict=True) if self.world > 1 else ():
+            change = parameter - old
+            dist.all_reduce(change)
+            if id(parameter) not in own:
+                parameter.copy_(old + change)
+
+
 class ShardedByObjects(ShardedByHeap):
     """A sharded optimizer that sends the shares as objects."""
 
@@ -478,5 +494,11 @@ VARIANTS = {
     ),
     "all_reduce_gradients": (reduce_and_assign, reduce_flat, reduce_asynchronously, reduce_by_gathering),
     "GradientBuckets": (BucketsByNumber, BucketsWithFutures, BucketsWithAPause, BucketsOfNames),
-    "ShardedOptimizer": (ShardedByHeap, ShardedByObjects, ShardedByAdding, ShardedWithoutNone),
+    "ShardedOptimizer": (
+        ShardedByHeap,
+        ShardedByChanges,
+        ShardedByObjects,
+        ShardedByAdding,
+        ShardedWithoutNone,
+    ),
 }
