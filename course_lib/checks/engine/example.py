@@ -1,27 +1,34 @@
 """A small call for which a student's result is wrong, written so that it can be pasted into a cell."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Request
+from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Candidate, Request
 from course_lib.checks.engine.comparison import Comparison
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.reply import Returned, Value
+from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Value
 from course_lib.checks.engine.versions import Outcome
 
 #: A call whose text is longer than this is not shown.
 _LONGEST = 420
+
+#: A tensor with more elements than this is not written out.
+_MOST_ELEMENTS = 60
+
+#: The maximum number of calls that are tried.
+_MOST_CALLS = 8
 
 
 @dataclass(frozen=True)
 class Example:
     """A call with its expected and actual results, as Python source."""
 
-    call: str
+    code: tuple[str, ...]
+    """The lines of a cell, of which the last one is the call."""
     expected: str
     found: str
 
@@ -29,63 +36,154 @@ class Example:
 def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> Example | None:
     """Return the shortest call in the failed probes that shows a wrong result, or None if there is none.
 
-    The inputs are rounded to two decimals to keep them short, and the results are computed from the rounded
-    inputs. There is no example for a class, for a call longer than `_LONGEST` characters, or for values that
-    can't be written as Python source.
+    Inputs are rounded to two decimals to keep them short, and long ones are replaced by numbers in equal
+    steps. So are the weights of a module, which is called in evaluation mode. The results are computed with
+    these numbers, and of a long result, only the first wrong row is shown. There is no example for a call
+    longer than `_LONGEST` characters, or for values that can't be written as Python source.
     """
-    if isinstance(exercise.reference, type):
-        return None
-    requests = [
-        _rounded(request)
-        for outcome in failed
-        for request in outcome.requests
-        if request.of == STUDENT_OBJECT and request.action == "call"
-    ]
-    written = [(call, request) for request in requests if (call := _call(exercise.name, request))]
-    for call, request in sorted(written, key=lambda one: len(one[0])):
-        if len(call) > _LONGEST:
-            break
-        expected, found = LocalBackend(exercise.reference).ask(request), backend.ask(request)
+    reference = LocalBackend(exercise.reference)
+    is_module = isinstance(exercise.reference, type) and issubclass(exercise.reference, nn.Module)
+    calls = {_source(call): call for call in _calls(failed)}
+    calls = {source: call for source, call in calls.items() if 0 < len(source) <= _LONGEST}
+    # The text of a tensor in equal steps is short, but there is a lot in it.
+    for source in sorted(calls, key=lambda text: ("linspace" in text, len(text)))[:_MOST_CALLS]:
+        call = calls[source]
+        weights = _weights_in_equal_steps(reference, call) if is_module else None
+        expected, found = (_reply(one, call, weights) for one in (reference, backend))
         if not isinstance(expected, Returned) or not isinstance(found, Returned):
             continue
-        if Comparison().difference(expected, found) is not None:
-            texts = _written(expected.value, 5), _written(found.value, 5)
+        difference = Comparison().difference(expected, found)
+        if difference is not None:
+            row, right, wrong = _row(difference.position, expected.value, found.value)
+            texts = _written(right, 5), _written(wrong, 5)
             if None not in texts and texts[0] != texts[1]:
-                return Example(call, str(texts[0]), str(texts[1]))
+                code = _code(exercise.name, call, is_module, bool(weights))
+                return Example((*code[:-1], code[-1] + row), str(texts[0]), str(texts[1]))
     return None
 
 
-def _rounded(request: Request) -> Request:
-    arguments = tuple(
-        item.double().mul(100).round().div(100).to(item.dtype)
-        if isinstance(item, Tensor) and item.is_floating_point()
-        else item
-        for item in request.arguments
+@dataclass(frozen=True)
+class _Call:
+    """A call of a function, or of the instance that `build` creates."""
+
+    request: Request
+    build: Request | None = None
+
+
+def _calls(failed: Sequence[Outcome]) -> Iterator[_Call]:
+    for outcome in failed:
+        built: dict[Handle, Request] = {}
+        for request, reply in zip(outcome.requests, outcome.replies, strict=True):
+            if request.action == "build" and isinstance(reply, Returned):
+                built[reply.value] = request
+            elif request.action == "call" and request.of == STUDENT_OBJECT:
+                yield _Call(_short(request))
+            elif request.action == "call" and request.of in built and not _is_inherited(request.method):
+                yield _Call(_short(request, torch.float32), built[request.of])
+
+
+def _is_inherited(method: str) -> bool:
+    """Return whether every module has this method, such as `double`. Then its result says nothing."""
+    return method != "__call__" and hasattr(nn.Module, method)
+
+
+def _short(request: Request, dtype: torch.dtype | None = None) -> Request:
+    """Return a request whose floating-point arguments are short to write, converted to `dtype` if given."""
+
+    def short(item: object) -> object:
+        if not isinstance(item, Tensor) or not item.is_floating_point():
+            return item
+        item = item.to(dtype or item.dtype)
+        if item.numel() > _MOST_ELEMENTS:
+            return _in_equal_steps(item)
+        return item.double().mul(100).round().div(100).to(item.dtype)
+
+    return replace(request, arguments=tuple(map(short, request.arguments)))
+
+
+def _in_equal_steps(like: Tensor) -> Tensor:
+    return torch.linspace(-1, 1, like.numel(), dtype=like.dtype).view(like.shape)
+
+
+def _weights_in_equal_steps(reference: Backend, call: _Call) -> Mapping[str, Tensor]:
+    """Return weights for the module that a call builds; none if it can't be built or has none."""
+    assert call.build is not None
+    state = Candidate(reference).build(*call.build.arguments, **call.build.keywords).weights()
+    return {n: _in_equal_steps(w) for n, w in state.value.items()} if isinstance(state, Returned) else {}
+
+
+def _reply(backend: Backend, call: _Call, weights: Mapping[str, Tensor] | None) -> Reply | None:
+    """Perform a call. The instance is a module in evaluation mode with these weights, unless they are None.
+
+    Returns None if the module has other weights.
+    """
+    candidate = Candidate(backend)
+    if call.build is not None:
+        candidate = candidate.build(*call.build.arguments, **call.build.keywords)
+    if weights is not None:
+        state = candidate.weights()
+        if isinstance(state, Raised) or state.value.keys() != weights.keys():
+            return None
+        candidate.train(False)
+        candidate.load(weights)
+    return candidate.call(*call.request.arguments, method=call.request.method, **call.request.keywords)
+
+
+def _row(position: tuple[int, ...], expected: Value, found: Value) -> tuple[str, Value, Value]:
+    """Return an index as Python source and what it selects: the row at `position` if the tensors are long."""
+    if isinstance(expected, Tensor) and len(position) > 1 and expected.numel() > _MOST_ELEMENTS:
+        row = position[:-1]
+        return str(list(row)), expected[row], found[row]
+    return "", expected, found
+
+
+def _code(name: str, call: _Call, is_module: bool, has_weights: bool) -> tuple[str, ...]:
+    """Return the lines of a cell with a call of the exercise `name`."""
+    method = "" if call.request.method == "__call__" else f".{call.request.method}"
+    build = "" if call.build is None else _arguments(call.build)
+    end = f"{method}{_arguments(call.request)}"
+    made = f"{name}{build}{'.eval()' * is_module}"
+    if not has_weights:
+        return (f"{made}{end}",)
+    return (
+        f"module = {made}",
+        "state = module.state_dict()",
+        "steps = {n: torch.linspace(-1, 1, w.numel()).view_as(w) for n, w in state.items()}",
+        "module.load_state_dict(steps)",
+        f"module{end}",
     )
-    return replace(request, arguments=arguments)
 
 
-def _call(name: str, request: Request) -> str:
-    """Return a call as Python source, or an empty string if an argument can't be written as source."""
+def _source(call: _Call) -> str:
+    """Return the arguments of a call as Python source, or an empty string if that is impossible."""
+    texts = [_arguments(request) for request in (call.build, call.request) if request is not None]
+    return "" if None in texts else "".join(map(str, texts))
+
+
+def _arguments(request: Request) -> str | None:
+    """Return the arguments of a request as Python source with parentheses, or None if that is impossible."""
     arguments = [_written(item) for item in request.arguments]
     keywords = {key: _written(value) for key, value in request.keywords.items()}
     if None in arguments or None in keywords.values():
-        return ""
-    return (
-        f"{name}({', '.join([*map(str, arguments), *(f'{key}={text}' for key, text in keywords.items())])})"
-    )
+        return None
+    return f"({', '.join([*map(str, arguments), *(f'{key}={text}' for key, text in keywords.items())])})"
 
 
 def _written(value: Value, digits: int = 2) -> str | None:
     """Return a value as Python source, with the elements of tensors rounded to `digits` decimals.
 
-    Returns None if that is impossible: for a tensor that has more than 60 elements, isn't on the CPU or is
-    complex, for any other object that isn't a number, a string, None, a tuple, a list or a mapping, and for a
-    container that holds such a value.
+    Returns None if that is impossible: for a tensor that isn't on the CPU, is complex or has more than
+    `_MOST_ELEMENTS` elements that aren't equal steps, for any other object that isn't a number, a string,
+    None, a tuple, a list or a mapping, and for a container that holds such a value.
     """
     if isinstance(value, Tensor):
-        if value.numel() > 60 or value.device.type != "cpu" or value.is_complex():
+        if value.device.type != "cpu" or value.is_complex():
             return None
+        if value.numel() > _MOST_ELEMENTS:
+            if not value.is_floating_point() or not torch.equal(value, _in_equal_steps(value)):
+                return None
+            dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
+            return f"torch.linspace(-1, 1, {value.numel()}{dtype}).view{tuple(value.shape)}"
         items = _items(value, digits)
         plain = value.dtype in (torch.bool, torch.int64, torch.float32) and value.numel()
         return f"torch.tensor({items})" if plain else f"torch.tensor({items}, dtype={value.dtype})"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from course_lib.checks.engine.diagnosis import Verdict
+from course_lib.checks.engine.example import Example
 from course_lib.checks.engine.misconceptions import WrongNumber
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.search import Resemblance
@@ -48,8 +49,7 @@ def failure(verdict: Verdict) -> str:
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *resemblance, *why, *printed)
     if verdict.tier == "structural":
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed)
-    call = verdict.example
-    example = [f"Try: {call.call}", f"expected: {call.expected}", f"returned: {call.found}"] if call else []
+    example = _lines_of_example(verdict.example) if verdict.example else []
     return _lines(
         f"✗ {name}: incorrect.",
         *test,
@@ -82,6 +82,12 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
         found = f"the check's example of this one doesn't fail like yours in {other}"
     return [resemblance, f"There may be a second mistake: {found}."]
+
+
+def _lines_of_example(example: Example) -> list[str]:
+    is_short = len(example.code) == 1
+    code = [f"Try: {example.code[0]}"] if is_short else ["Try:", *example.code]
+    return [*code, f"expected: {example.expected}", f"returned: {example.found}"]
 
 
 def _is_vague(similar: Resemblance, first_failure: Probe) -> bool:
