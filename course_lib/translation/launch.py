@@ -58,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # dead ones.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     options = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
+    if options.standalone and options.local_addr is None:
+        # By default, the processes would use the machine's name, which often can't be resolved on a laptop or
+        # in a container. Then they would wait for minutes.
+        options.local_addr = "127.0.0.1"
     if options.rdzv_backend == "c10d" and not options.standalone and _is_other_program(options.rdzv_endpoint):
         return _failed_rendezvous(
             f"port {options.rdzv_endpoint.rpartition(':')[2]} is in use. Choose another one."

@@ -1,6 +1,7 @@
 """The lab's torchrun restarts dead processes, forwards signals, and returns the processes' exit codes."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -95,6 +96,29 @@ def test_a_code_on_which_all_agree_comes_back(launch: Launch, tmp_path: Path) ->
     script.write_text("import os, sys; sys.exit(int(sys.argv[1 + int(os.environ['RANK'])]))")
     said = tmp_path / "said"
     assert launch(said, "--standalone", str(script), "2", "2").wait(SECONDS) == 2
+
+
+UNKNOWN_HOST = [
+    *("unshare", "--user", "--map-root-user", "--uts"),
+    *("sh", "-c", 'hostname unknown-host && exec "$@"', "sh"),
+]
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or subprocess.run([*UNKNOWN_HOST, "true"], check=False).returncode != 0,
+    reason="this machine's name can't be changed in a namespace",
+)
+def test_processes_find_each_other_on_a_machine_whose_name_cannot_be_resolved(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "one = torch.ones(1)\n"
+        "dist.all_reduce(one)\n"
+        "assert one == 2\n"
+    )
+    command = [*UNKNOWN_HOST, *LAUNCH, "--standalone", str(script)]
+    assert subprocess.run(command, timeout=SECONDS, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -276,8 +276,8 @@ def _train(processes: int | None, arguments: list[str]) -> None:
         except subprocess.TimeoutExpired:
             process.terminate()  # The launcher ends the processes of all ranks, within half a minute.
             raise CheckFailedError(
-                f"training in {processes or 1} processes didn't end in {TIMEOUT} seconds; the connection "
-                "between the GPUs may be broken (NCCL_DEBUG=INFO shows more)"
+                f"training in {processes or 1} processes didn't end in {TIMEOUT} seconds; they may be "
+                "unable to reach each other (with GPUs, NCCL_DEBUG=INFO shows more)"
             ) from None
     if process.returncode:
         raise CheckFailedError(f"exit code {process.returncode}: {(errors or output)[-500:]}")
