@@ -205,8 +205,9 @@ late = late * 3 / 4
 print(w.grad)
 
 # %% [markdown]
-# So the share has to be applied *before* the backward pass. And $N$ has to be known before the first backward pass, so
-# count the real tokens of all pieces first.
+# Multiplying the loss *after* its backward pass has no effect: the gradient is already there. So apply the share before,
+# and for that, count the real tokens of all pieces first. (There is another way: multiply each mean by its number of
+# tokens, and divide the sum of the gradients by $N$ at the end.)
 #
 # A real token here is one that has to be predicted: a **label** that isn't padding. The start symbol is in the
 # target, but it isn't a label.

@@ -87,7 +87,7 @@ def told(function: object) -> dict:
 def test_a_careful_average_writes_nothing_and_shares_nothing() -> None:
     found = told(average_checkpoints)
     assert found["average"]["w"].tolist() == [1.5]
-    assert (found["written into"], found["shared"]) == ("nothing", "nothing")
+    assert (found["written into"], found["shared"]) == ("none", "none")
 
 
 def test_what_is_written_into_or_shared_is_named() -> None:
@@ -105,4 +105,4 @@ def test_the_function_gets_a_list() -> None:
 
 
 def test_what_is_no_dict_shares_nothing() -> None:
-    assert told(lambda states: states[0]["w"])["shared"] == "nothing"
+    assert told(lambda states: states[0]["w"])["shared"] == "none"

@@ -82,7 +82,7 @@ class Shortened(PositionalEncoding):
         (PositionalEncoding, 6, 4, "right positions, or a clear error"),
         (Endless, 6, 4, "right positions, or a clear error"),
         (InItsOwnWords, 6, 4, "right positions, or a clear error"),
-        (WithoutNumbers, 6, 4, "an error whose message lacks"),
+        (WithoutNumbers, 6, 4, "an error without the length or max_length"),
         (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # for other probes to report
         (Unguarded, 6, 4, "PyTorch's own error about sizes"),
         (Unguarded, 3, 1, "wrong positions, and no error"),

@@ -85,7 +85,7 @@ def test_who_waits_for_ever_is_told_so() -> None:
         if rank == 0:
             dist.all_reduce(torch.zeros(1))
 
-    message = "rank 0 waits forever in all_reduce with 1 float32 numbers: rank 1 has ended"
+    message = "rank 0 waits forever in all_reduce with 1 float32 number: rank 1 has ended"
     with pytest.raises(DeadlockError, match=message):
         in_threads(2, one_leaves)
 
@@ -94,7 +94,7 @@ def test_who_does_something_else_is_told_so() -> None:
     def at_odds(rank: int) -> None:
         dist.barrier() if rank else dist.all_reduce(torch.zeros(1))
 
-    message = "rank 0 calls all_reduce with 1 float32 numbers, rank 1 calls barrier"
+    message = "rank 0 calls all_reduce with 1 float32 number, rank 1 calls barrier"
     with pytest.raises(CollectiveMismatchError, match=message):
         in_threads(2, at_odds)
 
@@ -203,8 +203,7 @@ def test_what_the_reference_does_is_told() -> None:
         for what, more, told_ in (
             ("the result on", "", torch.tensor(2.5)),
             ("the arguments on", "", "unchanged"),
-            ("the graph of the result on", "", "none"),
-            ("the asynchronous collectives of", "", "waited for"),
+            ("the asynchronous collectives of", "", "all waited for"),
             ("the tensors that", " was reducing", "left alone"),
         )
     }
@@ -217,7 +216,6 @@ def test_what_an_answer_leaves_behind_is_told() -> None:
 
     seen = told(careless, graph=True)
     assert seen["the arguments on rank 1"] == "modified"
-    assert seen["the graph of the result on rank 1"] == "attached"
 
 
 @pytest.mark.parametrize("batches", [(1, 2, 3), ()])

@@ -84,7 +84,7 @@ def test_truth_values(found: Tensor, says: str) -> None:
         (0.3, 0.3137, ""),
         ({"a": 1.5, "b": 2.5, "c": 4.5}, {"a": 3.0, "b": 5.0, "c": 9.0}, "times 2"),
         (Text("a b c d"), Text("a c b d"), "These are the expected words in another order."),
-        (Text("a b c d"), Text("a b e"), "missing: c, d; not expected: e."),
+        (Text("a b c d"), Text("a b e"), "Missing words: c, d; unexpected words: e."),
         (Text("a b c d e f"), Text("a g h i"), ""),
         ("a pair of tensors", "a tensor of two", ""),
         (torch.tensor([[1.5, 2.5], [3.5, 5.5]]), (1.5, 2.5, 3.5, 5.5), ""),

@@ -76,11 +76,11 @@ def test_a_transformer_may_have_two_vocabularies() -> None:
 def test_it_counts_how_often_the_source_is_encoded() -> None:
     candidate = Candidate(LocalBackend(greedy_decode))
     model = candidate.fixture(scripted_model(SCRIPT, vocab=6))
-    assert value(model.call(method="encoded")) == "never"
+    assert value(model.call(method="encoded")) == "none"
     candidate.call(model, SOURCE, MASK, 9, 1, 2)
-    assert value(model.call(method="encoded")) == "once"
+    assert value(model.call(method="encoded")) == "one"
     model.call(SOURCE, MASK, SOURCE, causal_mask(3))
-    assert value(model.call(method="encoded")) == "more than once, by `encode` and by the whole model"
+    assert value(model.call(method="encoded")) == "several, of `encode` and of the whole model"
 
 
 def test_a_mask_of_numbers_is_refused() -> None:

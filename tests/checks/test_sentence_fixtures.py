@@ -132,9 +132,9 @@ def _refuse(message: str, kind: type[Exception] = ValueError) -> Callable[..., A
     [
         (lambda lengths, max_tokens: [[0], [1], [2]], None),
         (_refuse("sentence 1 is too long: 57 tokens"), None),
-        (_refuse("sentence 1 is too long"), "refused by a ValueError whose message lacks 57"),
-        (_refuse("sentence 11 has 57 tokens"), "refused by a ValueError whose message lacks 1"),
-        (_refuse("too long"), "refused by a ValueError whose message lacks 1 and 57"),
+        (_refuse("sentence 1 is too long"), "refused by a ValueError without 57 in its message"),
+        (_refuse("sentence 11 has 57 tokens"), "refused by a ValueError without 1 in its message"),
+        (_refuse("too long"), "refused by a ValueError without 1 and 57 in its message"),
         (_refuse("1 has 57", RuntimeError), "refused by an exception of type RuntimeError"),
         (lambda lengths, max_tokens: [[0], [2]], "in no batch"),
         (lambda lengths, max_tokens: [[0, 1], [2]], "in a batch with 1 more"),

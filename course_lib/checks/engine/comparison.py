@@ -110,9 +110,12 @@ class Comparison:
         if in_value is not None:
             return in_value
         if expected.changed != found.changed:
-            which = " and ".join(f"argument {number + 1}" for number in found.changed) or "no argument"
+            several = len(found.changed) > 1
+            numbers = " and ".join(str(number + 1) for number in found.changed)
+            which = f"argument{'s' * several} {numbers}" if numbers else "no argument"
             return _structural(
-                f"It changed {which} in place. The caller still needs the old values, so make a new tensor."
+                f"It changed {which} in place. The caller still needs the old values, so make "
+                f"{'new tensors' if several else 'a new tensor'}."
             )
         if expected.warnings != found.warnings:
             return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
@@ -135,7 +138,10 @@ class Comparison:
         if both_nan or math.isclose(expected, found, rel_tol=tolerance, abs_tol=1e-12):
             return None
         left, right = _digits(expected, found)
-        return Difference(f"Expected {name} to be {left}, got {right}.", structural=math.isnan(found))
+        is_count = isinstance(expected, int) and name.startswith("the number of ")
+        return Difference(
+            f"Expected {name} to be {left}, got {right}.", structural=math.isnan(found) or is_count
+        )
 
     def _of_containers(self, expected: Value, found: Value, name: str) -> Difference | None:
         # A list is as good as a tuple.

@@ -146,6 +146,10 @@ def _verdict(
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences, by_student=backend is not None)
     facts = _facts(versions.reference(first), found[first], difference)
+    if backend is not None and not explanation.named and not isinstance(found[first].observed, Raised):
+        again = outcome_of(exercise.probes[first], backend, seed)
+        if first_difference(exercise.probes[first], found[first], again) is not None:
+            facts = (*facts, _CHANGES)
     kinds = {reply.kind for reply in raised}
     unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
     return Verdict(
@@ -214,6 +218,12 @@ def _explanation(
         return Explanation(similar=Resemblance((cause,), probes[first], "", others, probes[other]))
     return explanation
 
+
+#: The fact about code that gives another result when a probe is repeated.
+_CHANGES = (
+    "If the check repeats this test, your code gives another result. So it keeps something from earlier "
+    "calls, such as a global variable or a default argument that it changes, or it draws random numbers."
+)
 
 #: The maximum number of causes that are named together.
 _MOST_CAUSES = 3

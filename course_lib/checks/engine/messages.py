@@ -78,10 +78,10 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     other = f"the test “{similar.unexplained.says}”"
     if similar.unexplained not in failures:
         return [resemblance, f"But the check's example of this mistake fails in {other}, and yours doesn't."]
-    found = f"{other} fails in another way"
+    found = f"{other} fails in another way."
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        found = f"the check's example of this one doesn't fail like yours in {other}"
-    return [resemblance, f"There may be a second mistake: {found}."]
+        found = f"the check's example of this mistake gives another result in {other}."
+    return [resemblance, f"That does not explain everything: {found}"]
 
 
 def _lines_of_example(example: Example) -> list[str]:

@@ -95,11 +95,11 @@ def _of_words(expected: Text, found: Text) -> str:
         return "These are the expected words in another order."
     missing = [word for word in left if word not in right]
     added = [word for word in right if word not in left]
-    facts = [f"missing: {', '.join(missing[:5])}"] if missing else []
-    facts += [f"not expected: {', '.join(added[:5])}"] if added else []
+    facts = [f"missing words: {', '.join(missing[:5])}"] if missing else []
+    facts += [f"unexpected words: {', '.join(added[:5])}"] if added else []
     common = len(set(left) & set(right))
     is_similar = 2 * common >= len(set(left))
-    return f"Compared with the expected words, {'; '.join(facts)}." if facts and is_similar else ""
+    return f"{'; '.join(facts).capitalize()}." if facts and is_similar else ""
 
 
 def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
@@ -134,6 +134,7 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
     yield from _where(left, right)
     yield from _functions(left, right)
     yield from _moments(left, right)
+    yield from _rounded(expected.dtype, left, right)
     yield from _nearly(left, right)
 
 
@@ -418,6 +419,17 @@ def _range(values: Tensor, verb: str) -> str:
     if math.isclose(low, high, rel_tol=1e-4):
         return f"{verb} {'to ' if verb == 'sum' else ''}{_number(low)}"
     return f"{verb} {'to ' if verb == 'sum' else ''}between {_number(low)} and {_number(high)}"
+
+
+def _rounded(dtype: torch.dtype, expected: Tensor, found: Tensor) -> Iterator[str]:
+    """Say if every number of the result is one of a less precise dtype, and the expected ones are not."""
+    for narrow in (torch.bfloat16, torch.float16, torch.float32):
+        if narrow.itemsize < dtype.itemsize and found.numel() > 1:
+            right, wrong = expected == expected.to(narrow), found == found.to(narrow)
+            if wrong.all() and not right.all() and _varied(found):
+                name = str(narrow).removeprefix("torch.")
+                yield f"Every number of your result fits into {name}. Does a step of your code convert to it?"
+                return
 
 
 def _nearly(expected: Tensor, found: Tensor) -> Iterator[str]:

@@ -36,18 +36,20 @@ case("with an alpha of 1, the penalty grows linearly and is 1 for a single token
 case("with an alpha of 0, the penalty is 1 for every length", 0.0, 1, 5, 40)
 case("the penalties are correct for the paper's alpha of 0.6", 0.6, 1, 2, 19, 100)
 case("with an alpha of 2, the penalty grows faster than the length", 2.0, 1, 4, 7)
+case("a length of 0 is no exception", 0.6, 0)
 
 
 @probe("the lengths may also be a tensor of integers, of any shape", tolerance=1e-5)
 def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Observed:
     function = candidate.fixture(in_float64(candidate))
     observed: dict[str, Observed] = {}
-    for name, lengths in (
-        ("two axes", torch.tensor([[1, 7, 13], [2, 19, 1]])),
-        ("one axis", draw.integers(1, 60, 4)),
-        ("three axes", draw.integers(1, 60, 2, 1, 3)),
+    for name, lengths, alpha in (
+        ("two axes", torch.tensor([[1, 7, 13], [2, 19, 1]]), 0.8),
+        ("one axis", draw.integers(1, 60, 4), 0.8),
+        ("three axes", draw.integers(1, 60, 2, 1, 3), 0.8),
+        ("two axes and an alpha of 0", draw.integers(1, 60, 2, 3), 0.0),
     ):
-        reply = function.call(lengths, 0.8)
+        reply = function.call(lengths, alpha)
         # NumPy and `torch.tensor` warn about tensors, but their results are correct.
         observed[f"the penalties of lengths with {name}"] = (
             replace(reply, warnings=()) if isinstance(reply, Returned) else reply
@@ -180,6 +182,12 @@ def _short_or_long(short: float, long: float) -> _Transitions:
 _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
 #: Two sentences of which the long one is more likely.
 _LIKELIER = _short_or_long(0.396, 0.45)
+#: All beams end after the second word.
+_ENDING: _Transitions = {
+    (0, _START): {4: 0.60, 5: 0.38},
+    (1, 4): {_END: 0.98},
+    (1, 5): {_END: 0.98},
+}
 #: Three beams. The second and the third swap positions while the first leads, even if they are ranked by
 #: penalised scores, and the beam that continues wins in the end.
 _SWAPPING: _Transitions = {
@@ -250,6 +258,25 @@ def _beam_stops(candidate: Candidate, draw: Draw) -> Observed:
     return _search(candidate, model, _sources(3, 3), beam=3, alpha=0.6, max_length=4)
 
 
+@probe("the search goes on until every sentence of the batch has ended, in whatever order they end")
+def _beam_until_all_have_ended(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model(draw, _ENDING, _LIKELIER)
+    return {
+        "if the first sentence ends first": _search(candidate, model, _sources(3, 4), beam=2, alpha=1.0),
+        "if the last sentence ends first": _search(candidate, model, _sources(4, 4, 3), beam=2, alpha=1.0),
+    }
+
+
+@probe("a second search with the same model translates its own sentences")
+def _beam_twice(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.fixture(_model(draw, _GARDEN_PATH, _RIVALS[0]))
+    first = _search(candidate, model, _sources(3, 4), beam=2, alpha=0.0)
+    return {
+        "the first search": first,
+        "the second search": _search(candidate, model, _sources(4, 3), beam=2, alpha=0.0),
+    }
+
+
 @probe("a beam may be wider than the vocabulary")
 def _beam_wide(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _GARDEN_PATH, _THIRD_WAY, _RIVALS[0])
@@ -282,7 +309,9 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
 def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_model(draw, _GARDEN_PATH, _RIVALS[0]))
     reply = candidate.call(model, *_sources(3, 4), 2, 8, _START, _END, 0.0)
-    return after(reply, lambda: {"how often the source is encoded": value_of(model.call(method="encoded"))})
+    return after(
+        reply, lambda: {"the number of calls that encode the source": value_of(model.call(method="encoded"))}
+    )
 
 
 # Pre-norm models with large weights react to every token; post-norm ones repeat themselves.
@@ -403,6 +432,13 @@ def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
     if not isinstance(reply, Returned) or not isinstance(reply.value, dict) or "steps" not in reply.value:
         return reply
     return replace(reply, value=reply.value | {"steps": _described(reply.value["steps"], (10, 15, 22))})
+
+
+@probe("a weight with two names, as in a model with tied embeddings, is averaged once")
+def _average_of_tied(candidate: Candidate, draw: Draw) -> Reply:
+    states = [{"table.weight": draw.normal(3, 2), "generator.weight": draw.normal(1)} for _ in range(3)]
+    averaged = candidate.fixture(averaging(candidate, tied=("table.weight", "generator.weight"))).call(states)
+    return _part(averaged, "average")
 
 
 @probe("the checkpoints are not modified, and the average has its own memory")

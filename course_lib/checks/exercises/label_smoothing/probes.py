@@ -27,7 +27,13 @@ def _targets(candidate: Candidate, labels: object, vocab: int, pad_id: int, smoo
 case = SMOOTH_TARGETS.cases(_targets)
 
 
-case("the label gets most of the probability and every class an equal share", [3, 1, 5, 2], 6, 0, 0.4)
+case(
+    "every class gets an equal share of the smoothing, and the label the rest in addition",
+    [3, 1, 5, 2],
+    6,
+    0,
+    0.4,
+)
 case("the rows of padding are zeros in a batch of two sentences", [[4, 2, 3], [1, 0, 0]], 5, 0, 0.1)
 case("padding may have any id: here it is 4, and 0 is an ordinary word", [[0, 2, 4], [5, 0, 1]], 6, 4, 0.3)
 case("without smoothing, the label has all of the probability", [2, 0, 1], 4, 0, 0.0)
@@ -49,6 +55,11 @@ case("labels that are all padding give rows of zeros", [[0, 0, 0]], 4, 0, 0.1)
 def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
     labels = draw.integers(0, 50, 3, 7)
     return candidate.fixture(in_float64(candidate)).call(labels, 50, 7, 0.1)
+
+
+@probe("labels may be a view with another memory layout")
+def _targets_of_views(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.fixture(in_float64(candidate)).call(draw.integers(0, 6, 4, 3).T, 6, 0, 0.2)
 
 
 # --- LabelSmoothingLoss -------------------------------------------------------------------------------------

@@ -81,6 +81,13 @@ def _adam_without_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, _numbers(1.5, -0.5), zeros, zeros, zeros, 4, 0.1)
 
 
+@probe("where a gradient is zero, the parameter still moves and both running means decrease")
+def _adam_with_zeros_in_gradient(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient, mean = (draw.normal(4) for _ in range(3))
+    gradient[1:3] = 0
+    return _update(candidate, parameter, gradient, mean, draw.normal(4) ** 2 + 0.1, 6, 0.1)
+
+
 @probe("beta1, beta2 and eps are taken from the arguments, in this order")
 def _adam_with_other_settings(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient, mean = (draw.normal(2, 3) for _ in range(3))
@@ -115,13 +122,13 @@ def _rates(candidate: Candidate, steps: Sequence[int], d_model: int, warmup: int
 case = LEARNING_RATE.cases(_rates)
 
 
-case("the rate rises linearly during a warm-up of 4, with 4 features", (1, 2, 3), d_model=4, warmup=4)
-case("the rate is at its peak at the end of a warm-up of 4, with 4 features", (4,), d_model=4, warmup=4)
+case("the rate rises linearly during a warm-up of 6, with 7 features", (1, 2, 3), d_model=7, warmup=6)
+case("the rate is at its peak at the end of a warm-up of 6, with 7 features", (6,), d_model=7, warmup=6)
 case(
-    "the rate falls with the square root of the step after a warm-up of 4, with 4 features",
-    (5, 9, 16, 100),
-    d_model=4,
-    warmup=4,
+    "the rate falls with the square root of the step after a warm-up of 6, with 7 features",
+    (7, 9, 24, 150),
+    d_model=7,
+    warmup=6,
 )
 case("the rates are correct for a warm-up of 3 and 10 features", (1, 2, 3, 4, 50), d_model=10, warmup=3)
 case(

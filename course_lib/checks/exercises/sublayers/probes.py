@@ -308,11 +308,17 @@ def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Observed:
     return replies
 
 
-@probe("the sublayer is called exactly once")
+@probe("the sublayer is called exactly once, in training and in evaluation mode")
 def _connection_calls(candidate: Candidate, draw: Draw) -> Observed:
     replies: dict[str, Reply] = {}
-    for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):
+    for name, training, settings in (
+        ("post-norm", True, (6, 0.0)),
+        ("pre-norm", True, (6, 0.0, True)),
+        ("post-norm in evaluation mode", False, (6, 0.0)),
+        ("pre-norm in evaluation mode", False, (6, 0.0, True)),
+    ):
         layer = in_double(candidate, *settings)
+        layer.train(training)
         counting = layer.fixture(sublayer(torch.ones(6)))
         result = layer.call(_far_apart(draw, 2, 4, 6), counting)
         one_more = counting.call(torch.ones(1, dtype=torch.float64).expand(6))

@@ -359,6 +359,14 @@ def _model_same_length(candidate: Candidate, draw: Draw) -> Observed:
     return model.call(source, source_mask, target, target_mask)
 
 
+@probe("the logits are correct for a source of one token and a target of the start symbol alone")
+def _model_of_one_token(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model(candidate, draw, **_DEEP)
+    mask = torch.ones(1, 1, 1, dtype=torch.bool)
+    source, target = draw.integers(0, _SOURCE_VOCAB, 1, 1), draw.integers(0, _TARGET_VOCAB, 1, 1)
+    return model.call(source, mask, target, mask)
+
+
 @probe("with norm_first, the layers normalise first and each stack ends with a normalisation")
 def _model_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(candidate, draw, **_DEEP, norm_first=True)
@@ -590,11 +598,22 @@ def _greedy_reader_longer(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_reader(), *_padded(draw), 12, _START, _END)
 
 
+@probe("a second call with the same model translates its own sentences")
+def _greedy_twice(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.fixture(_book())
+    return {
+        name: value_of(candidate.call(model, *_phrases(*words), 8, _START, _END))
+        for name, words in {"the first result": (3, 4), "the second result": (4, 5)}.items()
+    }
+
+
 @probe("the source is encoded once for the whole batch")
 def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    return after(reply, lambda: {"how often the source is encoded": value_of(model.call(method="encoded"))})
+    return after(
+        reply, lambda: {"the number of calls that encode the source": value_of(model.call(method="encoded"))}
+    )
 
 
 @probe("everything is on the device of the source")
