@@ -44,10 +44,10 @@ def test_each_group_of_weights_is_seen() -> None:
     rates = value_of(found.fixture(updates(2, groups=2)).call(found, 4, 4))
     assert rates == pytest.approx(
         {
-            "the rate of update 1, for group 1 of the weights": 1 / 16,
-            "the rate of update 1, for group 2 of the weights": 1 / 16,
-            "the rate of update 2, for group 1 of the weights": 2 / 16,
-            "the rate of update 2, for group 2 of the weights": 2 / 16,
+            "the rate of update 1 for parameter group 1": 1 / 16,
+            "the rate of update 1 for parameter group 2": 1 / 16,
+            "the rate of update 2 for parameter group 1": 2 / 16,
+            "the rate of update 2 for parameter group 2": 2 / 16,
         }
     )
 

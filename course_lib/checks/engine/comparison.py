@@ -268,8 +268,11 @@ def describe(value: Value) -> str:
 def part_name(name: str, number: int) -> str:
     """Return the name of item `number` of the tuple called `name`. Items are counted from 0.
 
-    For a tuple called "the result", item 0 is "the first of the result" and item 5 is "part 6 of the result".
+    For a tuple called "the pair", item 0 is "the first of the pair" and item 5 is "part 6 of the pair". Those
+    of "the result" are "the first returned value" and "returned value 6".
     """
+    if name == "the result":
+        return f"the {_ORDINALS[number]} returned value" if number < 5 else f"returned value {number + 1}"
     return f"the {_ORDINALS[number]} of {name}" if number < len(_ORDINALS) else f"part {number + 1} of {name}"
 
 
@@ -328,7 +331,9 @@ def _digits(expected: float, found: float) -> tuple[str, str]:
     """Format two numbers with enough digits to show that they differ."""
     for digits in range(6, 18):
         left, right = (
-            f"{one:.{digits}g}" if isinstance(one, float) else str(one) for one in (expected, found)
+            # Adding 0.0 turns -0.0 into 0.0.
+            f"{one + 0.0:.{digits}g}" if isinstance(one, float) else str(one)
+            for one in (expected, found)
         )
         if left != right:
             break

@@ -146,6 +146,8 @@ def _verdict(
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences, by_student=backend is not None)
     facts = _facts(versions.reference(first), found[first], difference)
+    if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
+        facts = (*facts, _ONLY_GRADIENTS)
     if backend is not None and not explanation.named and not isinstance(found[first].observed, Raised):
         again = outcome_of(exercise.probes[first], backend, seed)
         if first_difference(exercise.probes[first], found[first], again) is not None:
@@ -217,6 +219,19 @@ def _explanation(
         probes = exercise.probes
         return Explanation(similar=Resemblance((cause,), probes[first], "", others, probes[other]))
     return explanation
+
+
+#: The fact about code that fails only in probes of gradients.
+_ONLY_GRADIENTS = (
+    "Your code passes all tests but those of gradients. Look for `torch.no_grad`, `detach`, `.data` or "
+    "`.item()`, which cut the path of a gradient."
+)
+
+
+def _compares_gradients(outcome: Outcome) -> bool:
+    """Return whether a probe asked for gradients and got them."""
+    asked = any(request.action == "gradients" for request in outcome.requests)
+    return asked and not any(isinstance(reply, Raised) for reply in outcome.replies)
 
 
 #: The fact about code that gives another result when a probe is repeated.

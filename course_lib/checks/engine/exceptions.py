@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from course_lib.checks.engine.misconceptions import Misconception
-from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, Raised
+from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, WRONG_SHAPE, Raised
 
 #: A function of the match of an exception's pattern, and of the student's line.
 _Explain = Callable[[re.Match[str], str], str]
@@ -41,6 +41,8 @@ def explained(raised: Raised) -> str:
         return "It raised NotImplementedError, because a line of your code does so."
     if raised.kind == MISSING_PARAMETER:
         return f"{raised.message}. {raised.note}.{_meaning(raised)}"
+    if raised.kind == WRONG_SHAPE:
+        return f"{raised.message}.{_meaning(raised)}"
     error = error_line(raised)
     return f"It raised {error}{'' if error.endswith(('.', '…', '!', '?')) else '.'}{where}{_meaning(raised)}"
 

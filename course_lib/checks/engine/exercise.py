@@ -104,8 +104,10 @@ class Exercise:
 
         return add
 
-    def random_cases(self, ask: Callable[..., Observed], module: str) -> Callable[..., None]:
-        """Return a function that adds a probe with random numbers.
+    def random_cases(
+        self, ask: Callable[..., Observed], module: str, tolerance: float | None = None
+    ) -> Callable[..., None]:
+        """Return a function that adds a probe with random numbers and this `tolerance`.
 
         Its first argument is a name that is unique in `module`, on which the random numbers depend. The
         second is what the probe `says`. The probe passes the others to `ask`, after the candidate and the
@@ -116,7 +118,7 @@ class Exercise:
             def call(candidate: Candidate, draw: Draw) -> Observed:
                 return ask(candidate, draw, *arguments, **keywords)
 
-            self.probes.append(Probe(says, call, name=f"{module}.{name}"))
+            self.probes.append(Probe(says, call, tolerance, f"{module}.{name}"))
 
         return add
 

@@ -58,6 +58,10 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
         self.others = f"Its parameters {verb}: {', '.join(same) or 'none'}"
 
 
+class WrongShape(Exception):  # noqa: N818 - as above
+    """The error raised if a parameter doesn't have the shape that the exercise requires."""
+
+
 class _UnusableArgument(Exception):  # noqa: N818
     """The error raised for an argument that couldn't be created or loaded."""
 
@@ -144,7 +148,10 @@ class LocalBackend(Backend):
             for name, fixture in zip(map(_fixture_name, request.arguments), given, strict=True)
         )
         called = tuple(
-            name for name, count in counts if isinstance(count, int) for _ in range(min(count, MOST_CALLS))
+            name
+            for name, count in counts
+            if name and isinstance(count, int)
+            for _ in range(min(count, MOST_CALLS))
         )
         known = self._objects if request.action != "number" else ()
         return Returned(plain(value, known), changed, warned, tuple(calls.seen), called)
@@ -266,7 +273,7 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
                 raise MissingParameter(name, entries)
             if entries[name].shape != weight.shape:
                 shapes = f"{tuple(entries[name].shape)}, not {tuple(weight.shape)}"
-                raise ValueError(f"the parameter {name} has shape {shapes}")
+                raise WrongShape(f"The parameter {name} has shape {shapes}")
             entries[name].copy_(weight)
 
 
@@ -308,7 +315,8 @@ def _raised(error: BaseException) -> Raised:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not (_in_library(frame.filename) or _in_course(frame.filename))
+        # The methods of dataclasses are in "<string>".
+        if not (_in_library(frame.filename) or _in_course(frame.filename) or frame.filename == "<string>")
     ]
     line = (frames[-1].line or "")[:LONGEST_MESSAGE] if frames else ""
     if isinstance(error, OutOfTime):

@@ -78,15 +78,15 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     other = f"the test “{similar.unexplained.says}”"
     if similar.unexplained not in failures:
         return [resemblance, f"But the check's example of this mistake fails in {other}, and yours doesn't."]
-    found = f"{other} fails in another way."
+    found = f"{other} fails in another way"
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        found = f"the check's example of this mistake gives another result in {other}."
-    return [resemblance, f"That does not explain everything: {found}"]
+        found = f"in {other}, the check's example of this mistake gives another result than your code"
+    return [resemblance, f"But {found}."]
 
 
 def _lines_of_example(example: Example) -> list[str]:
     is_short = len(example.code) == 1
-    code = [f"Try: {example.code[0]}"] if is_short else ["Try:", *example.code]
+    code = [f"Try (rounded inputs): {example.code[0]}"] if is_short else ["Try:", *example.code]
     return [*code, f"expected: {example.expected}", f"returned: {example.found}"]
 
 

@@ -10,6 +10,7 @@ from itertools import combinations, pairwise, permutations
 import torch
 from torch import Tensor
 
+from course_lib.checks.engine.comparison import TOLERANCE
 from course_lib.checks.engine.reply import Returned, Text, Value
 
 #: The tolerance for equality here, relative to the largest number.
@@ -112,9 +113,10 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
         return
     if expected.dtype == found.dtype and _equal(expected, found):
         return
-    if expected.dtype != found.dtype and _equal(expected, found):
+    rounding = max(TOLERANCE.get(dtype, _NEAR) for dtype in (expected.dtype, found.dtype))
+    if expected.dtype != found.dtype and _equal(expected, found, rounding):
         yield "Apart from the dtype, every number is right."
-    if expected.dtype == torch.bool and found.dtype == torch.bool:
+    if expected.dtype == torch.bool and found.dtype == torch.bool and expected.numel() > 1:
         yield from _of_truth_values(expected, found)
     elif expected.dtype == torch.bool:
         for fact, other in {"right": expected, "the opposite of the expected one": ~expected}.items():
@@ -337,7 +339,7 @@ def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterat
     wrong = ~_close(expected, found)
     if wrong.any() and not wrong.all() and (hidden := _hidden(wrong, inputs)):
         zeros = " There, yours are all 0." if not found[wrong].any() else ""
-        yield f"{int(wrong.sum())} of {wrong.numel()} numbers differ{hidden}.{zeros}"
+        yield f"The wrong numbers are {hidden.removeprefix(', ')}.{zeros}"
 
 
 def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
@@ -434,7 +436,7 @@ def _rounded(dtype: torch.dtype, expected: Tensor, found: Tensor) -> Iterator[st
 
 def _nearly(expected: Tensor, found: Tensor) -> Iterator[str]:
     gap, largest = float((expected - found).abs().max()), float(expected.abs().max())
-    if largest and gap / largest < 0.01:
+    if largest and gap / largest < 0.001:
         yield f"The numbers are close to the expected ones: the largest difference is {_number(gap)}."
 
 
@@ -475,17 +477,19 @@ def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
     """Describe the relation between two results that differ in the length of one axis."""
     long, short = expected.shape[axis], found.shape[axis]
     least = min(long, short)
-    what = f"along axis {axis}" if expected.dim() > 1 else "of the numbers"
+    what = f"along axis {axis}" if expected.dim() > 1 else "in a row"
     for name, start in {"first": 0, "last": -least}.items():
         left = expected.narrow(axis, start % long if start else 0, least)
         right = found.narrow(axis, start % short if start else 0, least)
         if not _equal(left, right):
             continue
         if short < long:
-            yield f"It is only the {name} {short} of the expected {long} {what}."
+            part = name if short == 1 else f"{name} {short}"
+            yield f"It is only the {part} of the expected {long} {what}."
         else:
             where = "start" if name == "last" else "end"
-            yield f"It is the expected result with {short - long} more {what}, at the {where}."
+            more = "1 more element" if short == long + 1 else f"{short - long} more elements"
+            yield f"It is the expected result with {more} {what}, at the {where}."
 
 
 def _factor(expected: Tensor, found: Tensor) -> float | None:
@@ -524,16 +528,16 @@ def _varied(tensor: Tensor) -> bool:
     return tensor.numel() > 1 and bool((tensor != tensor.flatten()[0]).any())
 
 
-def _close(one: Tensor, other: Tensor) -> Tensor:
+def _close(one: Tensor, other: Tensor, near: float = _NEAR) -> Tensor:
     largest = float(one.abs().max())
-    return torch.isclose(other, one, rtol=_NEAR, atol=_NEAR * max(largest, 1e-6))
+    return torch.isclose(other, one, rtol=near, atol=near * max(largest, 1e-6))
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
+def _equal(one: Tensor, other: Tensor, near: float = _NEAR) -> bool:
     if one.shape != other.shape:
         return False
     one, other = one.double(), other.double()
-    return bool(one.isfinite().all()) and bool(_close(one, other).all())
+    return bool(one.isfinite().all()) and bool(_close(one, other, near).all())
 
 
 def _equal_finite(one: Tensor, other: Tensor) -> bool:

@@ -74,6 +74,9 @@ RAISED_BY_NAME = "raised by name"
 #: The kind of `Raised` for a module that lacks a parameter that the exercise requires.
 MISSING_PARAMETER = "MissingParameter"
 
+#: The kind of `Raised` for a parameter whose shape isn't the one that the exercise requires.
+WRONG_SHAPE = "WrongShape"
+
 #: The kind of `Raised` for code that exceeded the time limit.
 OUT_OF_TIME = "OutOfTime"
 

@@ -3,6 +3,7 @@
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.comparison import TOLERANCE
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
@@ -31,8 +32,10 @@ case(
 case("_scores_of_one", "one query, one key and one feature give one score", (1, 1), (1, 1))
 case("_scores_of_many_axes", "any number of batch axes is accepted", (2, 2, 3, 4, 3), (2, 2, 3, 5, 3))
 case("_scores_in_float32", "float32 in, float32 out", (2, 3, 9), (2, 4, 9), dtype=torch.float32)
-case("_scores_in_float16", "float16 in, float16 out", (2, 3, 8), (2, 4, 8), dtype=torch.float16)
-case("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8), dtype=torch.bfloat16)
+# A result in another dtype is compared with the precision of 16 bits, too.
+rounded = ATTENTION_SCORES.random_cases(call_with_normals, __name__, TOLERANCE[torch.bfloat16])
+rounded("_scores_in_float16", "float16 in, float16 out", (2, 3, 8), (2, 4, 8), dtype=torch.float16)
+rounded("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8), dtype=torch.bfloat16)
 
 
 @probe("gradients reach the queries and the keys")
@@ -112,7 +115,7 @@ def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float32), _mask_with_empty_row())
 
 
-@probe("float16 in, float16 out, with a mask as well")
+@probe("float16 in, float16 out, with a mask as well", TOLERANCE[torch.float16])
 def _weights_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float16), _mask_with_empty_row())
 
@@ -217,7 +220,7 @@ def _attention_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(query, key, value)
 
 
-@probe("float16 in, float16 out, with a mask as well")
+@probe("float16 in, float16 out, with a mask as well", TOLERANCE[torch.float16])
 def _attention_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = (draw.normal(2, n, 8, dtype=torch.float16) for n in (3, 5, 5))
     return candidate.call(query, key, value, _mask_with_empty_row())

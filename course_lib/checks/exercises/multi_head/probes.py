@@ -246,6 +246,17 @@ def _starts(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(equal_weights(*_MATRICES)).call(candidate.build(6, 2))
 
 
+@probe("a second call has its own result, and a second module with other heads does not affect the first")
+def _next_to_another(candidate: Candidate, draw: Draw) -> Observed:
+    module = _loaded(candidate, _weights(draw, 6), 6, 2)
+    candidate.build(6, 3)
+    first, second = (draw.normal(2, 3, 6) for _ in range(2))
+    return {
+        "the first result": module.call(first, first, first),
+        "the second": module.call(first, second, second),
+    }
+
+
 @probe("a deep copy made after a forward pass has equal but separate weights")
 def _copied(candidate: Candidate, draw: Draw) -> Observed:
     module = _loaded(candidate, _weights(draw, 6), 6, 2)

@@ -70,10 +70,11 @@ def _embedding_twice(candidate: Candidate, draw: Draw) -> Observed:
     return {"the first result": layer.call(tokens), "the second": layer.call(tokens)}
 
 
-@probe("evaluation mode gives the same result as training mode")
+@probe("evaluation mode gives the same result as training mode, and other modules have no effect")
 def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 7, 5)
     layer.train(False)
+    candidate.build(7, 9)
     return _embedded(layer, draw, torch.tensor([[3, 0, 6]]), 7, 5)
 
 
@@ -189,9 +190,10 @@ def _sum_of_many(candidate: Candidate, draw: Draw) -> Reply:
     return layer.call(torch.zeros(1, 5200, 2, dtype=torch.float64))
 
 
-@probe("in evaluation mode nothing is dropped")
+@probe("in evaluation mode nothing is dropped, and other modules have no effect")
 def _sum_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 6, 0.5, 12)
+    candidate.build(4, 0.5, 12)
     return first_failure(layer.train(False), layer.call(draw.normal(2, 5, 6)))
 
 
@@ -211,9 +213,9 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
     tried = candidate.fixture(past_max_length())
     return {
         f"the response to {words} words with a max_length of {most}": tried.call(
-            in_double(candidate, 6, 0.0, most), most, sinusoids(words, 6).double()
+            in_double(candidate, 6, 0.0, most), most, sinusoids(words, 6).double(), training
         )
-        for words, most in ((6, 4), (3, 1), (300, 5))
+        for words, most, training in ((6, 4, True), (3, 1, False), (300, 5, False))
     }
 
 

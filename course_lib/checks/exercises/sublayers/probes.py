@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.comparison import TOLERANCE
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
@@ -80,7 +81,7 @@ def _norm_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return layer.call(3 * draw.normal(2, 3, 6, dtype=torch.float32))
 
 
-@probe("bfloat16 in, bfloat16 out")
+@probe("bfloat16 in, bfloat16 out", TOLERANCE[torch.bfloat16])
 def _norm_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(8)
     layer.call(method="bfloat16")
@@ -94,6 +95,14 @@ def _norm_gradient(candidate: Candidate, draw: Draw) -> Observed:
     x, toward = 3 * draw.normal(2, 3, 5), draw.normal(2, 3, 5)
     layer.load(weights)
     return gradients_of(layer.gradients(x, toward=toward), ("the input",), weights)
+
+
+@probe("evaluation mode gives the same result as training mode, and other modules have no effect")
+def _norm_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
+    layer = in_double(candidate, 5, 0.5)
+    layer.load(_norm_weights(draw, 5))
+    candidate.build(5, 1e-3)
+    return first_failure(layer.train(False), layer.call(draw.normal(2, 3, 5)))
 
 
 @probe("loading the module's state dict into a new module restores the weights")
@@ -293,6 +302,14 @@ case("_connection_pre_norm", "with norm_first=True the result is x + sublayer(no
 case("_connection_told_post_norm", "with norm_first=False the result is norm(x + sublayer(x))", False)
 
 
+@probe("a second module with another norm_first does not affect the first")
+def _connection_next_to_another(candidate: Candidate, draw: Draw) -> Reply:
+    layer = in_double(candidate, 6, 0.0, False)
+    layer.load(_connection_weights(draw, 6))
+    candidate.build(6, 0.0, True)
+    return layer.call(_far_apart(draw, 2, 4, 6), sublayer(draw.normal(6)))
+
+
 @probe("a sublayer can return its own input, which must not be modified")
 def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Observed:
     replies: dict[str, Observed] = {}
@@ -321,8 +338,8 @@ def _connection_calls(candidate: Candidate, draw: Draw) -> Observed:
         layer.train(training)
         counting = layer.fixture(sublayer(torch.ones(6)))
         result = layer.call(_far_apart(draw, 2, 4, 6), counting)
-        one_more = counting.call(torch.ones(1, dtype=torch.float64).expand(6))
-        replies[f"the next call after {name}"] = first_failure(result, one_more)
+        calls = first_failure(result, counting.call(method="count"))
+        replies[f"the number of calls of the sublayer with {name}"] = calls
     return replies
 
 

@@ -152,6 +152,11 @@ def _modes(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> 
     return _dropout_facts(layer, *_inputs(kind, draw))
 
 
+def _twice(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    layer = _layer(kind, candidate, draw)
+    return {name: layer.call(*_inputs(kind, draw)) for name in ("the first result", "the second result")}
+
+
 def _other_attention(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
     layer = _layer(kind, candidate, draw, training=True, dropout=0.0, attention=mean_attention())
     return layer.call(*_inputs(kind, draw))
@@ -186,6 +191,7 @@ def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: s
     """Add the probes that encoder and decoder layers share. The other arguments are parts of `says`."""
     for part, ask, says in (
         ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
+        ("twice", _twice, "a second call with other inputs has its own result"),
         ("other_attention", _other_attention, attention),
         (
             "dropout",
