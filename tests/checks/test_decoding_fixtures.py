@@ -67,10 +67,12 @@ def test_it_notes_how_it_was_used() -> None:
     assert value(careful.call(method="notes")) == {
         "the mode of the model": "evaluation",
         "the gradients": "off",
+        "the parameters afterwards": "trainable",
     }
     assert value(careless.call(method="notes")) == {
         "the mode of the model": "training",
         "the gradients": "on",
+        "the parameters afterwards": "trainable",
     }
 
 

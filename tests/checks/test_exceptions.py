@@ -69,7 +69,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: torch.cat([X, X.t()]), "must have the same sizes along all other axes."),
         (lambda: torch.nn.functional.dropout(nn.ReLU(), 0.1), "PyTorch expects a tensor there"),
         (lambda: undefined, "Is the name misspelled, or has the cell that defines it not been run?"),  # type: ignore[name-defined]
-        (lambda: [a for a, b, c in [X.shape]], "The line unpacks 3 values, but there are only 2."),
+        (lambda: [a for a, b, c in [X.shape]], "The line unpacks 3 values, but the number of values is 2."),
         (lambda: [X].strip(), "The object that lacks `.strip` is a list here, not a string."),
         (lambda: {}["layer.weight"], "The dict has no key 'layer.weight'."),
         (lambda: dist.get_rank(), "There is no process group in this test."),

@@ -84,7 +84,7 @@ def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
     told = message("attention_scores", lambda query, key: attention_scores(query, key).sin() * query[0, 0])
     assert told.startswith("✗ attention_scores: incorrect.")
     assert "15 of 15 numbers differ." in told
-    assert "  Try: attention_scores(torch.tensor([[" in told
+    assert "  Try (rounded inputs): attention_scores(torch.tensor([[" in told
     assert "open the next hint" in told
 
 

@@ -91,7 +91,9 @@ class Shortened(PositionalEncoding):
 )
 def test_what_happens_past_max_length(kind, words, most, starts) -> None:
     student = candidate(kind)
-    reply = student.fixture(past_max_length()).call(student.build(6, 0.0, most), most, sinusoids(words, 6), True)
+    reply = student.fixture(past_max_length()).call(
+        student.build(6, 0.0, most), most, sinusoids(words, 6), True
+    )
     assert told(reply).startswith(starts)
 
 

@@ -53,12 +53,14 @@ def test_it_notes_how_it_was_used() -> None:
     assert value(careful.call(method="notes")) == {
         "the mode of the model": "evaluation",
         "the gradients": "off",
+        "the parameters afterwards": "trainable",
     }
     careless = candidate.fixture(scripted_model(SCRIPT, vocab=6))
     careless.call(SOURCE, MASK, method="encode")
     assert value(careless.call(method="notes")) == {
         "the mode of the model": "training",
         "the gradients": "on",
+        "the parameters afterwards": "trainable",
     }
 
 

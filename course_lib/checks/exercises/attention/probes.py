@@ -38,6 +38,11 @@ rounded("_scores_in_float16", "float16 in, float16 out", (2, 3, 8), (2, 4, 8), d
 rounded("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8), dtype=torch.bfloat16)
 
 
+@probe("queries and keys may be views with another memory layout, as the heads of a sentence are")
+def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(2, 3, 4, 5).transpose(1, 2), draw.normal(2, 6, 4, 5).transpose(1, 2))
+
+
 @probe("gradients reach the queries and the keys")
 def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 6), draw.normal(2, 5, 6), toward=draw.normal(2, 3, 5))
@@ -103,6 +108,12 @@ def _weights_of_one_key(candidate: Candidate, draw: Draw) -> Reply:
 @probe("large scores work without a mask")
 def _weights_of_large_scores(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.integers(-3, 4, 2, 5).double() + torch.tensor([[600.0], [-600.0]]))
+
+
+@probe("the allowed scores may all be very low")
+def _weights_of_low_scores(candidate: Candidate, draw: Draw) -> Reply:
+    mask = torch.tensor([[1, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], dtype=torch.bool)
+    return candidate.call(draw.normal(3, 4) - 30_000, mask)
 
 
 @probe("scores of any size work, even if masked scores are the largest")

@@ -302,7 +302,8 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_model(draw, _GARDEN_PATH))
     model.train(False)
     reply = candidate.call(model, *_sources(3, 3), 2, 8, _START, _END, 0.6)
-    return after(reply, lambda: mode_afterwards(model))
+    notes = value_of(model.call(method="notes"))
+    return after(reply, lambda: {"meanwhile": notes, **mode_afterwards(model)})
 
 
 @probe("the source is encoded once for the whole batch")

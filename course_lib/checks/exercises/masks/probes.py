@@ -90,7 +90,7 @@ case = CAUSAL_MASK.cases(_of_length)
 case("the mask for four positions", 4)
 case("the mask for one position, which may attend to itself", 1)
 case("the mask for two positions", 2)
-case("the mask for 130 positions: no length is too large", 130)
+case("the mask for 260 positions: no length is too large", 260)
 
 
 # --- decoder_mask -------------------------------------------------------------------------------------------

@@ -272,6 +272,14 @@ def _copied(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
+@probe("a deep copy in training mode drops weights, even if the original is in evaluation mode")
+def _copy_in_training(candidate: Candidate, draw: Draw) -> Reply:
+    module = _loaded(candidate, _weights(draw, 6), 6, 2, 0.25, attention=dropout_strength())
+    copied, x = module.copy(), draw.normal(2, 3, 6)
+    copied.train(True)
+    return copied.call(x, x, x)
+
+
 @probe("gradients reach queries, keys, values and every weight")
 def _gradients(candidate: Candidate, draw: Draw) -> Observed:
     weights = _weights(draw, 6)

@@ -36,6 +36,11 @@ def _waves_of_least_width(candidate: Candidate, draw: Draw) -> Observed:
     return {"the table of one feature": candidate.call(4, 1), "the table of two": candidate.call(4, 2)}
 
 
+@probe("positions in the thousands are as exact as the first ones")
+def _waves_of_many(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(3001, 4)
+
+
 @probe("random sizes work")
 def _waves_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Reply:
     length, pairs = draw.integers(8, 24, 1).item(), draw.integers(4, 9, 1).item()

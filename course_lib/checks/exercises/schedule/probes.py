@@ -147,6 +147,11 @@ def _rate_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, steps, d_model, warmup)
 
 
+@probe("a factor of 200 gives rates above 1")
+def _rate_with_large_factor(candidate: Candidate, draw: Draw) -> Observed:
+    return numbers(candidate, {f"the rate of step {step}": (step, 10, 3) for step in (2, 9)}, factor=200.0)
+
+
 @probe("a factor of 0.5 halves the rate before and after the peak")
 def _rate_with_factor(candidate: Candidate, draw: Draw) -> Observed:
     return numbers(candidate, {f"the rate of step {step}": (step, 10, 3) for step in (1, 20)}, factor=0.5)

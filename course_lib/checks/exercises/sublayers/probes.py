@@ -70,6 +70,7 @@ def _normalised_normals(candidate: Candidate, draw: Draw, *shape: int) -> Reply:
 
 case = LAYER_NORM.random_cases(_normalised_normals, __name__)
 case("_norm_of_one_vector", "a single vector without batch axes works", 7)
+case("_norm_of_one_feature", "with a single feature, the result is the shift", 3, 1)
 case("_norm_of_many_axes", "three axes in front of the features work", 2, 3, 2, 5)
 case("_norm_of_cubes", "equal batch size, length and width: no axis is mistaken for another", 4, 4, 4)
 
@@ -300,6 +301,16 @@ case = SUBLAYER_CONNECTION.random_cases(_connected, __name__)
 case("_connection_post_norm", "by default the result is norm(x + sublayer(x)), as in the paper")
 case("_connection_pre_norm", "with norm_first=True the result is x + sublayer(norm(x))", True)
 case("_connection_told_post_norm", "with norm_first=False the result is norm(x + sublayer(x))", False)
+
+
+@probe("one sentence of one token works, with norm_first=True as well")
+def _connection_of_one_token(candidate: Candidate, draw: Draw) -> Observed:
+    observed: dict[str, Observed] = {}
+    for name, norm_first in (("post-norm", False), ("pre-norm", True)):
+        layer = in_double(candidate, 6, 0.0, norm_first)
+        layer.load(_connection_weights(draw, 6))
+        observed[f"the result with {name}"] = layer.call(_far_apart(draw, 1, 1, 6), sublayer(draw.normal(6)))
+    return observed
 
 
 @probe("a second module with another norm_first does not affect the first")

@@ -181,9 +181,10 @@ def _gradient(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) 
 
 def _copy(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
     layer = _layer(kind, candidate, draw)
+    inputs = _inputs(kind, draw)
+    layer.call(*inputs)
     copy = layer.copy()
     copy.load(_drawn(draw, _layer_shapes(kind, 6, 2, 9)))
-    inputs = _inputs(kind, draw)
     return value_of(layer.call(*inputs)), value_of(copy.call(*inputs))
 
 
@@ -200,7 +201,11 @@ def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: s
         ),
         ("usual_dropout", _usual_dropout, "the default dropout rate is 0.1"),
         ("gradient", _gradient, f"gradients reach {reached} and every weight"),
-        ("copy", _copy, "a deep copy has its own weights, and a state dict can be loaded into it"),
+        (
+            "copy",
+            _copy,
+            "a deep copy after a call has its own weights, and a state dict can be loaded into it",
+        ),
     ):
         exercise.random_cases(ask, __name__)(f"_{name}_{part}", says, exercise.reference)
 
@@ -384,6 +389,12 @@ def _model_norm_first(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
+@probe("with norm_first, training mode without dropout gives the same result as evaluation mode")
+def _model_norm_first_in_training(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model(candidate, draw, training=True, **_SMALL, dropout=0.0, norm_first=True)
+    return model.call(*_sentences(draw))
+
+
 @probe("every layer uses the attention function of the config")
 def _model_other_attention(candidate: Candidate, draw: Draw) -> Observed:
     sizes = _DEEP | {"dropout": 0.0}
@@ -562,6 +573,7 @@ case("decoding stops at max_length tokens, including the start symbol", (5, 3), 
 case("with a max_length of 1, the result is the start symbol alone", (5, 3), 1)
 case("a batch of a single sentence is decoded correctly", (4,), 9)
 case("start_id and end_id are taken from the arguments", (3, 5), 8, 6, 7)
+case("an end_id of 0 is as good as any other", (3, 5), 6, 7, 0)
 
 
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
@@ -579,7 +591,8 @@ def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_book())
     model.train(False)
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    return after(reply, lambda: mode_afterwards(model))
+    notes = value_of(model.call(method="notes"))
+    return after(reply, lambda: {"meanwhile": notes, **mode_afterwards(model)})
 
 
 def _reader() -> Fixture:
