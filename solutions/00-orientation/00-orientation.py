@@ -271,9 +271,9 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # |---|---|
 # | **incorrect.** | no mistake that the check knows explains all of your results |
 # | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
-# | **There may be a second mistake** | that mistake doesn't explain how another test fails |
+# | **But in the test ...** | a test in which that mistake gives another result than your code |
 # | **Printed in this test** | what your code printed during the test |
-# | **Try: ... expected: ... returned: ...** | a call to copy into a scratch cell, the expected result, and yours |
+# | **Try ... expected: ... returned: ...** | code to copy into a scratch cell, the expected result, and yours |
 # | **Next** | what to do now |
 #
 # The *expected* result comes from the course's own function, the **reference**, called with the same inputs. The check

@@ -424,7 +424,7 @@ def _range(values: Tensor, verb: str) -> str:
 
 
 def _rounded(dtype: torch.dtype, expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Say if every number of the result is one of a less precise dtype, and the expected ones are not."""
+    """Describe a result whose numbers all fit into a less precise dtype, unlike the expected ones."""
     for narrow in (torch.bfloat16, torch.float16, torch.float32):
         if narrow.itemsize < dtype.itemsize and found.numel() > 1:
             right, wrong = expected == expected.to(narrow), found == found.to(narrow)
