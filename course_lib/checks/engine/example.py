@@ -19,6 +19,9 @@ _LONGEST = 420
 #: A tensor with more elements than this is not written out.
 _MOST_ELEMENTS = 60
 
+#: Of a result with more elements than this, only the first wrong row is shown.
+_MOST_SHOWN = 12
+
 #: The maximum number of calls that are tried.
 _MOST_CALLS = 8
 
@@ -131,7 +134,7 @@ def _reply(backend: Backend, call: _Call, weights: Mapping[str, Tensor] | None) 
 
 def _row(position: tuple[int, ...], expected: Value, found: Value) -> tuple[str, Value, Value]:
     """Return an index as Python source and what it selects: the row at `position` if the tensors are long."""
-    if isinstance(expected, Tensor) and len(position) > 1 and expected.numel() > _MOST_ELEMENTS:
+    if isinstance(expected, Tensor) and len(position) > 1 and expected.numel() > _MOST_SHOWN:
         row = position[:-1]
         return str(list(row)), expected[row], found[row]
     return "", expected, found

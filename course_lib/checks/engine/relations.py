@@ -339,7 +339,7 @@ def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterat
     wrong = ~_close(expected, found)
     if wrong.any() and not wrong.all() and (hidden := _hidden(wrong, inputs)):
         zeros = " There, yours are all 0." if not found[wrong].any() else ""
-        yield f"The wrong numbers are {hidden.removeprefix(', ')}.{zeros}"
+        yield f"All wrong numbers are {hidden.removeprefix(', all of them ')}.{zeros}"
 
 
 def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
