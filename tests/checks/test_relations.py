@@ -36,7 +36,7 @@ EMPTY[1] = False
         (DRAWN.float(), "Apart from the dtype, every number is right."),
         (DRAWN * DRAWN.sum(-1, keepdim=True), "times a factor, which differs from row to row"),
         (DRAWN + DRAWN.sum(-1, keepdim=True), "plus a constant, which differs from row to row"),
-        (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "all of them where the mask is False."),
+        (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "All wrong numbers are where the mask is False."),
         (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers of your result are NaN."),
         ((DRAWN, DRAWN), "The item at index 0 of your result is the expected result: return only that."),
         (DRAWN + 1e-3 * DRAWN.sin(), "The numbers are close to the expected ones"),
@@ -49,7 +49,7 @@ def test_a_relation_is_found(found: Tensor, says: str) -> None:
 def test_rows_that_the_mask_hides_entirely() -> None:
     expected = ROWS * EMPTY
     found = torch.where(EMPTY.any(-1, keepdim=True), expected, 0.2)
-    assert "all of them in rows that are masked entirely" in relation(
+    assert "All wrong numbers are in rows that are masked entirely" in relation(
         expected, found, (EMPTY.expand(3, 4, 5),)
     )
 
