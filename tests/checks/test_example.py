@@ -16,6 +16,9 @@ from course_lib.checks.engine.messages import failure
 from course_lib.checks.exercises.registry import catalogue
 
 
+pytestmark = pytest.mark.slow
+
+
 def strange(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return a function whose results are wrong in a way that no misconception explains."""
 
