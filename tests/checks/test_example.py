@@ -15,7 +15,6 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.messages import failure
 from course_lib.checks.exercises.registry import catalogue
 
-
 pytestmark = pytest.mark.slow
 
 
