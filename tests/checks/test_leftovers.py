@@ -108,3 +108,44 @@ def test_no_line_is_quoted_that_the_student_has_not_written() -> None:
     told = message(StoresItsOutput, "LayerNorm")
     assert "deepcopy" in told
     assert "In your line" not in told
+
+
+def test_code_that_keeps_something_between_calls_is_told() -> None:
+    seen = []
+
+    def answer(query, key):
+        seen.append(query)
+        return attention_scores(query, key) * (1 + len(seen) * key.abs())[..., :1, :1].sqrt()
+
+    assert "If the check repeats this test, your code gives another result." in message(answer)
+
+
+def test_code_that_is_stopped_later_is_not_said_to_give_another_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(query, key):
+        while query.dtype == torch.bfloat16:
+            pass
+        return attention_scores(query, key).sin() * query[..., :1, :1]
+
+    monkeypatch.setattr("course_lib.checks.engine.local_backend.SECONDS", 0.3)
+    assert "repeats this test" not in message(answer)
+
+
+def test_code_with_wrong_gradients_alone_is_told() -> None:
+    class WithoutGradientOfDeviation(LayerNorm):
+        def forward(self, x):
+            with torch.no_grad():
+                deviation = (x.var(-1, correction=0, keepdim=True) + self.eps).sqrt()
+            return self.scale * (x - x.mean(-1, keepdim=True)) / deviation + self.shift
+
+    told = message(WithoutGradientOfDeviation, "LayerNorm")
+    assert "Your code passes all tests but those of gradients." in told
+
+
+def test_numbers_of_a_less_precise_dtype_are_told() -> None:
+    def answer(query, key):
+        scores = attention_scores(query, key)
+        return scores.bfloat16().to(scores.dtype)
+
+    assert "Every number of your result fits into bfloat16." in message(answer)

@@ -272,7 +272,8 @@ def part_name(name: str, number: int) -> str:
     of "the result" are "the first returned value" and "returned value 6".
     """
     if name == "the result":
-        return f"the {_ORDINALS[number]} returned value" if number < 5 else f"returned value {number + 1}"
+        is_early = number < len(_ORDINALS)
+        return f"the {_ORDINALS[number]} returned value" if is_early else f"returned value {number + 1}"
     return f"the {_ORDINALS[number]} of {name}" if number < len(_ORDINALS) else f"part {number + 1} of {name}"
 
 

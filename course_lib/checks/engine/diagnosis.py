@@ -148,11 +148,12 @@ def _verdict(
     facts = _facts(versions.reference(first), found[first], difference)
     if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
         facts = (*facts, _ONLY_GRADIENTS)
-    if backend is not None and not explanation.named and not isinstance(found[first].observed, Raised):
-        again = outcome_of(exercise.probes[first], backend, seed)
-        if first_difference(exercise.probes[first], found[first], again) is not None:
-            facts = (*facts, _CHANGES)
     kinds = {reply.kind for reply in raised}
+    if backend is not None and not explanation.named and not kinds & _ENDS:
+        again = outcome_of(exercise.probes[first], backend, seed)
+        ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
+        if not ended and first_difference(exercise.probes[first], found[first], again) is not None:
+            facts = (*facts, _CHANGES)
     unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
     return Verdict(
         exercise.name,
@@ -236,9 +237,12 @@ def _compares_gradients(outcome: Outcome) -> bool:
 
 #: The fact about code that gives another result when a probe is repeated.
 _CHANGES = (
-    "If the check repeats this test, your code gives another result. So it keeps something from earlier "
-    "calls, such as a global variable or a default argument that it changes, or it draws random numbers."
+    "If the check repeats this test, your code gives another result. Does it change a global variable or a "
+    "default argument, draw random numbers, or read numbers from `torch.empty` that it hasn't written?"
 )
+
+#: The kinds of `Raised` after which the student's code no longer runs.
+_ENDS = frozenset({KERNEL_DIED, OUT_OF_TIME})
 
 #: The maximum number of causes that are named together.
 _MOST_CAUSES = 3

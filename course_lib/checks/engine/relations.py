@@ -96,11 +96,11 @@ def _of_words(expected: Text, found: Text) -> str:
         return "These are the expected words in another order."
     missing = [word for word in left if word not in right]
     added = [word for word in right if word not in left]
-    facts = [f"missing words: {', '.join(missing[:5])}"] if missing else []
-    facts += [f"unexpected words: {', '.join(added[:5])}"] if added else []
+    facts = [f"Missing words: {', '.join(missing[:5])}."] if missing else []
+    facts += [f"Unexpected words: {', '.join(added[:5])}."] if added else []
     common = len(set(left) & set(right))
     is_similar = 2 * common >= len(set(left))
-    return f"{'; '.join(facts).capitalize()}." if facts and is_similar else ""
+    return " ".join(facts) if is_similar else ""
 
 
 def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
@@ -477,7 +477,7 @@ def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
     """Describe the relation between two results that differ in the length of one axis."""
     long, short = expected.shape[axis], found.shape[axis]
     least = min(long, short)
-    what = f"along axis {axis}" if expected.dim() > 1 else "in a row"
+    what = f" along axis {axis}" if expected.dim() > 1 else ""
     for name, start in {"first": 0, "last": -least}.items():
         left = expected.narrow(axis, start % long if start else 0, least)
         right = found.narrow(axis, start % short if start else 0, least)
@@ -485,11 +485,11 @@ def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
             continue
         if short < long:
             part = name if short == 1 else f"{name} {short}"
-            yield f"It is only the {part} of the expected {long} {what}."
+            yield f"It is only the {part} of the expected {long} elements{what}."
         else:
             where = "start" if name == "last" else "end"
             more = "1 more element" if short == long + 1 else f"{short - long} more elements"
-            yield f"It is the expected result with {more} {what}, at the {where}."
+            yield f"It is the expected result with {more}{what}, at the {where}."
 
 
 def _factor(expected: Tensor, found: Tensor) -> float | None:
