@@ -486,8 +486,6 @@ print("largest change of the output:", (same - output).abs().max().item())
 #
 # ## Common questions
 #
-#
-#
 # <details><summary>Why dot products, and not a distance or a small network?</summary>
 #
 # All dot products together are one matrix product, which is what processors do fastest. Bahdanau's scores come from a
@@ -503,8 +501,6 @@ print("largest change of the output:", (same - output).abs().max().item())
 # network of lesson 03 adds what is missing.
 #
 # </details>
-#
-#
 #
 # <details><summary>PyTorch has this built in. Why write it?</summary>
 #

@@ -11,8 +11,8 @@
 # - how a tensor is split into heads and merged again, and why a reshape alone gets it wrong,
 # - what more heads cost, and what several heads can do that one can't.
 #
-# **Time:** about two and a half hours. **In the paper:** sections 3.2.2, 3.2.3 and 6.2 (rows A of table 3) of Vaswani
-# et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two and a half hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.2.2, 3.2.3 and
+# 6.2 (rows A of table 3).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -642,12 +642,10 @@ attention_heatmap(
 #
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate** before you hand in the lesson.
-#
 # Next: **lesson 03, what is around attention**. Six layers of attention alone hardly learn anything.

@@ -11,10 +11,9 @@
 # - what the **residual connection** does that normalisation can't, and vice versa,
 # - what *post-norm* and *pre-norm* mean, and which of the two the paper uses.
 #
-# **Time:** about two and a half hours. **In the paper:** sections 3.1, 3.3 and 5.4 of Vaswani et al. 2017, [Attention
-# Is All You Need](https://arxiv.org/abs/1706.03762). The normalisation is from Ba, Kiros and Hinton 2016, [Layer
-# Normalization](https://arxiv.org/abs/1607.06450), and the residual connection from He et al. 2016, [Deep Residual
-# Learning](https://arxiv.org/abs/1512.03385).
+# **Time:** about two and a half hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.1, 3.3 and 5.4.
+# The normalisation is from Ba, Kiros and Hinton 2016, [Layer Normalization](https://arxiv.org/abs/1607.06450), and the
+# residual connection from He et al. 2016, [Deep Residual Learning](https://arxiv.org/abs/1512.03385).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -362,7 +361,7 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # | | formula | used by |
 # |---|---|---|
 # | **post-norm** | $\mathrm{norm}(x + \mathrm{dropout}(\mathrm{Sublayer}(x)))$ | the paper, sections 3.1 and 5.4 |
-# | **pre-norm** | $x + \mathrm{dropout}(\mathrm{Sublayer}(\mathrm{norm}(x)))$ | most models since about 2019; Xiong et al. 2020, [arXiv 2002.04745](https://arxiv.org/abs/2002.04745) |
+# | **pre-norm** | $x + \mathrm{dropout}(\mathrm{Sublayer}(\mathrm{norm}(x)))$ | most models since about 2019 |
 #
 # With post-norm, the stream itself is normalised after every sublayer. With pre-norm, only what a sublayer *reads* is
 # normalised, and the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in lesson 06.)
@@ -684,12 +683,10 @@ named_lines(
 #
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate** before you hand in the lesson.
-#
 # Next: **lesson 04, masks**.

@@ -12,8 +12,8 @@
 # - what the decoder reads, what it predicts, and why these are **one position apart**,
 # - how to **find a leak** in any model without reading its code.
 #
-# **Time:** about two hours. **In the paper:** sections 3.1 (last paragraph) and 3.2.3 (third point) of Vaswani et al.
-# 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.1 (last paragraph) and
+# 3.2.3 (third point).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -584,14 +584,6 @@ named_lines(
 #
 # </details>
 #
-# <details><summary>Isn't teacher forcing cheating?</summary>
-#
-# When the model later continues from its own words, one mistake may lead to the next. This is called exposure bias. One
-# remedy is to mix in the model's own words during training ([Bengio et al. 2015](https://arxiv.org/abs/1506.03099)),
-# but then the positions can no longer be computed in parallel.
-#
-# </details>
-#
 # ## Further reading
 #
 # **Since 2017**, masks have become a way to choose the kind of model:
@@ -603,12 +595,10 @@ named_lines(
 #
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Press **Validate** before you hand in the lesson.
-#
 # Next: **lesson 05, positional encoding**.

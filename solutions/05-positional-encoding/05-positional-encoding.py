@@ -13,8 +13,8 @@
 # - why a step of three positions is the *same rotation* everywhere in a sentence, and what this is good for,
 # - why the word vectors are multiplied by the root of $d_\mathrm{model}$ before positions are added.
 #
-# **Time:** about two hours. **In the paper:** sections 3.4, 3.5 and 5.4, and row (E) of table 3, of Vaswani et al.
-# 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.4, 3.5 and 5.4, and row
+# (E) of table 3.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -677,12 +677,12 @@ named_lines(
 #
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You now have all the parts. Press **Validate** before you hand in the lesson.
+# You now have all the parts.
 #
 # Next: **lesson 06, the Transformer**.

@@ -11,9 +11,8 @@
 # - where a Transformer keeps its parameters, and how one matrix can be used in three places,
 # - how often the decoder runs during training, how often when translating, and why.
 #
-# **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break. **In the paper:**
-# sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, and figure 1, of Vaswani et al. 2017, [Attention Is All You
-# Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break. **In [the
+# paper](https://arxiv.org/abs/1706.03762):** sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, and figure 1.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -938,14 +937,6 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # </details>
 #
-# <details><summary>Is the greedy translation the most probable one?</summary>
-#
-# Not always. The best first word may lead only to bad sentences. Beam search (lesson 11) keeps several prefixes.
-#
-# </details>
-#
-#
-#
 # <details><summary>Why does the generator have a bias if the matrix is tied?</summary>
 #
 # It adds one number for each word, which can represent how frequent the word is in general. Many models leave it out.
@@ -973,12 +964,12 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# The model is complete. Press **Validate** before you hand in the lesson.
+# The model is complete.
 #
 # Next: **lesson 07, the learning-rate schedule**. A model this deep needs a carefully chosen learning rate.

@@ -14,8 +14,7 @@
 # - drive any PyTorch optimiser with a schedule of your own, without being off by one,
 # - say what a "step" is when a batch comes in several pieces.
 #
-# **Time:** about two hours. **In the paper:** section 5.3 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.3.
 
 # %% tags=["see"]
 from course_lib.charts import architecture_map, named_lines, schedule_curves, show_offline
@@ -25,8 +24,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's. The next cell imports
-# the course's own versions of the parts from lessons 01 to 06.
+# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's. The next cell, as in all
+# lessons, imports the course's own versions of earlier parts, so that a mistake in one lesson can't follow you.
 
 # %% given="setup"
 import math
@@ -592,26 +591,24 @@ named_lines(
 #
 # </details>
 #
+# ## Further reading
+#
+# - Section 5.3 of the paper. Kingma and Ba 2015, [Adam](https://arxiv.org/abs/1412.6980): algorithm 1 is the one that
+#   you have built.
+# - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745), and
+#   Ma and Yarats 2019, [On the Adequacy of Untuned Warmup for Adaptive Optimization](https://arxiv.org/abs/1910.04209):
+#   why a warm-up helps.
+# - Loshchilov and Hutter 2019, [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101): AdamW, the
+#   usual optimiser of Transformers today. The same authors' *SGDR* of 2017 ([arXiv
+#   1608.03983](https://arxiv.org/abs/1608.03983)) introduced the cosine schedule.
+# - What people do today: pre-norm models, AdamW, a short linear warm-up, then a cosine or linear decay.
+#
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar.
-#
 # Next: **lesson 08, label smoothing**. What should the model be told is correct?
-#
-# **Read on**
-#
-# - Section 5.3 of the paper. Kingma and Ba 2015, *Adam* ([arXiv 1412.6980](https://arxiv.org/abs/1412.6980)): algorithm 1
-#   is the one that you have built.
-# - Xiong et al. 2020, *On Layer Normalization in the Transformer Architecture*
-#   ([arXiv 2002.04745](https://arxiv.org/abs/2002.04745)), and Ma and Yarats 2019, *On the Adequacy of Untuned Warmup for
-#   Adaptive Optimization* ([arXiv 1910.04209](https://arxiv.org/abs/1910.04209)): why a warm-up helps.
-# - Loshchilov and Hutter 2019, *Decoupled Weight Decay Regularization* ([arXiv
-#   1711.05101](https://arxiv.org/abs/1711.05101)): AdamW, the usual optimiser of Transformers today. The same authors'
-#   *SGDR* of 2017 ([arXiv 1608.03983](https://arxiv.org/abs/1608.03983)) introduced the cosine schedule.
-# - What people do today: pre-norm models, AdamW, a short linear warm-up, then a cosine or linear decay.

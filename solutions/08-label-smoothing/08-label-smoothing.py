@@ -14,9 +14,8 @@
 # - work out the lowest value that a loss can reach, and judge a training curve by it,
 # - read a calibration plot: if a model is 80% sure of its predictions, are 80% of them right?
 #
-# **Time:** about an hour and a half. **In the paper:** section 5.4 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), which cites section 7 of
-# Szegedy et al. 2016, [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567).
+# **Time:** about an hour and a half. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.4, which cites
+# section 7 of Szegedy et al. 2016, [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -30,9 +29,6 @@ from course_lib.student.progress import finished_exercises
 
 show_offline()
 architecture_map(built=finished_exercises(), current=["smooth_targets", "LabelSmoothingLoss"])
-
-# %% [markdown]
-# The next cell imports the course's own versions of the parts from lessons 01 to 07.
 
 # %% given="setup"
 import math
@@ -462,29 +458,26 @@ calibration_curves(pd.concat(tables))
 #
 # </details>
 #
+# ## Further reading
+#
+# - Section 5.4 and table 3 of the paper; section 7 of [Szegedy et al. 2016](https://arxiv.org/abs/1512.00567), where
+#   the method comes from.
+# - Guo et al. 2017, [On Calibration of Modern Neural Networks](https://arxiv.org/abs/1706.04599): the plot that you
+#   have just read, for large networks.
+# - Pereyra et al. 2017, [Regularizing Neural Networks by Penalizing Confident Output
+#   Distributions](https://arxiv.org/abs/1701.06548): a relative of label smoothing.
+# - Müller, Kornblith and Hinton 2019, [When Does Label Smoothing Help?](https://arxiv.org/abs/1906.02629). One finding:
+#   a smoothed model is a worse teacher for distillation.
+# - What people do today: most translators still smooth by 0.1. Large language models mostly don't: they see most
+#   sentences only about once, so they overfit less.
+#
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar.
-#
 # Next: **lesson 09, training**. One function combines the model, the schedule and the loss, and your own Transformer
 # learns.
-#
-# **Read on**
-#
-# - Section 5.4 and table 3 of the paper; section 7 of Szegedy et al. 2016
-#   ([arXiv 1512.00567](https://arxiv.org/abs/1512.00567)), where the method comes from.
-# - Guo et al. 2017, *On Calibration of Modern Neural Networks* ([arXiv 1706.04599](https://arxiv.org/abs/1706.04599)):
-#   the plot that you have just read, for large networks.
-# - Pereyra et al. 2017, *Regularizing Neural Networks by Penalizing Confident Output Distributions*
-#   ([arXiv 1701.06548](https://arxiv.org/abs/1701.06548)): a relative of label smoothing.
-# - Müller, Kornblith and Hinton 2019, *When Does Label Smoothing Help?*
-#   ([arXiv 1906.02629](https://arxiv.org/abs/1906.02629)). One finding: a smoothed model is a worse teacher for
-#   distillation.
-# - What people do today: most translators still smooth by 0.1. Large language models mostly don't: they see most
-#   sentences only about once, so they overfit less.

@@ -15,8 +15,7 @@
 # - judge a training curve: where it should begin, and how low it can get,
 # - explain teacher forcing, and how decoding differs from it.
 #
-# **Time:** about two hours. **In the paper:** sections 3.1, 5, 5.1 and 5.4 of Vaswani et al. 2017, [Attention Is All
-# You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.1, 5, 5.1 and 5.4.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -32,9 +31,6 @@ from course_lib.student.progress import finished_exercises
 
 show_offline()
 architecture_map(built=finished_exercises(), current=["train_step"])
-
-# %% [markdown]
-# The next cell imports the course's own versions of the parts from lessons 01 to 08.
 
 # %% given="setup"
 import math
@@ -669,24 +665,21 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # </details>
 #
+# ## Further reading
+#
+# - Section 5 of the paper. Popel and Bojar 2018, [Training Tips for the Transformer
+#   Model](https://arxiv.org/abs/1804.00247): batch size, learning rate and warm-up, tried out one by one.
+# - Ott et al. 2018, [Scaling Neural Machine Translation](https://arxiv.org/abs/1806.00187): the same model, trained in
+#   hours instead of days with large batches and half precision.
+# - Micikevicius et al. 2018, [Mixed Precision Training](https://arxiv.org/abs/1710.03740).
+# - Chen et al. 2016, [Training Deep Nets with Sublinear Memory Cost](https://arxiv.org/abs/1604.06174).
+#
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar.
-#
 # Next: **lesson 10, from text to batches**. The model gets real sentences.
-#
-# **Read on**
-#
-# - Section 5 of the paper. Popel and Bojar 2018, *Training Tips for the Transformer Model*
-#   ([arXiv 1804.00247](https://arxiv.org/abs/1804.00247)): batch size, learning rate and warm-up, tried out one by one.
-# - Ott et al. 2018, *Scaling Neural Machine Translation* ([arXiv 1806.00187](https://arxiv.org/abs/1806.00187)): the same
-#   model, trained in hours instead of days with large batches and half precision.
-# - Micikevicius et al. 2018, *Mixed Precision Training* ([arXiv 1710.03740](https://arxiv.org/abs/1710.03740)).
-# - Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost*
-#   ([arXiv 1604.06174](https://arxiv.org/abs/1604.06174)).

@@ -17,8 +17,7 @@
 # - group sentences into batches with almost no padding,
 # - build the two tensors that the Transformer reads, with start and end in the right positions.
 #
-# **Time:** about two and a half hours. **In the paper:** section 5.1 of Vaswani et al. 2017, [Attention Is All
-# You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about two and a half hours. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.1.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -37,9 +36,6 @@ show_offline()
 architecture_map(
     built=finished_exercises(), current=["build_vocabulary", "learn_merges", "token_batches", "collate"]
 )
-
-# %% [markdown]
-# The next cell imports the course's own version of `shift_target` from lesson 04.
 
 # %% given="setup"
 import os
@@ -763,26 +759,23 @@ for index, (source, target) in enumerate(loader):
 #
 # </details>
 #
+# ## Further reading
+#
+# - Section 5.1 of the paper; Sennrich, Haddow and Birch 2016, [Neural Machine Translation of Rare Words with Subword
+#   Units](https://arxiv.org/abs/1508.07909), whose section 3.2 you have built.
+# - [Ding, Renduchintala and Duh 2019](https://arxiv.org/abs/1905.10453): how the number of merges matters.
+# - [Kudo 2018](https://arxiv.org/abs/1804.10959) and Provilkov et al. 2020,
+#   [BPE-Dropout](https://arxiv.org/abs/1910.13267): splitting the same word in different ways during training.
+# - Kudo and Richardson 2018, [SentencePiece](https://arxiv.org/abs/1808.06226): no tokenizer before the subwords.
+# - Today's language models use byte-level merges, as the lab does, with vocabularies of roughly 50,000 to 260,000
+#   symbols.
+#
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar.
-#
 # Next: **lesson 11, decoding**. How do you get good translations out of a trained model?
-#
-# **Read on**
-#
-# - Section 5.1 of the paper; Sennrich, Haddow and Birch 2016, *Neural Machine Translation of Rare Words with Subword
-#   Units* ([arXiv 1508.07909](https://arxiv.org/abs/1508.07909)), whose section 3.2 you have built.
-# - Ding, Renduchintala and Duh 2019 ([arXiv 1905.10453](https://arxiv.org/abs/1905.10453)): how the number of merges
-#   matters.
-# - Kudo 2018 ([arXiv 1804.10959](https://arxiv.org/abs/1804.10959)) and Provilkov et al. 2020, *BPE-Dropout*
-#   ([arXiv 1910.13267](https://arxiv.org/abs/1910.13267)): splitting the same word in different ways during training.
-# - Kudo and Richardson 2018, *SentencePiece* ([arXiv 1808.06226](https://arxiv.org/abs/1808.06226)): no tokenizer before
-#   the subwords.
-# - Today's language models use byte-level merges, as the lab does, with vocabularies of roughly 50,000 to 260,000 symbols.

@@ -15,9 +15,9 @@
 # - explain how the length penalty and the width of the beam change a translation, and choose both,
 # - average checkpoints, whatever types of numbers they hold.
 #
-# **Time:** about two and a half hours. **In the paper:** section 6.1 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762), which takes the length penalty
-# from Wu et al. 2016, [Google's Neural Machine Translation System](https://arxiv.org/abs/1609.08144).
+# **Time:** about two and a half hours. **In [the paper](https://arxiv.org/abs/1706.03762):** section 6.1, which takes
+# the length penalty from Wu et al. 2016, [Google's Neural Machine Translation
+# System](https://arxiv.org/abs/1609.08144).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -32,9 +32,6 @@ from course_lib.student.progress import finished_exercises
 
 show_offline()
 architecture_map(built=finished_exercises(), current=["length_penalty", "beam_search", "average_checkpoints"])
-
-# %% [markdown]
-# The next cell imports the course's own versions of the parts from lessons 01 to 10.
 
 # %% given="setup"
 import copy
@@ -864,8 +861,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # <details><summary>How slow is it?</summary>
 #
 # A beam of 4 makes the decoder's batch four times as large, which takes less than four times as long on a GPU that
-# isn't fully used. The encoder runs once, as before. The real waste in our version is that each step computes the
-# whole prefix again. A key-value cache avoids that.
+# isn't fully used. The encoder runs once, as before. The real waste is that each step computes the whole prefix again
+# (lesson 06).
 #
 # </details>
 #
@@ -875,29 +872,27 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # </details>
 #
+# ## Further reading
+#
+# - Section 6.1 of the paper, and section 7 of [Wu et al. 2016](https://arxiv.org/abs/1609.08144) for the length penalty
+#   and the coverage term.
+# - Freitag and Al-Onaizan 2017, [Beam Search Strategies for Neural Machine
+#   Translation](https://arxiv.org/abs/1702.01806): pruning, for faster search.
+# - Stahlberg and Byrne 2019, [On NMT Search Errors and Model Errors: Cat Got Your
+#   Tongue?](https://arxiv.org/abs/1908.10090).
+# - Holtzman et al. 2020, [The Curious Case of Neural Text Degeneration](https://arxiv.org/abs/1904.09751): why
+#   open-ended text is sampled, and nucleus sampling.
+# - Leviathan et al. 2023, [Fast Inference from Transformers via Speculative
+#   Decoding](https://arxiv.org/abs/2211.17192): a small model proposes, the large one checks.
+# - Izmailov et al. 2018, [Averaging Weights Leads to Wider Optima and Better
+#   Generalization](https://arxiv.org/abs/1803.05407).
+#
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar.
-#
 # Next: **lesson 12, data parallelism by hand**: many processes, one model.
-#
-# **Read on**
-#
-# - Section 6.1 of the paper, and section 7 of Wu et al. 2016 ([arXiv 1609.08144](https://arxiv.org/abs/1609.08144)) for
-#   the length penalty and the coverage term.
-# - Freitag and Al-Onaizan 2017, *Beam Search Strategies for Neural Machine Translation*
-#   ([arXiv 1702.01806](https://arxiv.org/abs/1702.01806)): pruning, for faster search.
-# - Stahlberg and Byrne 2019, *On NMT Search Errors and Model Errors: Cat Got Your Tongue?*
-#   ([arXiv 1908.10090](https://arxiv.org/abs/1908.10090)).
-# - Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*
-#   ([arXiv 1904.09751](https://arxiv.org/abs/1904.09751)): why open-ended text is sampled, and nucleus sampling.
-# - Leviathan et al. 2023, *Fast Inference from Transformers via Speculative Decoding*
-#   ([arXiv 2211.17192](https://arxiv.org/abs/2211.17192)): a small model proposes, the large one checks.
-# - Izmailov et al. 2018, *Averaging Weights Leads to Wider Optima and Better Generalization*
-#   ([arXiv 1803.05407](https://arxiv.org/abs/1803.05407)).

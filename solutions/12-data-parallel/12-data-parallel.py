@@ -17,9 +17,8 @@
 # - overlap communication with the backward pass, and judge whether it pays,
 # - split the optimiser's state among the ranks, and say how much memory that saves.
 #
-# **Time:** about four hours. **In the paper:** sections 5.1 and 5.2 of Vaswani et al. 2017, [Attention Is All You
-# Need](https://arxiv.org/abs/1706.03762). The methods are from Li et al. 2020, [PyTorch
-# Distributed](https://arxiv.org/abs/2006.15704), and Rajbhandari et al. 2020,
+# **Time:** about four hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 5.1 and 5.2. The methods
+# are from Li et al. 2020, [PyTorch Distributed](https://arxiv.org/abs/2006.15704), and Rajbhandari et al. 2020,
 # [ZeRO](https://arxiv.org/abs/1910.02054).
 
 # %% tags=["see"]
@@ -606,27 +605,23 @@ memory_per_rank(pd.DataFrame(rows))
 #
 # </details>
 #
+# ## Further reading
+#
+# - Li et al. 2020, [PyTorch Distributed: Experiences on Accelerating Data Parallel
+#   Training](https://arxiv.org/abs/2006.15704): buckets, hooks and what they measured.
+# - Rajbhandari et al. 2020, [ZeRO](https://arxiv.org/abs/1910.02054): the three stages.
+# - Zhao et al. 2023, [PyTorch FSDP](https://arxiv.org/abs/2304.11277): stage 3 in PyTorch.
+# - Goyal et al. 2017, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677): how the learning rate should
+#   follow the size of the batch.
+#
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Before you hand the lesson in, press **Validate** in the toolbar.
-#
 # Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you
 # like. Its training program can use your `shard` and your `global_token_mean`. PyTorch's DDP replaces the others, and
 # every rank keeps the whole state of the optimiser.
-#
-# **Read on**
-#
-# - Li et al. 2020, *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*
-#   ([arXiv 2006.15704](https://arxiv.org/abs/2006.15704)): buckets, hooks and what they measured.
-# - Rajbhandari et al. 2020, *ZeRO* ([arXiv 1910.02054](https://arxiv.org/abs/1910.02054)): the three stages.
-# - Zhao et al. 2023, *PyTorch FSDP* ([arXiv 2304.11277](https://arxiv.org/abs/2304.11277)): stage 3 in PyTorch.
-# - Goyal et al. 2017, *Accurate, Large Minibatch SGD* ([arXiv 1706.02677](https://arxiv.org/abs/1706.02677)): how the
-#   learning rate should follow the size of the batch.
-# - Ott et al. 2018, *Scaling Neural Machine Translation* ([arXiv 1806.00187](https://arxiv.org/abs/1806.00187)): the
-#   Transformer on 128 GPUs, with very large batches.

@@ -13,8 +13,8 @@
 # - predict the memory and the speed of a run, then measure both,
 # - test a hypothesis with several seeds, and say what the result shows and what it doesn't.
 #
-# **Time:** about three hours of yours, plus the time of the run. **In the paper:** sections 5.1 to 5.4 and 6.1 of
-# Vaswani et al. 2017, [Attention Is All You Need](https://arxiv.org/abs/1706.03762).
+# **Time:** about three hours of yours, plus the time of the run. **In [the paper](https://arxiv.org/abs/1706.03762):**
+# sections 5.1 to 5.4 and 6.1.
 
 # %% tags=["see"]
 from course_lib.charts import architecture_map, layers_and_heads, run_progress, show_offline, watch_live
@@ -787,12 +787,6 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # </details>
 #
-# <details><summary>What is padded, if batches hold sentences of similar length?</summary>
-#
-# Similar isn't equal, and the two sides of a pair differ. A few per cent remain.
-#
-# </details>
-#
 # <details><summary>Is attention an explanation of what the model does?</summary>
 #
 # It says where a head takes something from, but not what it takes, nor what becomes of it. From the second layer on,
@@ -800,26 +794,25 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # </details>
 #
+# ## Further reading
+#
+# - Post 2018, [A Call for Clarity in Reporting BLEU Scores](https://arxiv.org/abs/1804.08771).
+# - Sennrich and Zhang 2019, [Revisiting Low-Resource Neural Machine Translation](https://arxiv.org/abs/1905.11901): how
+#   settings should change when there is little data.
+# - Other implementations to compare with yours: [Marian](https://marian-nmt.github.io),
+#   [fairseq](https://github.com/facebookresearch/fairseq), [OpenNMT](https://opennmt.net),
+#   [Sockeye](https://github.com/awslabs/sockeye), and the paper's own,
+#   [Tensor2Tensor](https://github.com/tensorflow/tensor2tensor).
+#
 # ## Where you are
 #
-# Save the notebook before you run the next cell.
+# Save the notebook, press **Validate**, and run the next cell.
 
 # %% tags=["see"]
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# You have built a Transformer from the root of $d_k$ up, and it translates. Before you hand the lesson in, press
-# **Validate** in the toolbar.
+# You have built a Transformer from the root of $d_k$ up, and it translates.
 #
 # Where to go from here? Your own corpus (`data.corpus: folder`), another language, the paper's big model. Or read the
 # reference in `course_lib/transformer/`, nearly all of which you have built yourself.
-#
-# **Read on**
-#
-# - Post 2018, *A Call for Clarity in Reporting BLEU Scores* ([arXiv 1804.08771](https://arxiv.org/abs/1804.08771)).
-# - Sennrich and Zhang 2019, *Revisiting Low-Resource Neural Machine Translation*
-#   ([arXiv 1905.11901](https://arxiv.org/abs/1905.11901)): how settings should change when there is little data.
-# - Other implementations to compare with yours: [Marian](https://marian-nmt.github.io),
-#   [fairseq](https://github.com/facebookresearch/fairseq), [OpenNMT](https://opennmt.net),
-#   [Sockeye](https://github.com/awslabs/sockeye), and the paper's own,
-#   [Tensor2Tensor](https://github.com/tensorflow/tensor2tensor).
