@@ -59,6 +59,7 @@ def test_a_command_gets_its_arguments_and_ends_with_its_exit_code() -> None:
     assert ended.stderr.startswith("no-such-folder: there is no such folder")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lab", "progress", "train", "translate", "fetch", "build"])
 def test_the_usage_of_a_command_names_it(name: str) -> None:
     assert run(name, "--help").stdout.startswith(f"usage: course {name} ")

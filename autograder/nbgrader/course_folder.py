@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
+from sqlalchemy import make_url
 from traitlets.config import Config, PyFileConfigLoader
 
 from autograder.nbgrader.releases import Releases
@@ -63,8 +64,16 @@ class CourseFolder:
         return self.execute.store
 
     def gradebook(self) -> Gradebook:
-        """Open the course's gradebook, and return it. The caller must close it."""
+        """Open the course's gradebook, and return it. The caller must close it.
+
+        Raises CourseError if it is a file that doesn't exist: nothing has been released or graded yet.
+        """
         directory = self.directory()
+        path = make_url(directory.db_url).database
+        if directory.db_url.startswith("sqlite") and path and not Path(path).exists():
+            raise CourseError(
+                f"there is no gradebook yet at {path}. `nbgrader generate_assignment LESSON` creates it."
+            )
         return Gradebook(directory.db_url, directory.course_id)
 
     def current(self, lesson: str) -> dict[str, set[str]]:

@@ -32,6 +32,7 @@ from autograder.submissions.folder import Submission, released_notebooks, submis
 from autograder.submissions.reading import UnreadableError
 from autograder.submissions.regular_file import read_file
 from course_lib.atomic_files import atomic_write_text
+from course_lib.curriculum.course_file import CourseError
 
 #: The name of a submission in the inbound folder: student+lesson+time, sometimes with a random part.
 _INBOUND = re.compile(r"(?P<student>.+?)\+(?P<lesson>[^+]+)\+(?P<time>\d{4}-[^+]+)(?:\+[^+]+)?")
@@ -110,7 +111,7 @@ class GradingService:
                 with self._course.gradebook() as gradebook:
                     gradebook.find_assignment(lesson)
                 self._in_gradebook[lesson] = True
-            except MissingEntry:
+            except (CourseError, MissingEntry):
                 self._warn_once(
                     f"{lesson}: submissions wait, because the gradebook has no such lesson yet. Run "
                     f"`nbgrader generate_assignment {lesson}`."

@@ -369,3 +369,11 @@ def test_the_command_says_what_is_missing(
 ) -> None:
     assert main(["02-products", "--course", str(marked.root)]) == 1
     assert f"the gradebook has no lesson '02-products'; it has: {LESSON}" in capsys.readouterr().err
+
+
+def test_the_command_creates_no_gradebook(marked: MarkedClass, capsys: pytest.CaptureFixture[str]) -> None:
+    gradebook = marked.root / "gradebook.db"
+    gradebook.unlink()
+    assert main([LESSON, "--course", str(marked.root)]) == 1
+    assert f"there is no gradebook yet at {gradebook}" in capsys.readouterr().err
+    assert not gradebook.exists()

@@ -219,6 +219,7 @@ def test_start_and_end_may_be_one_symbol() -> None:
     assert decoded.tolist() == [[3, 4, 4, 4, 4]] * len(source)
 
 
+@pytest.mark.slow
 @four_words
 def test_a_beam_of_full_width_finds_what_exhaustive_search_finds(seed: int, norm_first: bool) -> None:
     words, max_length = 4, 5

@@ -213,6 +213,7 @@ def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.Monk
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("environment", "goodbye"), [({}, ", goodbye"), ({"WORLD_SIZE": "2"}, "")])
 def test_a_process_ends_with_its_code_and_all_it_said(environment: dict[str, str], goodbye: str) -> None:
     code = (
