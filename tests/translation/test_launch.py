@@ -116,6 +116,8 @@ def test_processes_find_each_other_on_a_machine_whose_name_cannot_be_resolved(tm
         "one = torch.ones(1)\n"
         "dist.all_reduce(one)\n"
         "assert one == 2\n"
+        # Otherwise gloo's threads may still run when Python ends, which aborts the process.
+        "dist.destroy_process_group()\n"
     )
     command = [*UNKNOWN_HOST, *LAUNCH, "--standalone", str(script)]
     assert subprocess.run(command, timeout=SECONDS, check=False).returncode == 0
