@@ -29,10 +29,11 @@ from nbgrader.apps import (
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import is_grade, is_locked, is_solution, is_task, setenv
-from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy import Engine, create_engine
 from traitlets import Type
 
 from autograder.nbgrader import commands
+from autograder.nbgrader.course_folder import gradebook_file
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.grading_run import GradingRun
 from autograder.nbgrader.preparation import Prepared
@@ -73,12 +74,10 @@ def _gradebook_engine(url: str, **options: Any) -> Engine:
     again. A connection that the database has closed in the meantime is opened again. SQLite itself creates
     files with mode 644 whatever the umask, so that other graders could not write to the gradebook.
     """
-    address = make_url(url)
-    file = address.database if address.get_backend_name() == "sqlite" else None
-    if file and file != ":memory:":
+    if (file := gradebook_file(url)) is not None:
         with suppress(OSError):  # SQLite itself reports why the file can't be opened.
             os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o666))
-    return create_engine(address, pool_pre_ping=True, **options)
+    return create_engine(url, pool_pre_ping=True, **options)
 
 
 class RepairedNotebookExporter(NotebookExporter):

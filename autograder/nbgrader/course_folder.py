@@ -18,6 +18,13 @@ from course_lib.curriculum.course_file import CourseError
 CONFIG = "nbgrader_config.py"
 
 
+def gradebook_file(url: str) -> Path | None:
+    """Return the file of a gradebook, or None if its database is on a server or in memory."""
+    address = make_url(url)
+    file = address.database if address.get_backend_name() == "sqlite" else None
+    return Path(file) if file and file != ":memory:" else None
+
+
 class CourseFolder:
     """A course folder with an nbgrader_config.py.
 
@@ -69,8 +76,8 @@ class CourseFolder:
         Raises CourseError if it is a file that doesn't exist: nothing has been released or graded yet.
         """
         directory = self.directory()
-        path = make_url(directory.db_url).database
-        if directory.db_url.startswith("sqlite") and path and not Path(path).exists():
+        path = gradebook_file(directory.db_url)
+        if path is not None and not path.exists():
             raise CourseError(
                 f"there is no gradebook yet at {path}. `nbgrader generate_assignment LESSON` creates it."
             )

@@ -24,7 +24,7 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's. The next cell, as in all
+# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's. The next cell, as in most
 # lessons, imports the course's own versions of earlier parts, so that a mistake in one lesson can't follow you.
 
 # %% given="setup"
@@ -599,8 +599,8 @@ named_lines(
 #   Ma and Yarats 2019, [On the Adequacy of Untuned Warmup for Adaptive Optimization](https://arxiv.org/abs/1910.04209):
 #   why a warm-up helps.
 # - Loshchilov and Hutter 2019, [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101): AdamW, the
-#   usual optimiser of Transformers today. The same authors' *SGDR* of 2017 ([arXiv
-#   1608.03983](https://arxiv.org/abs/1608.03983)) introduced the cosine schedule.
+#   usual optimiser of Transformers today. The cosine schedule is from [SGDR](https://arxiv.org/abs/1608.03983), by the
+#   same authors in 2017.
 # - What people do today: pre-norm models, AdamW, a short linear warm-up, then a cosine or linear decay.
 #
 # ## Where you are

@@ -762,7 +762,7 @@ for index, (source, target) in enumerate(loader):
 # ## Further reading
 #
 # - Section 5.1 of the paper; Sennrich, Haddow and Birch 2016, [Neural Machine Translation of Rare Words with Subword
-#   Units](https://arxiv.org/abs/1508.07909), whose section 3.2 you have built.
+#   Units](https://arxiv.org/abs/1508.07909), section 3.2: the algorithm that you have built.
 # - [Ding, Renduchintala and Duh 2019](https://arxiv.org/abs/1905.10453): how the number of merges matters.
 # - [Kudo 2018](https://arxiv.org/abs/1804.10959) and Provilkov et al. 2020,
 #   [BPE-Dropout](https://arxiv.org/abs/1910.13267): splitting the same word in different ways during training.

@@ -14,7 +14,7 @@ def digest(answer: Answer) -> bytes:
     return hashlib.sha256(answer.code.encode()).digest()
 
 
-#: One in 30 answers of the open half. Every second one is left out of `make quick`.
+#: One in 30 answers of the open half. About half of them are left out of `make quick`.
 SAMPLE = [
     pytest.param(
         answer,
