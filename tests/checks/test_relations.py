@@ -6,8 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from course_lib.checks.engine.comparison import Arguments
+from course_lib.checks.engine.diagnosis import examine
+from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.relations import relation
 from course_lib.checks.engine.reply import Text
+from course_lib.checks.exercises.registry import catalogue
+from course_lib.transformer import LayerNorm, scaled_dot_product_attention
 
 DRAWN = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 ROWS = DRAWN.softmax(-1)
@@ -43,14 +48,14 @@ EMPTY[1] = False
     ],
 )  # fmt: skip
 def test_a_relation_is_found(found: Tensor, says: str) -> None:
-    assert says in relation(DRAWN, found, (MASK,))
+    assert says in relation(DRAWN, found, Arguments((MASK,)))
 
 
 def test_rows_that_the_mask_hides_entirely() -> None:
     expected = ROWS * EMPTY
     found = torch.where(EMPTY.any(-1, keepdim=True), expected, 0.2)
     assert "All wrong numbers are in rows that are masked entirely" in relation(
-        expected, found, (EMPTY.expand(3, 4, 5),)
+        expected, found, Arguments((EMPTY.expand(3, 4, 5),))
     )
 
 
@@ -113,4 +118,42 @@ def test_unrelated_results_of_any_kind_give_no_error(seed: int) -> None:
 
     for _ in range(20):
         expected, found = any_tensor(), any_tensor()
-        assert isinstance(relation(expected, found, (any_tensor(), 3, None)), str)
+        assert isinstance(relation(expected, found, Arguments((any_tensor(), 3, None))), str)
+
+
+def _returns_the_values(query, key, value, mask=None, dropout=None):
+    return value, scaled_dot_product_attention(query, key, value, mask, dropout)[1]
+
+
+def _cuts_the_keys(query, key, value, mask=None, dropout=None):
+    return scaled_dot_product_attention(query, key.detach(), value, mask, dropout)
+
+
+def _scales_in_place(query, key, value, mask=None, dropout=None):
+    result = scaled_dot_product_attention(query, key, value, mask, dropout)
+    query.mul_(2)
+    return result
+
+
+class _CutsTheInput(LayerNorm):
+    def forward(self, x):
+        return super().forward(x.detach())
+
+
+@pytest.mark.parametrize(
+    ("answer", "exercise", "says"),
+    [
+        (_returns_the_values, "scaled_dot_product_attention", "Your result equals `value`, unchanged."),
+        (_cuts_the_keys, "scaled_dot_product_attention", "No gradient reaches `key`."),
+        (_scales_in_place, "scaled_dot_product_attention", "It changed `query` in place."),
+        (_CutsTheInput, "LayerNorm", "Expected the gradient of the input to be a tensor of shape (2, 3, 5)"),
+    ],
+)
+def test_arguments_have_names(answer: object, exercise: str, says: str) -> None:
+    verdict = examine(catalogue()[exercise], LocalBackend(answer), "seed")
+    assert verdict.difference is not None
+    assert says in " ".join([verdict.difference.facts, *verdict.facts])
+
+
+def test_arguments_without_names_are_numbered() -> None:
+    assert "Your result equals argument 2, unchanged." in relation(DRAWN, ROWS, Arguments((None, ROWS)))

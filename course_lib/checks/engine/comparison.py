@@ -26,6 +26,11 @@ from course_lib.checks.engine.reply import (
 #: The tolerance relative to the largest expected number, by the dtype of the expected tensor.
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
+GRADIENTS_ARE_CUT = (
+    "Gradients are cut by `.detach()`, `.data`, `.item()`, NumPy, `torch.tensor` and `torch.no_grad()`, and "
+    "a value that isn't used gets none."
+)
+
 _NUMBER_WORDS = ("no", "one", "two", "three", "four", "five")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
@@ -49,6 +54,32 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Arguments:
+    """The positional arguments of a call and the names of the parameters that take them."""
+
+    values: tuple[object, ...] = ()
+    names: tuple[str, ...] = ()
+    """The parameters' names; missing if they aren't known."""
+
+    def name(self, number: int) -> str:
+        """Return how sentences call argument `number`, counted from 0."""
+        return f"`{self.names[number]}`" if number < len(self.names) else f"argument {number + 1}"
+
+    def name_of_input(self, number: int) -> str:
+        """Return how sentences call item `number`, from 0, of those that may have a gradient."""
+        inputs = [
+            index
+            for index, value in enumerate(self.values)
+            if isinstance(value, Tensor) and value.is_floating_point()
+        ]
+        known = number < len(inputs) and inputs[number] < len(self.names)
+        return self.name(inputs[number]) if known else f"input {number + 1}"
+
+
+NO_ARGUMENTS = Arguments()
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The rules for comparing a student's results with the expected ones."""
 
@@ -58,6 +89,8 @@ class Comparison:
     """Whether exceptions must also have the same message, unless the student's code raised them itself."""
     described: bool = True
     """Whether to describe differences, which takes longer than finding them."""
+    arguments: Arguments = NO_ARGUMENTS
+    """The arguments of the call, which sentences for the student mention."""
 
     def agree(self, expected: Reply | Value, found: Reply | Value) -> bool:
         """Return whether two replies or nested values agree."""
@@ -110,12 +143,10 @@ class Comparison:
         if in_value is not None:
             return in_value
         if expected.changed != found.changed:
-            several = len(found.changed) > 1
-            numbers = " and ".join(str(number + 1) for number in found.changed)
-            which = f"argument{'s' * several} {numbers}" if numbers else "no argument"
+            which = " and ".join(map(self.arguments.name, found.changed))
             return _structural(
-                f"It changed {which} in place. The caller still needs the old values, so make "
-                f"{'new tensors' if several else 'a new tensor'}."
+                f"It changed {which or 'no argument'} in place. The caller still needs the old values, so "
+                f"make {'new tensors' if len(found.changed) > 1 else 'a new tensor'}."
             )
         if expected.warnings != found.warnings:
             return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
@@ -164,7 +195,7 @@ class Comparison:
         return next((one for one in differences if one is not None), None)
 
     def _of_gradients(self, expected: Value, found: Value) -> Difference | None:
-        needed, arrived = _gradients(expected), _gradients(found)
+        needed, arrived = self._gradients(expected), self._gradients(found)
         if needed.keys() != arrived.keys():
             return _structural(
                 f"Expected gradients of {', '.join(needed)}; got those of {', '.join(arrived)}."
@@ -173,15 +204,16 @@ class Comparison:
         if cut:
             names = "any input or weight" if len(cut) == len(needed) > 1 else ", ".join(cut[:4])
             more = f" and {len(cut) - 4} more" if names != "any input or weight" and len(cut) > 4 else ""
-            return _structural(
-                f"No gradient reaches {names}{more}. Gradients are cut by `.detach()`, `.data`, `.item()`, "
-                "NumPy, `torch.tensor` and `torch.no_grad()`, and a value that isn't used gets none."
-            )
+            return _structural(f"No gradient reaches {names}{more}. {GRADIENTS_ARE_CUT}")
         differences = (
             self.difference(gradient, arrived[name], f"the gradient of {name}")
             for name, gradient in needed.items()
         )
         return next((one for one in differences if one is not None), None)
+
+    def _gradients(self, value: Value) -> dict[str, Tensor | None]:
+        inputs = {self.arguments.name_of_input(number): one for number, one in enumerate(value["inputs"])}
+        return inputs | {f"`{name}`": one for name, one in value["weights"].items()}
 
     def _of_tensors(self, expected: Tensor, found: Value, name: str) -> Difference | None:
         if not isinstance(found, Tensor):
@@ -275,11 +307,6 @@ def part_name(name: str, number: int) -> str:
         is_early = number < len(_ORDINALS)
         return f"the {_ORDINALS[number]} returned value" if is_early else f"returned value {number + 1}"
     return f"the {_ORDINALS[number]} of {name}" if number < len(_ORDINALS) else f"part {number + 1} of {name}"
-
-
-def _gradients(value: Value) -> dict[str, Tensor | None]:
-    inputs = {f"input {number}": gradient for number, gradient in enumerate(value["inputs"], start=1)}
-    return inputs | value["weights"]
 
 
 def _structural(facts: str) -> Difference:

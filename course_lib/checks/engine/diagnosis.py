@@ -1,6 +1,7 @@
 """Check an exercise: run its probes, compare the results with the reference's, and explain failures."""
 
 import gc
+import inspect
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,8 +10,14 @@ from typing import Literal
 
 import torch
 
-from course_lib.checks.engine.candidate import Backend, Candidate
-from course_lib.checks.engine.comparison import Comparison, Difference, describe
+from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Candidate
+from course_lib.checks.engine.comparison import (
+    GRADIENTS_ARE_CUT,
+    Arguments,
+    Comparison,
+    Difference,
+    describe,
+)
 from course_lib.checks.engine.example import Example, example
 from course_lib.checks.engine.exceptions import named
 from course_lib.checks.engine.exercise import Exercise, Prediction
@@ -139,15 +146,22 @@ def _verdict(
     differences = {
         number: difference
         for number, probe in enumerate(exercise.probes)
-        if (difference := first_difference(probe, versions.reference(number), found[number])) is not None
+        if (
+            difference := first_difference(
+                probe, versions.reference(number), found[number], _arguments(exercise, found[number])
+            )
+        )
+        is not None
     }
     if not differences:
         return Verdict(exercise.name, count, forbidden=tuple(used))
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences, by_student=backend is not None)
-    facts = _facts(versions.reference(first), found[first], difference)
+    arguments = _arguments(exercise, found[first])
+    facts = _facts(versions.reference(first), found[first], difference, arguments)
     if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
-        facts = (*facts, _ONLY_GRADIENTS)
+        causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
+        facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
     kinds = {reply.kind for reply in raised}
     if backend is not None and not explanation.named and not kinds & _ENDS:
         again = outcome_of(exercise.probes[first], backend, seed)
@@ -222,13 +236,6 @@ def _explanation(
     return explanation
 
 
-#: The fact about code that fails only in probes of gradients.
-_ONLY_GRADIENTS = (
-    "Your code passes all tests but those of gradients. Look for `torch.no_grad`, `detach`, `.data` or "
-    "`.item()`, which cut the path of a gradient."
-)
-
-
 def _compares_gradients(outcome: Outcome) -> bool:
     """Return whether a probe asked for gradients and got them."""
     asked = any(request.action == "gradients" for request in outcome.requests)
@@ -272,18 +279,48 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
     return reply
 
 
-def _facts(expected: Outcome, found: Outcome, difference: Difference) -> tuple[str, ...]:
+def _arguments(exercise: Exercise, outcome: Outcome) -> Arguments:
+    """Return the arguments of the last call in an outcome.
+
+    They have names only if every call is one of the student's function, or of the same method of its class.
+    """
+    calls = [request for request in outcome.requests if request.action in ("call", "gradients")]
+    if not calls:
+        return Arguments()
+    made = {
+        reply.value
+        for request, reply in zip(outcome.requests, outcome.replies, strict=True)
+        if request.action in ("build", "copy") and isinstance(reply, Returned)
+    }
+    is_class = isinstance(exercise.reference, type)
+    own = all(call.of in made if is_class else call.of == STUDENT_OBJECT for call in calls)
+    method = calls[-1].method
+    if not own or any(call.method != method for call in calls):
+        return Arguments(calls[-1].arguments)
+    called = exercise.reference
+    if is_class:
+        is_module = issubclass(called, torch.nn.Module)
+        called = getattr(called, "forward" if is_module and method == "__call__" else method)
+    names = tuple(
+        each.name
+        for each in inspect.signature(called).parameters.values()
+        if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    )
+    return Arguments(calls[-1].arguments, names[1:] if is_class else names)
+
+
+def _facts(
+    expected: Outcome, found: Outcome, difference: Difference, arguments: Arguments
+) -> tuple[str, ...]:
     """Return a sentence on how a result relates to the expected one, and one on unexpected calls to fixtures.
 
     Either is omitted if there is nothing to report.
     """
     facts: list[str] = []
-    own = [request for request in found.requests if request.action in ("call", "gradients")]
-    inputs = own[-1].arguments if own else ()
     wholes = (expected.observed, found.observed)
     if not any(isinstance(whole, Raised) for whole in wholes):
         pairs = [pair for pair in (difference.values, wholes) if pair is not None]
-        facts += [fact for pair in pairs if (fact := relation(*pair, inputs))][:1]
+        facts += [fact for pair in pairs if (fact := relation(*pair, arguments))][:1]
     for right, actual in zip(expected.replies, found.replies, strict=False):
         if isinstance(right, Returned) and isinstance(actual, Returned) and right.called != actual.called:
             name, times = (*actual.called, *right.called)[0], len(actual.called)

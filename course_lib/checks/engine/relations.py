@@ -4,13 +4,13 @@ Every sentence is computed from the two results, so it is true of this test, wha
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise, permutations
 
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine.comparison import TOLERANCE
+from course_lib.checks.engine.comparison import NO_ARGUMENTS, TOLERANCE, Arguments
 from course_lib.checks.engine.reply import Returned, Text, Value
 
 #: The tolerance for equality here, relative to the largest number.
@@ -20,10 +20,10 @@ _NEAR = 1e-5
 _LONGEST = 64
 
 
-def relation(expected: Value, found: Value, inputs: Sequence[Value] = ()) -> str:
+def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS) -> str:
     """Return a sentence about how the found value relates to the expected one, or "" if nothing is obvious.
 
-    `inputs` are the arguments with which the student's code was called.
+    `arguments` are those with which the student's code was called.
     """
     expected, found = _unwrapped(expected), _unwrapped(found)
     if isinstance(expected, Text) and isinstance(found, Text):
@@ -38,8 +38,9 @@ def relation(expected: Value, found: Value, inputs: Sequence[Value] = ()) -> str
         return "Apart from the type, every number is right."
     if isinstance(expected, Tensor) and not isinstance(found, Tensor) and one.shape != other.shape:
         return ""  # A sentence about the shape alone would pass over the type.
-    tensors = [item for item in map(_tensor, inputs) if item is not None]
-    facts = _of_tensors(one, other, tensors)
+    tensors = ((arguments.name(number), _tensor(value)) for number, value in enumerate(arguments.values))
+    inputs = {name: tensor for name, tensor in tensors if tensor is not None}
+    facts = _of_tensors(one, other, inputs)
     return next((fact for fact in facts if fact), "")
 
 
@@ -103,12 +104,13 @@ def _of_words(expected: Text, found: Text) -> str:
     return " ".join(facts) if is_similar else ""
 
 
-def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+def _of_tensors(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
     if not expected.numel() or not found.numel():
         if found.numel() == 0 and expected.numel():
             yield "Your result is empty."
         return
     if expected.shape != found.shape:
+        yield from _unchanged(found, inputs)
         yield from _of_shapes(expected, found)
         return
     if expected.dtype == found.dtype and _equal(expected, found):
@@ -140,7 +142,7 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> It
     yield from _nearly(left, right)
 
 
-def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+def _invalid(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
     """Describe unexpected NaN and infinite numbers, if there are any."""
     for name, bad in (("NaN", found.isnan()), ("infinite", found.isinf())):
         bad &= expected.isfinite()
@@ -152,9 +154,9 @@ def _invalid(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Itera
                 yield f"{count}{_hidden(bad, inputs)}."
 
 
-def _hidden(wrong: Tensor, inputs: Sequence[Tensor]) -> str:
+def _hidden(wrong: Tensor, inputs: Mapping[str, Tensor]) -> str:
     """Return a clause on how a mask among the inputs selects the wrong numbers, or an empty string."""
-    for mask in (item for item in inputs if item.dtype == torch.bool):
+    for mask in (item for item in inputs.values() if item.dtype == torch.bool):
         try:
             empty = ~mask.any(-1, keepdim=True).expand(*mask.shape)
             rows = empty[..., :1].expand_as(wrong) if mask.dim() == wrong.dim() else None
@@ -187,16 +189,20 @@ def _of_truth_values(expected: Tensor, found: Tensor) -> Iterator[str]:
         yield f"{count} {right == 'False'} but should be {right}; the others are right.{region}"
 
 
-def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+def _unchanged(found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
+    for name, item in inputs.items():
+        if item.shape == found.shape and _varied(item) and _equal(item, found):
+            yield f"Your result equals {name}, unchanged."
+
+
+def _whole(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
     """Describe relations that hold for every number, such as a constant factor or the opposite sign."""
     if expected.numel() == 1:
         yield from _of_one(expected.item(), found.item())
         return
     if _varied(expected) and not _varied(found):
         yield f"Every number of your result is {_number(found.flatten()[0].item())}."
-    for number, item in enumerate(inputs):
-        if item.shape == found.shape and _varied(item) and _equal(item, found):
-            yield f"Your result equals argument {number + 1}, unchanged."
+    yield from _unchanged(found, inputs)
     if not _varied(expected):
         return
     if _equal(-expected, found):
@@ -207,12 +213,12 @@ def _whole(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterato
         yield f"Every number is the expected one {_times(factor)}."
     if (offset := _offset(expected, found)) is not None:
         yield f"Every number is the expected one {'plus' if offset > 0 else 'minus'} {_number(abs(offset))}."
-    for number, item in enumerate(inputs):
+    for name, item in inputs.items():
         if item.shape == found.shape and _varied(item) and item.is_floating_point():
             if _equal(expected + item.double(), found):
-                yield f"Your result is the expected one plus argument {number + 1}."
+                yield f"Your result is the expected one plus {name}."
             elif _equal(expected - item.double(), found):
-                yield f"Your result is the expected one minus argument {number + 1}."
+                yield f"Your result is the expected one minus {name}."
 
 
 def _of_one(expected: float, found: float) -> Iterator[str]:
@@ -334,7 +340,7 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
             )
 
 
-def _masked(expected: Tensor, found: Tensor, inputs: Sequence[Tensor]) -> Iterator[str]:
+def _masked(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
     """Describe the wrong numbers if a mask among the inputs selects them."""
     wrong = ~_close(expected, found)
     if wrong.any() and not wrong.all() and (hidden := _hidden(wrong, inputs)):

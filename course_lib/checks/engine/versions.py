@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from course_lib.checks.engine.candidate import Backend, Candidate, Request
-from course_lib.checks.engine.comparison import Comparison, Difference, part_name, returned_exception
+from course_lib.checks.engine.comparison import (
+    NO_ARGUMENTS,
+    Arguments,
+    Comparison,
+    Difference,
+    part_name,
+    returned_exception,
+)
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import MAKING, LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception
@@ -116,12 +123,16 @@ class _Version:
         self.costs: dict[int, int] = {}
 
 
-def first_difference(probe: Probe, expected: Outcome, found: Outcome) -> Difference | None:
+def first_difference(
+    probe: Probe, expected: Outcome, found: Outcome, arguments: Arguments = NO_ARGUMENTS
+) -> Difference | None:
     """Return the first difference between the results in two outcomes of a probe, or None if they agree.
 
     If they differ and the code returned an exception instead of raising it, the difference is about that.
+    `arguments` are those of the probe's calls.
     """
-    difference = Comparison(probe.tolerance).difference(expected.observed, found.observed)
+    comparison = Comparison(probe.tolerance, arguments=arguments)
+    difference = comparison.difference(expected.observed, found.observed)
     if difference is None:
         return None
     values = (reply.value for reply in found.replies if isinstance(reply, Returned))
