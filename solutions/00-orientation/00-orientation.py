@@ -321,8 +321,6 @@ broadcast_tables(
 # ### BEGIN MARK SCHEME
 # - 1 point: it compares the results of my function with those of the course's own (the reference) for the same inputs.
 # - 1 point: only results count, not how the code is written (so other ways of writing it are correct as well).
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

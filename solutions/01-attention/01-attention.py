@@ -250,7 +250,7 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # - 1 point: large scores saturate the softmax; its gradient vanishes, so learning stops.
 # - 1 point: divided by $d_k$, scores shrink towards zero and the weights become nearly uniform.
 #
-# Give the point for a correct idea in other words. Formulas are not required.
+# Formulas are not required.
 # ### END MARK SCHEME
 
 # %% [markdown]

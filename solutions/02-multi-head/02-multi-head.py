@@ -554,7 +554,7 @@ attention_heatmap(
 # - 1 point: each head has its own weights and returns its own mean; one head would blur what it sees into one mean.
 # - 1 point: more heads are narrower, so each can distinguish less (or: more tables of weights to store).
 #
-# Give the point for a correct idea in other words, also if it is explained by the example of the two neighbours.
+# The example of the two neighbours is enough if it shows the idea.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -169,8 +169,6 @@ normalisation_effect(x, norm(x), words)
 # - 1 point: with batch statistics, a sentence's result depends on the other sentences, their lengths or their padding.
 # - 1 point: in use there may be a single sentence or word, so batch statistics are missing or differ from training.
 # - 1 point: layer normalisation uses only the features of the position itself, so none of this matters to it.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -617,8 +615,6 @@ named_lines(
 # - 1 point: with it, x passes the sublayers unchanged, and each only has to learn what to add.
 # - 1 point: the residual without the norm grows exponentially with depth, in the forward pass or in the gradient, and
 #   the norm prevents that.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -174,8 +174,6 @@ with torch.no_grad():
 # - 1 point: a row without any allowed key is 0/0 in the softmax (NaN), or silently uniform, unless treated specially.
 # - 1 point: nobody uses padding's outputs, since its key columns are masked, so its rows do no harm.
 # - 1 point: the loss ignores positions of padding.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -549,8 +547,6 @@ named_lines(
 # - 1 point: validation uses the correct target with the same mask, so it leaks as well; only translating shows it.
 # - 1 point: a test that decides what was suspected: for the mask, change a token and see whether earlier outputs change;
 #   for the labels, compare them with what is read; for either, train on noise.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

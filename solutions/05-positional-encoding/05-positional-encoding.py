@@ -336,8 +336,6 @@ named_lines(
 # - 1 point: the plain number grows without bound (it drowns the words, or long sentences bring numbers never seen).
 # - 1 point: position / length gives a step a different meaning in each sentence (or: needs a length that is unknown).
 # - 1 point: sinusoids are bounded **and** an offset is the same linear map (rotation) wherever it starts.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -621,8 +619,6 @@ named_lines(
 # - 1 point: they are vectors in many dimensions, nearly at right angles (or: in different directions).
 # - 1 point: a (learned) projection or dot product can read one and ignore the other; or names the experiment.
 # - 1 point: the factor makes words about as long as positions; without it, positions drown the words.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

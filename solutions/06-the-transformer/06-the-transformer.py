@@ -283,8 +283,6 @@ attention_heatmap(
 # - 1 point: the query belongs to the position that needs something; there is one output for each target position.
 # - 1 point: the other way round, the shape would be the source's length, or the source would not get in.
 # - 1 point: a mask belongs to the keys, which are the source's positions; the source has padding and no future.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -535,7 +535,7 @@ named_lines(
 # - 1 point: a fresh (post-norm) model is fragile: large or unsettled gradients, easily thrown off.
 # - 1 point: early damage lasts: the model is pushed into a region that it doesn't leave soon.
 #
-# Give the point for a correct idea in other words. Formulas aren't needed.
+# Formulas aren't needed.
 # ### END MARK SCHEME
 
 # %% [markdown]

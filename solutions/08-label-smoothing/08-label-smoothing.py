@@ -305,8 +305,6 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # - 1 point: the smoothed loss has a floor above zero, the entropy of the targets (about 1.2 here; the number isn't required).
 # - 1 point: the model is taught to be less confident, so it gives correct words less probability: perplexity gets worse.
 # - 1 point: BLEU judges the chosen words, not the probabilities; less overconfidence may lead to better choices.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

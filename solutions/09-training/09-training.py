@@ -321,8 +321,6 @@ token_counts(
 # - 1 point: tokens in pieces with few real tokens count more (with a reason or an example).
 # - 1 point: what is minimised is no longer the mean over tokens; short sentences are favoured, long ones neglected.
 # - 1 point: the update depends on the split, so runs with other memory or other numbers of processors differ.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -544,8 +542,6 @@ named_lines(
 #   should be learned.
 # - 1 point: what is gained: all positions at once (with the causal mask), useful prefixes from the first update on.
 # - 1 point: what differs: after a mistake the model reads prefixes that training never showed, so mistakes follow mistakes.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

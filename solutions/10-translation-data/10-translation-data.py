@@ -442,8 +442,6 @@ length_histograms(
 # - 1 point: characters make sentences long and attention costly, or carry no meaning by themselves.
 # - 1 point: subwords keep frequent words whole and split rare ones into known pieces; with a fitting German
 #   example.
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

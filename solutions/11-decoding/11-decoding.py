@@ -646,8 +646,6 @@ named_lines(
 # - 1 point: a wider beam searches better, so it finds sentences with a higher log-probability.
 # - 1 point: the most probable sentences tend to be too short, because every word costs; so more probable isn't better.
 # - 1 point: what to do: compare lengths, use a length penalty, choose alpha and beam on validation data (any two).
-#
-# Give the point for a correct idea in other words.
 # ### END MARK SCHEME
 
 # %% [markdown]

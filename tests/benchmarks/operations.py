@@ -13,7 +13,7 @@ and records how many bytes each of its kernels moves.
 import argparse
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -46,6 +46,7 @@ from course_lib.translation.model.fast_layers import decode_with_kernels, refres
 from course_lib.translation.model.fused import BlockDropout, fused_attention, use_fused_layers
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE
+from course_lib.translation.train.trainer import add_gradients
 
 #: An H100 SXM: the bytes and bfloat16 operations per second that programs reach, the published rate, and the
 #: time that PyTorch takes to launch an operation.
@@ -112,12 +113,26 @@ class Counting(TorchDispatchMode):
         flops = (
             flop_registry[packet](*args, **(kwargs or {}), out_val=result) if packet in flop_registry else 0
         )
-        one = Count(Counter([name]), max(moved / BANDWIDTH, flops / REACHED), moved, flops)
+        one = Count(
+            Counter({name: _launches(name, args)}), max(moved / BANDWIDTH, flops / REACHED), moved, flops
+        )
         self.count = self.count.plus(one)
         # The registry has no attention on CPUs.
         if packet in flop_registry or "attention" in name:
             self.products = self.products.plus(one)
         return result
+
+
+def _launches(name: str, arguments: Sequence[Any]) -> int:
+    """Return the number of kernels that an operation launches.
+
+    PyTorch's operations on lists launch a kernel for every 320 blocks of 65,536 elements, or 64 tensors.
+    """
+    if not name.startswith("aten::_foreach"):
+        return 1
+    tensors = arguments[0]
+    blocks = sum(-(-tensor.numel() // 65_536) for tensor in tensors)
+    return max(-(-blocks // 320), -(-len(tensors) // 64))
 
 
 def counted(config: RunConfig, sentences: int, length: int, fast: bool, layers: int | None = None) -> Count:
@@ -145,10 +160,12 @@ def _counting(
         target = torch.ones(sentences, length + 1, dtype=torch.int64, device=device)
         positions = torch.arange(sentences * length, device=device)
         # Gradients of an earlier batch exist, so that this batch is added to them.
-        for parameter in model.parameters():
+        parameters = list(model.parameters())
+        for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
         with Counting() as counting:
-            loss_sum(source, target, positions).backward()
+            loss = loss_sum(source, target, positions)
+            add_gradients(loss, parameters) if fast else loss.backward()
     return counting
 
 
@@ -266,14 +283,15 @@ def predicted(config: RunConfig, sentences: int, layers: FusedKernels, softmax: 
     # Replace the eager encoder and decoder layer by compiled ones.
     result = result.plus(two.count.plus(one.count, -1), -1)
     layer = two.products.plus(one.products, -1).plus(layers.count(tokens))
-    # Gradients are added to those of earlier batches outside compiled code: read two, write one.
+    # Gradients are added to those of earlier batches outside compiled code: read two, write one. `one` counts
+    # the launch.
     with FakeTensorMode():
         model = _transformer(config.model.model_copy(update={"layers": 1}), 2)
     sizes = [
         each.numel() for each in (*model.encoder_layers.parameters(), *model.decoder_layers.parameters())
     ]
     moved = 3 * 4 * sum(sizes)
-    layer = layer.plus(Count(Counter({"aten::add_": len(sizes)}), moved / BANDWIDTH, moved))
+    layer = layer.plus(Count(Counter(), moved / BANDWIDTH, moved))
     return result.plus(layer, config.model.layers)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from micro_training import assert_equal_weights, material, new_trainer, weights
+from torch import Tensor, nn
 
 from course_lib.transformer import LabelSmoothingLoss, make_scheduler, train_step
 from course_lib.transformer.batching import collate
@@ -14,6 +15,7 @@ from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.optimization import make_optimizer
+from course_lib.translation.train.trainer import add_gradients
 
 
 def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) -> None:
@@ -88,3 +90,32 @@ def test_the_loss_falls_under_every_setting(
 
 def as_matrices(pairs: Sequence[IdPair], config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
     return collate(pairs, Subwords.pad_id, Subwords.start_id, Subwords.end_id, config.data.max_length)
+
+
+@pytest.mark.parametrize("with_unused", [False, True])
+def test_gradients_of_several_batches_add_up_as_in_backward(with_unused: bool) -> None:
+    class Model(nn.Module):
+        """A model with a shared weight, a frozen one, and perhaps one that isn't used."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
+            self.second.weight = self.first.weight
+            self.frozen = nn.Parameter(torch.ones(5), requires_grad=False)
+            # Autograd gives both the same tensor as their gradient.
+            self.one, self.other = nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(5))
+            if with_unused:
+                self.unused = nn.Parameter(torch.ones(5))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (self.second(self.first(x).tanh()) * self.frozen + self.one + self.other).square().sum()
+
+    torch.manual_seed(0)
+    expected = Model()
+    found = copy.deepcopy(expected)
+    for batch in torch.randn(3, 4, 5):
+        expected(batch).backward()
+        add_gradients(found(batch), list(found.parameters()))
+    for left, right in zip(expected.parameters(), found.parameters(), strict=True):
+        assert (left.grad is None) == (right.grad is None)
+        assert left.grad is None or torch.equal(left.grad, right.grad)

@@ -103,7 +103,8 @@ class Trainer:
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
         self._next_batches: tuple[tuple[int, int], Future[list[tuple[int, DeviceBatch]]]] | None = None
         self._prefetcher = ThreadPoolExecutor(1, "prefetch")
-        self._optimizer = make_optimizer(list(self.model.parameters()), training)
+        self._parameters = list(self.model.parameters())
+        self._optimizer = make_optimizer(self._parameters, training)
         self._scheduler = make_scheduler(self._optimizer, training, config.model.d_model, components)
         self.window = MetricsWindow(distributed)
         self.step = self.epochs_done = self.updates_done = 0
@@ -140,9 +141,14 @@ class Trainer:
         for number, batch in moved:
             torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
             # Gradients are synchronised once per update, with the last batch.
-            with self._gradients_kept_local(number != moved[-1][0]):
+            local = number != moved[-1][0] or not isinstance(self._loss_sum, DistributedDataParallel)
+            with self._gradients_kept_local(local):
                 loss_sum = self._loss_sum(batch.source, batch.target, batch.positions)
-                self._scaler.scale(loss_sum * scale).backward()
+                loss = self._scaler.scale(loss_sum * scale)
+                if local:
+                    add_gradients(loss, self._parameters)
+                else:
+                    loss.backward()
             self.window.add(loss_sum, batch)
         if self._config.training.max_grad_norm is not None:
             self._scaler.unscale_(self._optimizer)
@@ -290,6 +296,21 @@ class Trainer:
 def _dropout_seed(seed: int, step: int, number: int) -> int:
     digest = hashlib.sha256(f"dropout {seed} {step} {number}".encode()).digest()
     return int.from_bytes(digest[:7])
+
+
+def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
+    """Backpropagate from `loss`, and add all gradients to those that the parameters have in one operation.
+
+    The result is that of `loss.backward()`, which adds one parameter's gradient at a time: on a GPU, it
+    launches hundreds of small kernels. DDP's hooks don't run.
+    """
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    sums = [parameter.grad for parameter in trainable if parameter.grad is not None]
+    if len(sums) < len(trainable):  # Nothing has to be added in the first batch of an update.
+        loss.backward()
+        return
+    gradients = torch.autograd.grad(loss, trainable, materialize_grads=True)
+    torch._foreach_add_(sums, list(gradients))
 
 
 def compile_layers(
