@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Lesson 00: orientation
 #
-# In this course you build a Transformer, the architecture behind translators and chatbots: every part of it, up to a
-# translator that you train yourself.
+# In this course you build every part of a Transformer, the architecture behind translators and chatbots, and at the end
+# you train a translator with it.
 #
 # This short lesson shows how a lesson works, and lets you practise the tool that you need everywhere: **tensors, their
 # shapes, and broadcasting**.
 #
-# By the end you will have written your first function, made your first mistake (on purpose), and be able to explain
+# By the end you will have written your first function and made your first mistake (on purpose), and you will be able to
+# explain
 #
 # - what a **check** does, and how to read its message,
 # - which **shape** results from combining two tensors, and when they don't fit,
@@ -30,8 +31,8 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # ## 1. What you will build
 #
 # On the left is the Transformer, as in the paper's figure 1: the **encoder** reads a sentence, and the **decoder**
-# writes its translation. On the right are two boxes in detail, and at the bottom what you need for training. **Hover
-# over a box** to read what it does and in which lesson you build it.
+# writes its translation. On the right are two boxes in detail, the masks and decoding, and at the bottom the data and
+# the training. **Hover over a box** to read what it does and in which lesson you build it.
 #
 # Every lesson shows this map. A box is filled in when its checks pass in your saved notebooks.
 #
@@ -51,7 +52,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 #
 # | | what you do | what happens |
 # |---|---|---|
-# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer better if you guessed first, even wrongly |
+# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer better if you guessed first, even if you guessed wrong |
 # | **Build** | replace the line `raise NotImplementedError(...)` with your code | a check tests it in many ways |
 # | **See** | run a cell, look at its picture, *change something* and run it again | the picture changes. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
@@ -285,15 +286,16 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 #
 # ### Now correct it
 #
-# Which shape does the second `x` need, so that each row meets *itself*, whatever the leading axes are? Write the two
-# shapes below each other, change your line, and run the cell and the check again, until it shows a ✓. (A ○ means that
-# the cell isn't written yet, or that you haven't run it.)
+# Which shape does the second `x` need, so that each row meets *itself*, whatever the leading axes are? Write one shape
+# below the other, change your line, and run the cell and the check again, until it shows a ✓. (A ○ means that the cell
+# isn't written yet, or that you haven't run it since you wrote it.)
 #
 # ### See it: the distances between words
 #
 # Your function on the positions of four words. A negative number means that word i comes before word j.
 #
-# **Change something:** other numbers, such as `[1, 10, 100]`. Which pattern do you see across the diagonal, and why?
+# **Change something:** other numbers, such as `torch.tensor([1, 10, 100])`. Which pattern do you see across the
+# diagonal, and why?
 
 # %% tags=["see"]
 positions = torch.arange(4)
@@ -341,8 +343,9 @@ broadcast_tables(
 #
 # <details><summary>I have changed something and now nothing works. How do I start again?</summary>
 #
-# Menu *Kernel*, *Restart Kernel and Run All Cells*. This keeps everything that you have written. If a cell that isn't
-# yours is damaged, copy your own cells into a fresh copy of the notebook.
+# Menu *Kernel*, *Restart Kernel and Run All Cells*. It stops at the first check that doesn't pass; run the cells after
+# that one by one. This keeps everything that you have written. If a cell that isn't yours is damaged, copy your own
+# cells into a fresh copy of the notebook.
 #
 # </details>
 #

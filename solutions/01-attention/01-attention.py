@@ -51,24 +51,24 @@ from course_lib.checks import check
 #
 # ### What people did before
 #
-# Before 2017, most neural translators were **recurrent networks**. They read a sentence one word at a time and update a
-# vector, the *state*, which in the end has to represent the whole sentence ([Sutskever et al.
-# 2014](https://arxiv.org/abs/1409.3215)). That has two drawbacks:
+# Before 2017, most neural translators were **recurrent networks**. They read a sentence one word at a time and updated
+# a vector, the *state*, which in the end had to represent the whole sentence
+# ([Sutskever et al. 2014](https://arxiv.org/abs/1409.3215)). That has two drawbacks:
 #
 # - **One vector must hold everything.** The longer the sentence, the more is lost.
 # - **It can't be parallelised.** Step 20 needs the result of step 19, so most of a GPU's cores wait.
 #
 # Bahdanau, Cho and Bengio ([2014](https://arxiv.org/abs/1409.0473)) solved the first problem. They kept the state of
 # *every* word of the source, the sentence to be translated. For each word to be written, a small network scored all
-# these states, and their mean, weighted by the scores, became the **context vector**. This was attention, on top of a
-# recurrent network.
+# these states, and their mean, with weights computed from the scores, became the **context vector**. This was
+# attention, on top of a recurrent network.
 #
 # **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once, but a
 # layer connects only neighbours, so distant words meet only after many layers.
 #
 # The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
-# computed in parallel. Its table 1 compares the three kinds of layer for a sentence of $n$ words with $d$ features
-# each; $k$ is the width of a convolution:
+# computed in parallel. Its table 1 compares three kinds of layer for a sentence of $n$ words with $d$ features each.
+# (*Self-attention* is attention within one sentence; $k$ is the width of a convolution.)
 #
 # | layer | operations | steps that must run in sequence | longest path between two words |
 # |---|---|---|---|
@@ -76,8 +76,8 @@ from course_lib.checks import check
 # | recurrent | $n \cdot d^2$ | $n$ | $n$ |
 # | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if higher layers skip ever more words |
 #
-# The path matters because whatever a network learns about two words has to travel along it. Here are the operations for
-# the paper's $d = 512$:
+# The path matters because whatever a network learns about two words has to travel along it. Here are these formulas,
+# without constant factors, for the paper's $d = 512$ and for $k = 3$:
 
 # %% tags=["see"]
 d, k = 512, 3
@@ -340,7 +340,7 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 #
 # One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another writes
 # `weights = (scores * mask).softmax(dim=-1)`. What is wrong with each? Say what happens to the weights of the allowed
-# keys and of the masked keys, and what they should do instead.
+# keys and of the masked keys, and what the students should do instead.
 
 # %% [markdown] explain="explain_mask"
 # The first one takes the softmax over all keys, so masked keys get a share, and then throws that share away: the
@@ -382,7 +382,8 @@ attention_steps(x, x, x, words, words)
 #
 # One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others to
 # compensate, so that the network doesn't rely on a single connection. (The paper's section 5.4 doesn't mention this
-# use, but nearly all code has it.) Your function gets it as an argument: a function to call on the weights, or None.
+# use. Section 6.3 does, in passing, and nearly all code has it.) Your function gets it as an argument: a function to
+# call on the weights, or None.
 #
 # The **output** uses the weights after dropout. The **returned weights** are those before dropout, because we want to
 # see what the model attends to.
@@ -464,7 +465,7 @@ attention_over_sentence(weights, sentence, sentence, start=1)
 attention_heatmap(weights, sentence, sentence)
 
 # %% [markdown]
-# **Words attend to similar words**: "blue" to "red", the hat to the dress. The function knows nothing about people,
+# **Words attend to similar words**: "blue" to "red", "hat" to "dress". The function knows nothing about people,
 # colours or clothes. That knowledge is in the vectors.
 #
 # **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and no

@@ -47,9 +47,7 @@ from course_lib.transformer import MultiHeadAttention
 #
 # In a choir with microphones, one singer can be so loud that you hear nobody else. Word vectors are like that: after a
 # few sublayers some may be ten times as large as others. **Layer normalisation** takes each vector by itself, shifts it
-# so that its features have mean 0, and scales it so that they have variance 1.
-#
-#
+# so that its features have mean 0, and scales it so that they have variance 1. With a learned scale and shift:
 #
 # $$\mathrm{LayerNorm}(x)_i = g_i \, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + b_i
 # \qquad\text{with}\qquad
@@ -112,7 +110,7 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 #
 # Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check loads
 # weights by them. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not allowed. Nor
-# are group and batch normalization, which can be made to compute the same.)
+# are group and batch normalisation, which can be made to compute the same.)
 
 # %% build="LayerNorm"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:LayerNorm
@@ -187,7 +185,7 @@ normalisation_effect(x, norm(x), words)
 # | $W_2$, $b_2$ | `outer` | a linear layer back, from `d_ff` to `d_model` |
 #
 # One way to read it: each of the `d_ff` hidden features asks a question about the word ("is this an animal, in the
-# plural?"). The ReLU passes on only the questions whose answer is yes, and each of these adds a vector of its own to
+# plural?"). The ReLU lets through only the questions whose answer is yes, and each of these adds a vector of its own to
 # the output.
 
 # %% predict="predict_network_share"
@@ -257,6 +255,7 @@ with torch.no_grad():
 # %% tags=["see"]
 import pandas as pd
 
+threads = torch.get_num_threads()
 torch.set_num_threads(1)  # for tensors this small, one core is faster than two
 x = torch.linspace(-2, 2, 81).unsqueeze(-1)
 wave = torch.sin(2.5 * x)
@@ -276,6 +275,7 @@ curves = {"the wave": wave}
 for d_ff in [2, 4, 32]:
     curves[f"d_ff = {d_ff}"] = fitted(FeedForward(1, d_ff, dropout=0.0))
 curves["d_ff = 32, no ReLU"] = fitted(nn.Sequential(nn.Linear(1, 32), nn.Linear(32, 1)))
+torch.set_num_threads(threads)
 
 rows = []
 for name, curve in curves.items():
@@ -534,7 +534,7 @@ named_lines(
 #
 # ### See it: who can learn to do nothing?
 #
-# The vectors of 50 words go through the stack, and at the top a linear layer has to name the word. The stack only has
+# The vectors of 50 words go through the stack, and at the top a linear layer has to name each word. The stack only has
 # to pass the vectors on. We train for sixty steps.
 #
 # **Change something:** 4 networks instead of 24 (`depth = 4`). How deep can the stack be without the residual?
@@ -546,18 +546,18 @@ vocabulary = torch.randn(50, d_model, generator=torch.Generator().manual_seed(0)
 def learned(residual: bool, norm_first: bool, steps: int = 60) -> list[float]:
     torch.manual_seed(0)
     networks = [FeedForward(d_model, 64, dropout=0.0) for _ in range(depth)]
-    frames = [SublayerConnection(d_model, dropout=0.0, norm_first=norm_first) for _ in networks]
+    connections = [SublayerConnection(d_model, dropout=0.0, norm_first=norm_first) for _ in networks]
     top, answer = LayerNorm(d_model), nn.Linear(d_model, 50)
-    trained = nn.ModuleList([*networks, *frames, top, answer])
+    trained = nn.ModuleList([*networks, *connections, top, answer])
     optimizer = torch.optim.Adam(trained.parameters(), lr=1e-3)
     losses = []
     for step in range(steps):
         x = vocabulary
-        for network, frame in zip(networks, frames, strict=True):
+        for network, connection in zip(networks, connections, strict=True):
             if residual:
-                x = frame(x, network)
+                x = connection(x, network)
             else:
-                x = network(frame.norm(x)) if norm_first else frame.norm(network(x))
+                x = network(connection.norm(x)) if norm_first else connection.norm(network(x))
         if step == 0:
             alike = nn.functional.cosine_similarity(x.unsqueeze(0), x.unsqueeze(1), dim=-1)
             others = alike[~torch.eye(50, dtype=torch.bool)].mean().item()

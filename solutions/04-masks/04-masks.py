@@ -51,8 +51,8 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. The padding mask: filler means nothing
 #
-# **Tokens** are integers that represent words; a vocabulary says which number stands for which word. Three of them
-# don't stand for words:
+# **Tokens** are integers that represent words; a vocabulary says which number stands for which word. Three numbers are
+# special symbols instead:
 #
 # | symbol | token id | what it is |
 # |---|---|---|
@@ -73,10 +73,11 @@ print(tokens)
 # %% [markdown]
 # ### See it: what happens without a mask
 #
-# The words of the second sentence, and its padding, get random vectors, and attend without a mask and with the one that
-# you are about to build. Orange cells with a "!" mark weight that goes to padding.
+# The words and the padding of the second sentence get random vectors. They attend first without a mask, then with the
+# one that you are about to build. Orange cells with a "!" mark weight that goes to padding.
 #
-# **Change something:** another sentence (`words[0]`); more padding. How much of its weight does a word lose to padding?
+# **Change something:** add padding: `sentence = words[1] + ["<pad>"] * 3`. How much of its weight does a word lose to
+# padding?
 
 # %% tags=["see"]
 torch.manual_seed(3)
@@ -180,7 +181,8 @@ with torch.no_grad():
 # ## 2. The causal mask: no access to the future
 #
 # A decoder writes one word after the other: it reads what it has written so far, the *prefix*, and predicts the next
-# word. Learning in the same way would need ten runs of the model for a sentence of ten words.
+# word. (Such a model is called *auto-regressive*.) Learning in the same way would need ten runs of the model for a
+# sentence of ten words.
 #
 # The Transformer needs **one run**, because the whole target is known during training. The decoder gets all of it at
 # once, and *every* position predicts its next word at the same time: position 0 predicts word 1, position 1 predicts
@@ -197,8 +199,7 @@ with torch.no_grad():
 # | $i$ | the row: the position of the **query** |
 # | $j$ | the column: the position of the **key** |
 #
-# The position itself, $j = i$, is allowed: position $i$ has read word $i$, and it predicts word $i + 1$. (A model that
-# continues from its own words is called *auto-regressive*.)
+# The position itself, $j = i$, is allowed: position $i$ has read word $i$, and it predicts word $i + 1$.
 
 # %% predict="predict_pairs"
 # A sentence of 6 tokens, none of them padding. In the causal mask, how many of the pairs of query and key
@@ -245,7 +246,7 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 is_real = [True, True, False]
 for query in range(3):
     causal = [key <= query for key in range(3)]
-    both = [one and other for one, other in zip(is_real, causal, strict=True)]
+    both = [real and past for real, past in zip(is_real, causal, strict=True)]
     print(f"row {query}: real {is_real}  causal {causal}  both {both}")
 
 # %% [markdown]
@@ -258,7 +259,7 @@ for query in range(3):
 ### BEGIN SOLUTION course_lib.transformer.masks:decoder_mask
 
 # %% [markdown]
-# A scratch cell: your two masks for the worked examples. Which rows would change with `|`, "or", in place of "and"?
+# A scratch cell: your two masks for the worked examples. Which rows would change with `|` ("or") in place of `&` ("and")?
 
 # %% tags=["see"]
 print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0]]), pad_id=0), sep="\n")
@@ -394,14 +395,14 @@ class SmallDecoder(nn.Module):
         self.positions = nn.Embedding(length, d_model)
         self.attentions = nn.ModuleList(MultiHeadAttention(d_model, 4, dropout=0.0) for _ in range(layers))
         self.networks = nn.ModuleList(FeedForward(d_model, 2 * d_model, dropout=0.0) for _ in range(layers))
-        self.frames = nn.ModuleList(SublayerConnection(d_model, dropout=0.0) for _ in range(2 * layers))
+        self.connections = nn.ModuleList(SublayerConnection(d_model, dropout=0.0) for _ in range(2 * layers))
         self.generator = nn.Linear(d_model, vocabulary)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         x = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
         for layer, attention in enumerate(self.attentions):
-            x = self.frames[2 * layer](x, lambda y, attention=attention: attention(y, y, y, mask))
-            x = self.frames[2 * layer + 1](x, self.networks[layer])
+            x = self.connections[2 * layer](x, lambda y, attention=attention: attention(y, y, y, mask))
+            x = self.connections[2 * layer + 1](x, self.networks[layer])
         return self.generator(x)
 
 
@@ -448,9 +449,9 @@ leak_probe(moved, spoken, changed)
 # Under your mask, everything before the change stays the same *to the last bit*: a weight of exactly zero lets exactly
 # nothing through.
 #
-# In the second row, **two** outputs have moved. In the first layer, the position before the change has seen it. In the
-# second layer, the position before *that* has attended to it. So each layer carries the leak one position further: in a
-# model of six layers, six positions.
+# In the second row, **two** outputs before the change have moved. In the first layer, the position before the change
+# has seen it. In the second layer, the position before *that* has attended to it. So each layer carries the leak one
+# position further: in a model of six layers, six positions.
 #
 # The last two rows are equal, because without padding the padding mask allows everything, and so does "either".
 #
@@ -477,15 +478,16 @@ leak_probe(moved, spoken, changed)
 # such a model still learn, and how would you notice *that* mistake?
 
 # %% tags=["see"]
+threads = torch.get_num_threads()
 torch.set_num_threads(1)  # for tensors this small, one core is faster than two
 length, kinds, steps = 12, 10, 160
-right_mask = causal_mask(length)
-masks = {"yours": right_mask, "leaking": torch.ones(1, length, length, dtype=torch.bool).tril(1)}
+correct_mask = causal_mask(length)
+masks = {"yours": correct_mask, "leaking": torch.ones(1, length, length, dtype=torch.bool).tril(1)}
 noise = torch.Generator().manual_seed(1)
 new_noise = torch.randint(kinds, (200, length + 1), generator=noise)
 
 
-def share_right(model: nn.Module, mask: Tensor) -> float:
+def accuracy(model: nn.Module, mask: Tensor) -> float:
     reads, labels = shift_target(new_noise)
     with torch.no_grad():
         right = model(reads, mask).argmax(dim=-1) == labels
@@ -499,14 +501,15 @@ for name, mask in masks.items():
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for step in range(steps + 1):
         if step % 10 == 0:
-            rows.append((f"{name}, as trained", step, share_right(model, mask)))
+            rows.append((f"{name}, as trained", step, accuracy(model, mask)))
             if name == "leaking":
-                rows.append(("leaking, in use", step, share_right(model, right_mask)))
+                rows.append(("leaking, in use", step, accuracy(model, correct_mask)))
         reads, labels = shift_target(torch.randint(kinds, (32, length + 1), generator=noise))
         loss = nn.functional.cross_entropy(model(reads, mask).flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+torch.set_num_threads(threads)
 
 table = pd.DataFrame(rows, columns=["line", "x", "y"])
 print(table.groupby("line", sort=False)["y"].last().round(3).to_string(header=False))
@@ -562,8 +565,8 @@ named_lines(
 #
 # <details><summary>When the model writes, the future doesn't exist. Is the causal mask needed then?</summary>
 #
-# For the newest word it makes no difference. But the earlier words must be computed as they were during training,
-# without the later ones, so the mask stays.
+# Yes. The newest word may attend to everything anyway. But the earlier words must be computed as they were during
+# training, without the later ones, because from the second layer on the newest word reads the results.
 #
 # </details>
 #

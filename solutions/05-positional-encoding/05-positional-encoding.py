@@ -113,11 +113,11 @@ print("different outputs:", how_many_differ(outputs))
 #   to 104.
 # - **It works for any length**, without knowing how long the sentence is.
 #
-# **A clock** does all four. A single hand returns soon, so it can't tell noon from midnight. But with several hands,
-# each slower than the one before, every moment has its own picture. No hand ever leaves its circle. And ten minutes are
-# the same rotation of each hand, at any time of the day.
+# **A clock** has all four properties. A single hand returns soon, so it can't tell noon from midnight. But with several
+# hands, each slower than the one before, every moment has its own picture. No hand ever leaves its circle. And ten
+# minutes are the same rotation of each hand, at any time of the day.
 #
-# The position of a hand takes two numbers: how far to the right its tip is, and how far up. If the angle is measured
+# The direction of a hand takes two numbers: how far to the right its tip is, and how far up. If the angle is measured
 # clockwise from twelve, they are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers are enough for
 # $d_\mathrm{model}/2$ hands, and this is the paper's encoding (section 3.5):
 #
@@ -188,7 +188,7 @@ print(sinusoids(3, 4))
 # (cosine) as a dashed line.
 #
 # **Change something:** other pairs, between 0 and 31. Make the table 16 wide, `sinusoids(60, 16)`, and draw pairs 0 to
-# 7: which wave is the same as before, and how much slower is each wave than the one above it?
+# 7: which waves are the same as before, and how much slower is each wave than the one above it?
 
 # %% tags=["see"]
 table = sinusoids(60, 64)
@@ -203,8 +203,8 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 #
 # The same table with all its columns.
 #
-# **Change something:** use 2,000 positions and show every fortieth: `sinusoids(2000, 64)[::40]`. Where is the border
-# now between what changes and what doesn't?
+# **Change something:** use 2,000 positions and show every fortieth: `sinusoids(2000, 64)[::40]`. (Row 1 is then
+# position 40.) Where is the border now between what changes and what doesn't?
 
 # %% tags=["see"]
 number_field(table, rows="position", columns="column", title="Each row is the pattern of one position")
@@ -217,7 +217,7 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 # ### See it: an offset is a rotation
 #
 # The third of the four properties is the important one. Here are the first hands of your clock at two positions, three
-# apart. Move the slider, and watch the **angle between them**, the arc.
+# apart. Move the slider, and watch the arc: the **angle between the two directions of each hand**.
 #
 # **Change something:** the offset. Which offset nearly returns the first hand to where it was?
 
@@ -342,7 +342,7 @@ named_lines(
 # ## 4. Words as vectors
 #
 # The **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows
-# start at random and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
+# start as random numbers and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
 #
 # The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4). Why? Because the vectors of a word and
 # its position should be **about equally long**, or one drowns the other. The length of a word vector depends on how the
@@ -515,6 +515,7 @@ print("different outputs:", how_many_differ(outputs))
 
 # %% tags=["see"]
 letters, length, back = "abcdefghij", 10, 1
+threads = torch.get_num_threads()
 torch.set_num_threads(1)  # for tensors this small, one core is faster than two
 
 
@@ -531,7 +532,7 @@ class OneHead(nn.Module):
         return self.answer(output), weights
 
 
-def asked_and_wanted(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def logits_and_labels(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
     # Positions whose letter would be outside the sentence are left out.
     first, last = max(back, 0), tokens.shape[1] + min(back, 0)
     return model(tokens)[0][:, first:last], tokens[:, first - back : last - back]
@@ -543,13 +544,14 @@ for name, added in [("with positions", PositionalEncoding(32, dropout=0.0)), ("w
     models[name] = OneHead(added)
     optimizer = torch.optim.Adam(models[name].parameters(), lr=5e-3)
     for step in range(1, 151):
-        answers, wanted = asked_and_wanted(models[name], torch.randint(len(letters), (64, length)))
-        loss = nn.functional.cross_entropy(answers.flatten(0, 1), wanted.flatten())
+        logits, labels = logits_and_labels(models[name], torch.randint(len(letters), (64, length)))
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        right = (answers.argmax(dim=-1) == wanted).float().mean().item()
+        right = (logits.argmax(dim=-1) == labels).float().mean().item()
         rows.append((name, step, right))
+torch.set_num_threads(threads)
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
@@ -586,8 +588,8 @@ torch.manual_seed(0)
 for name, model in models.items():
     for longer in range(5, 41):
         with torch.no_grad():
-            answers, wanted = asked_and_wanted(model, torch.randint(len(letters), (200, longer)))
-        rows.append((name, longer, (answers.argmax(dim=-1) == wanted).float().mean().item()))
+            logits, labels = logits_and_labels(model, torch.randint(len(letters), (200, longer)))
+        rows.append((name, longer, (logits.argmax(dim=-1) == labels).float().mean().item()))
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
@@ -649,7 +651,7 @@ named_lines(
 # <details><summary>Could the positions be learned, like the words?</summary>
 #
 # Yes. The paper tried that, with nearly identical results (table 3, row E). BERT and GPT-2 learn them. But a learned
-# table has no row for a position that never occurred during training.
+# table has no trained row for a position that never occurred during training.
 #
 # </details>
 #

@@ -11,8 +11,8 @@
 # - where a Transformer keeps its parameters, and how one matrix can be used in three places,
 # - how often the decoder runs during training, how often when translating, and why.
 #
-# **Time:** about five hours. It is the longest lesson, and section 4 is a good place for a break. **In [the
-# paper](https://arxiv.org/abs/1706.03762):** sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, and figure 1.
+# **Time:** about five hours. It is the longest lesson; take a break before section 4. **In [the
+# paper](https://arxiv.org/abs/1706.03762):** sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, figure 1 and table 3.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -176,7 +176,7 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # | decoder, self-attention | target | target | `target_mask`: no padding, and nothing that comes later |
 # | decoder, cross-attention | target | memory | `source_mask`: no padding |
 #
-# A mask always belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
+# A padding mask belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
 # *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
 # $B \times T \times d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
 #
@@ -282,7 +282,7 @@ attention_heatmap(
 # ### BEGIN MARK SCHEME
 # - 1 point: the query belongs to the position that needs something; there is one output for each target position.
 # - 1 point: the other way round, the shape would be the source's length, or the source would not get in.
-# - 1 point: a mask belongs to the keys, which are the source's positions; the source has padding and no future.
+# - 1 point: a padding mask belongs to the keys, which are the source's positions; the source has padding and no future.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -308,7 +308,7 @@ attention_heatmap(
 #
 # `encode` returns the memory, `decode` the hidden vectors, and `forward` does everything. They are separate because
 # translating calls `encode` once and `decode` many times. The **generator** at the end is one linear layer from d_model
-# to the target vocabulary: each position gets a number, its **logit**, for every word that may come next. The softmax
+# to the target vocabulary: at each position, every word that may come next gets a number, its **logit**. The softmax
 # that turns logits into probabilities belongs to the loss (lesson 08).
 #
 # ### Worked example: from a hidden vector to the next word
@@ -317,20 +317,19 @@ attention_heatmap(
 
 # %% tags=["see"]
 rows_of_generator = {"dog": [1.0, 0.0], "cat": [0.8, 0.6], "sea": [-1.0, 0.5]}
-hidden, bias = [2.0, 1.0], 0.1
+hidden, bias = [2.0, 1.0], {"dog": 0.1, "cat": 0.1, "sea": 0.3}
 dots = {word: hidden[0] * row[0] + hidden[1] * row[1] for word, row in rows_of_generator.items()}
-likely = torch.tensor([dot + bias for dot in dots.values()]).softmax(dim=0)
+likely = torch.tensor([dot + bias[word] for word, dot in dots.items()]).softmax(dim=0)
 for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
-    print(
-        f"{word}: hidden · row = {dot:4.1f}, + bias = logit {dot + bias:4.1f}, probability {probability:.3f}"
-    )
+    logit = dot + bias[word]
+    print(f"{word}: hidden · row = {dot:4.1f}, + bias = logit {logit:4.1f}, probability {probability:.3f}")
 
 # %% [markdown]
 # "cat" wins, because its row points most nearly in the direction of the hidden vector.
 #
 # ### Three things to get right
 #
-# **The layers of a stack have different weights.** `[layer] * 6` is one layer under six names, and `copy.deepcopy`
+# **The layers of a stack have different weights.** `[layer] * 6` is the same layer six times, and `copy.deepcopy`
 # makes six layers with equal weights. (Even if the matrices are drawn again, the biases stay equal.) Create each layer,
 # and keep them in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
 #
@@ -362,8 +361,8 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 ### BEGIN SOLUTION course_lib.transformer.model:Transformer
 
 # %% [markdown]
-# A scratch cell: a tiny model with 5 source words and 7 target words. Predict the shape of the logits before you run
-# it.
+# A scratch cell: a tiny model with vocabularies of 5 source words and 7 target words. Predict the shape of the logits
+# before you run it.
 
 # %% tags=["see"]
 tiny = Transformer(5, 7, TransformerConfig(layers=1, d_model=4, heads=2, d_ff=8))
@@ -403,7 +402,7 @@ def traced(model, names, run):
 
 def layer_names(stack, attentions, layers):
     """Name the parts of a stack to look at: the inside of the first layer, then each layer."""
-    names = {f"1: {told}": f"{stack}.0.{attribute}" for attribute, told in attentions.items()}
+    names = {f"1: {label}": f"{stack}.0.{attribute}" for attribute, label in attentions.items()}
     names["1: inside feed-forward"] = f"{stack}.0.feed_forward.inner"
     return names | {f"layer {number + 1}": f"{stack}.{number}" for number in range(layers)}
 
@@ -413,19 +412,21 @@ sizes = TransformerConfig(layers=2, d_model=32, heads=4, d_ff=128)
 model = Transformer(source_vocab=900, target_vocab=700, config=sizes)
 source, target = torch.randint(3, 700, (8, 12)), torch.randint(3, 700, (8, 9))
 source_mask, target_mask = padding_mask(source, pad_id=0), decoder_mask(target, pad_id=0)
-below = {"embedding": "source_embedding", "+ positions": "positions"}
-encoder_names = below | layer_names("encoder_layers", {"self_attention": "self-attention"}, sizes.layers)
+first_parts = {"embedding": "source_embedding", "+ positions": "positions"}
+encoder_names = first_parts | layer_names(
+    "encoder_layers", {"self_attention": "self-attention"}, sizes.layers
+)
 encoder = traced(model, encoder_names, lambda: model.encode(source, source_mask))
 encoder[-1] = ("memory", encoder[-1][1])
 
 attentions = {"self_attention": "self-attention", "cross_attention": "cross-attention"}
-below = {"embedding": "target_embedding", "+ positions": "positions"}
-decoder_names = below | layer_names("decoder_layers", attentions, sizes.layers)
-found = model.encode(source, source_mask)
+first_parts = {"embedding": "target_embedding", "+ positions": "positions"}
+decoder_names = first_parts | layer_names("decoder_layers", attentions, sizes.layers)
+memory = model.encode(source, source_mask)
 decoder = traced(
     model,
     decoder_names | {"logits": "generator"},
-    lambda: model.generator(model.decode(found, source_mask, target, target_mask)),
+    lambda: model.generator(model.decode(memory, source_mask, target, target_mask)),
 )
 shape_flow(
     [("source tokens", source.shape), *encoder],
@@ -441,8 +442,8 @@ shape_flow(
 # ## 4. Where the parameters are
 #
 # The base model has six layers on each side, $d_{\text{model}} = 512$ and $d_{\text{ff}} = 2048$. For English and
-# German, the paper uses one joint vocabulary of about 37,000 subwords, and one matrix in three places: both embedding
-# tables and the generator.
+# German, the paper uses one joint vocabulary of about 37,000 subwords (lesson 10), and one matrix in three places: both
+# embedding tables and the generator.
 
 # %% predict="predict_base_model"
 # How many parameters does this model have in all, in MILLIONS? An error of five per cent is fine. You may
@@ -536,8 +537,8 @@ print(
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
 
 # %% [markdown]
-# A scratch cell: how many parameters does tying save in a tiny model of 5 words and 4 features? And with 7 target
-# words?
+# A scratch cell: how many parameters does tying save in a tiny model with a vocabulary of 5 words and 4 features? And
+# with 7 target words?
 
 # %% tags=["see"]
 tiny = Transformer(5, 5, TransformerConfig(layers=1, d_model=4, heads=2, d_ff=8))
@@ -648,8 +649,8 @@ with evaluating(toy):
 decoding_steps(logits[0].softmax(dim=-1), words, written[0, 1:].tolist())
 
 # %% [markdown]
-# With 14 words, pure guessing would give each a probability of 0.07. The model is surer than that, without any reason,
-# and it goes round in circles.
+# With 14 words, pure guessing would give each a probability of 0.07. The model is more confident than that, for no
+# reason, and it goes round in circles.
 #
 # Greedy decoding ran the decoder once for each word. But the probabilities of *all* steps in the picture came from
 # **one** run over the finished sentence: see the code. Are they the same?
@@ -686,7 +687,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # Now build the model from **your own** code. **Save this notebook first**, because the code is read from the saved
 # notebooks.
 #
-# The next cell lists the parts that are missing, unfinished or broken; the reference's parts are used in their place.
+# The next cell says which parts are yours. For a missing, unfinished or broken part it uses the reference's.
 # Nothing in this section and the next one is graded.
 
 # %% tags=["see"]
@@ -707,7 +708,7 @@ print(parts.table())
 unequal = unequal_parts(parts)
 for name, how in unequal.items():
     print(f"{name} makes a difference: {how}")
-if not unequal:
+if parts.yours and not unequal:
     print("Your model computes exactly what the reference does.")
 
 # %% [markdown]
@@ -775,6 +776,7 @@ def train(model, corpus, steps=600, rate=5e-3):
     losses = []
     for step in range(steps):
         seen.clear()
+        # The learning rate rises for 50 steps, then falls to zero (lesson 07).
         optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / 50) * (1 - step / steps)
         batch = corpus[torch.randint(len(corpus), (32,))]
         batch = batch[:, : int((batch != 0).sum(dim=1).max())]
@@ -810,6 +812,9 @@ named_lines(
 )
 
 # %% [markdown]
+# At the first step the loss is higher than with guessing: the generator shares its matrix with the embedding, so an
+# untrained model expects each word to be repeated.
+#
 # Let it write: at each step it draws the next word at random, according to the probabilities. (Always taking the most
 # probable one would write the same sentence again and again.)
 #
@@ -839,7 +844,7 @@ for _ in range(8):
 #
 # ### See it: what it expects, word by word
 #
-# After each word of a caption, these are the words that the model finds most probable next.
+# After each word of a caption that it was trained on, these are the words that the model finds most probable next.
 
 # %% tags=["see"]
 example = "On a sunny day , the girl is trying to put on boots .".split()
@@ -886,7 +891,8 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 #
 # ## 8. What the paper achieved
 #
-# Some rows of the paper's table 2, with translation quality (BLEU: higher is better, lesson 11) and training cost:
+# Some rows of the paper's table 2, with translation quality (BLEU: higher is better, lesson 11) and training cost. (For
+# French, the text of section 6.1 still has 41.0, from an earlier version.)
 #
 # | model | BLEU, English to German | BLEU, English to French | training cost (operations) |
 # |---|---|---|---|

@@ -343,7 +343,7 @@ def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber 
         return f"Expected a number, but reading it raised {reply.kind}: {reply.message}"
     number = reply.value
     if number is None:
-        return "The answer is still None. Replace None by your number."
+        return "The answer is still None. Replace None with your number."
     if not isinstance(number, float):
         return f"Expected a number, got {describe(number)}."
 

@@ -41,7 +41,7 @@ PREDICT_BROADCAST = Prediction(
     name="predict_broadcast",
     answer=12.0,
     tolerance=0.001,
-    hint="Write the two shapes below each other, aligned at the right, and compare them from right to left.",
+    hint="Write one shape below the other, aligned at the right, and compare them from right to left.",
 )
 
 PREDICT_SILENT = Prediction(
