@@ -140,10 +140,19 @@ def test_an_edited_config_earns_its_points(edit: str) -> None:
         assert look(CONFIG, {}).share == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"[1", b"model: {layers: 0}", b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[1", b"model: {layers: 0}", b"\xff", b"run_folder: 2020-99-99", b"seed: !!int ''"),
+        *(b"a: " + b"[" * 20_000, b"seed: " + b"9" * 5_000, b"seed: 0x" + b"f" * 5_000, b"a: b\n" * 20_000),
+        b"a: &a [x, x]\nb: [*a, *a]",
+    ],
+)
 def test_what_is_no_config_says_so(content: bytes) -> None:
     with handed_in({CONFIG.file: content, METRICS.file: written(rows())}):
-        assert look(CONFIG, {}).says.startswith("In config.yaml: ")
+        says = look(CONFIG, {}).says
+        assert says.startswith("In config.yaml: ")
+        assert len(says) < 600
         assert look(METRICS, {}).share == 0
 
 

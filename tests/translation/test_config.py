@@ -194,6 +194,8 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
         ("", "wrong.yaml: expected keys with values, got null"),
         ("seed: 1\nseed: 2\n", 'wrong.yaml, line 2: not valid YAML: the key "seed" is given twice'),
         ("data: {corpus: captions, corpus: multi30k}", 'the key "corpus" is given twice'),
+        ("data: &all {}\nmodel: *all", "wrong.yaml, line 2: not valid YAML: aliases (*name) are not allowed"),
+        ("run_folder: 2020-99-99", "wrong.yaml: not valid YAML: month must be in 1..12"),
     ],
 )
 def test_a_file_that_is_no_config_is_refused(tmp_path: Path, text: str, expected: str) -> None:

@@ -1,13 +1,13 @@
 """Read configs from YAML, with overrides from the command line, and write them with documentation.
 
-The error for an invalid config is one line that names every unknown key and every invalid value.
+The error for an invalid config is one line that names the unknown keys and the invalid values.
 """
 
 import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from pydantic_core import ErrorDetails
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import MayChangeMarker, RunConfig, Section, yaml_value
+
+#: The maximum number of errors that a message describes.
+_MOST_ERRORS = 10
 
 #: Keys of version 0.1.0 that have been renamed, with their new names.
 RENAMED = {
@@ -48,10 +51,12 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
     values = _parse(name, _read(name))
     for override in overrides:
         _apply(override, values)
-    try:
-        return RunConfig.model_validate(values)
-    except ValidationError as error:
-        raise BadInputError(f"{name}: {'; '.join(map(_message, error.errors()))}") from None
+    return _validated(name, values)
+
+
+def parse_config(origin: str, text: str) -> RunConfig:
+    """Read a config from YAML. Raises BadInputError, with `origin` at its beginning, if it is invalid."""
+    return _validated(origin, _parse(origin, text))
 
 
 def provided_configs() -> dict[str, str]:
@@ -122,16 +127,27 @@ def _read(name: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that rejects duplicate keys and, as in YAML 1.2, parses 1e-9 as a number."""
+    """A YAML loader that rejects duplicate keys and aliases, and parses 1e-9 as a number, as in YAML 1.2.
+
+    With aliases, a few hundred bytes can stand for more values than fit into memory.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not allowed", mark)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: list[Any] = []
+        seen: set[Hashable] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                continue  # PyYAML rejects it.
             if key in seen:
                 message = f'the key "{key}" is given twice'
                 raise yaml.constructor.ConstructorError(None, None, message, key_node.start_mark)
-            seen.append(key)
+            seen.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -148,9 +164,23 @@ def _parse(origin: str, text: str) -> dict[str, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be read"
         raise BadInputError(f"{origin}{line}: not valid YAML: {problem}") from None
+    except RecursionError:
+        raise BadInputError(f"{origin}: not valid YAML: nested too deeply") from None
+    except Exception as error:  # PyYAML's constructors raise many kinds, for an impossible date, for example.
+        raise BadInputError(f"{origin}: not valid YAML: {str(error)[:100]}") from None
     if not isinstance(values, dict):
-        raise BadInputError(f"{origin}: expected keys with values, got {yaml_value(values)}")
+        raise BadInputError(f"{origin}: expected keys with values, got {_shown(values)}")
     return values
+
+
+def _validated(origin: str, values: dict[str, Any]) -> RunConfig:
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        errors = error.errors()
+        more = f"; and {len(errors) - _MOST_ERRORS} more errors" if len(errors) > _MOST_ERRORS else ""
+        problems = "; ".join(map(_message, errors[:_MOST_ERRORS]))
+        raise BadInputError(f"{origin}: {problems}{more}") from None
 
 
 def _apply(override: str, values: dict[str, Any]) -> None:
@@ -182,7 +212,7 @@ def _wrap(text: str | None, indent: str) -> list[str]:
 
 def _message(error: ErrorDetails) -> str:
     path = ".".join(str(part) for part in error["loc"])
-    got = yaml_value(error["input"])
+    got = _shown(error["input"])
     match error["type"]:
         case "extra_forbidden":
             return f'there is no key "{path}"{_suggestion(path)}'
@@ -197,6 +227,13 @@ def _message(error: ErrorDetails) -> str:
     expected = error["msg"].removeprefix("Input should be ").replace("'", '"').replace("a valid ", "a ")
     expected = re.sub("^(greater|less)", r"a number \1", expected).replace("a integer", "an integer")
     return f"{path}: expected {expected}, got {got}"
+
+
+def _shown(value: object) -> str:
+    try:
+        return textwrap.shorten(yaml_value(value), 100, placeholder=" …")
+    except ValueError:
+        return "a number with thousands of digits"
 
 
 def _suggestion(path: str) -> str:

@@ -16,6 +16,9 @@ _NO_EDIT = {"seed", "training.precision", "training.compile"}
 #: Settings that count as an edit, although they may also change when a run is resumed.
 _EDIT = {"training.epochs", "training.updates"}
 
+#: The maximum size of a configuration. A run writes a few thousand bytes.
+_MOST_CONFIG_BYTES = 2**16
+
 #: The minimum number of rows with a training loss.
 LEAST_ROWS = 8
 
@@ -38,18 +41,18 @@ class FileError(ValueError):
 
 def read_config(content: bytes) -> "RunConfig":
     """Read a run's configuration. Raises FileError if the content isn't a valid one."""
-    # These imports are slow, and the checks of all lessons import this module.
-    import yaml
-    from pydantic import ValidationError
+    # This import is slow, and the checks of all lessons import this module.
+    from course_lib.translation.configs.loader import parse_config
 
-    from course_lib.translation.configs.schema import RunConfig
-
+    if len(content) > _MOST_CONFIG_BYTES:
+        raise FileError(f"expected at most {_MOST_CONFIG_BYTES:,} bytes, found {len(content):,}")
     try:
-        return RunConfig.model_validate(yaml.safe_load(content))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FileError(f"expected YAML, but it can't be read: {str(error).splitlines()[0]}") from None
-    except (ValidationError, BadInputError) as error:
-        raise FileError(f"not the configuration of a run: {str(error).splitlines()[0]}") from None
+        return parse_config("run configuration", content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise FileError(f"expected UTF-8, but byte {error.start} is invalid") from None
+    except BadInputError as error:
+        text = str(error).rstrip(".")
+        raise FileError(text if len(text) <= 500 else f"{text[:499]}…") from None
 
 
 def repeated_config(content: bytes) -> str | None:
@@ -58,14 +61,11 @@ def repeated_config(content: bytes) -> str | None:
     Only settings that affect what the model learns are compared: those of the data, the model and the
     training. Raises FileError if the file isn't a valid configuration.
     """
-    import yaml
-
-    from course_lib.translation.configs.loader import provided_configs
-    from course_lib.translation.configs.schema import RunConfig
+    from course_lib.translation.configs.loader import parse_config, provided_configs
 
     own = _settings(read_config(content))
     for name, text in provided_configs().items():
-        if _settings(RunConfig.model_validate(yaml.safe_load(text))) == own:
+        if _settings(parse_config(name, text)) == own:
             return name
     return None
 
