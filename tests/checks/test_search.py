@@ -1,19 +1,23 @@
 """The search for misconceptions: the names, their order, and the number of probes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine import messages
+from course_lib.checks.engine import local_backend, messages
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import examine, examine_version
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import common_misconceptions
 from course_lib.checks.engine.probe import Draw
-from course_lib.checks.engine.reply import Reply
+from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
 from course_lib.checks.engine.versions import Versions
+from course_lib.time_limit import OutOfTime
 from course_lib.transformer import attention_scores
 
 #: An exercise's own misconception with the name of one that every exercise has, and another result.
@@ -77,6 +81,28 @@ def test_the_effort_is_the_same_with_and_without_known_outcomes(tmp_path: Path) 
     first = effort()
     examine_version(exercise, exercise.misconceptions, "seed")
     assert effort() == first > 0
+
+
+def test_a_misconception_that_once_took_too_long_is_found_by_the_next_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exercise = _exercise(tmp_path)
+    student = LocalBackend(_not_divided)
+    versions = Versions(exercise, "seed")
+    versions.reference(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(local_backend, "time_limit", _suspended)
+        outcome = versions.outcome(exercise.misconceptions, 0)
+    assert isinstance(outcome.observed, Raised)
+    assert outcome.observed.kind == OUT_OF_TIME
+    assert versions.outcome(exercise.misconceptions, 0) is outcome
+    assert examine(exercise, student, "seed").named == exercise.misconceptions
+
+
+@contextmanager
+def _suspended(_: float) -> Iterator[None]:
+    raise OutOfTime
+    yield
 
 
 #: Two misconceptions with equal results for four features.

@@ -54,6 +54,9 @@ class Versions:
         self._exercise, self._seed = exercise, seed
         self.effort = 0
         """The effort of compiling versions and running probes so far, in calls to torch functions."""
+        self._timed_out: dict[Mistakes, _Version] = {}
+        """Versions that took too long. A suspended machine can cause that once, so no other check uses them.
+        """
         self._asked: set[tuple[Mistakes, int]] = set()
         self._built: set[Mistakes] = set()
 
@@ -81,7 +84,7 @@ class Versions:
         the reference itself fails.
         """
         key = (self._seed, mistakes)
-        version: _Version | None = self._exercise.outcomes.get(key)
+        version: _Version | None = self._timed_out.get(mistakes) or self._exercise.outcomes.get(key)
         if version is None:
             version = _Version(
                 LocalBackend(self._exercise.with_mistakes(*mistakes), count_calls=not mistakes)
@@ -99,6 +102,8 @@ class Versions:
             before = version.backend.calls
             version.outcomes[number] = outcome_of(self._exercise.probes[number], version.backend, self._seed)
             version.costs[number] = version.backend.calls - before
+            if mistakes and version.backend.stopped and self._exercise.outcomes.pop(key, None):
+                self._timed_out[mistakes] = version
         return version.outcomes[number]
 
     def cost(self, number: int) -> int:
