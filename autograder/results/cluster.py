@@ -49,7 +49,7 @@ class SandboxPlugin(WorkerPlugin):
         self._executor: LocalExecutor | None = None
 
     async def setup(self, worker: Worker) -> None:
-        """Start the sandboxes of a worker before it gets its first call. If that fails, refuse the worker."""
+        """Start a sandbox of a worker before it gets its first call. If that fails, refuse the worker."""
         try:
             self._executor = await asyncio.to_thread(self._create_executor, worker.state.nthreads)
         except Exception as error:
@@ -58,7 +58,7 @@ class SandboxPlugin(WorkerPlugin):
 
     @property
     def count(self) -> int:
-        """The number of this worker's sandboxes: 0 if they haven't started, or if the worker was refused."""
+        """The number of this worker's sandboxes: 0 if none has started, or if the worker was refused."""
         return self._executor.workers if self._executor is not None else 0
 
     async def teardown(self, worker: Worker) -> None:
@@ -86,7 +86,13 @@ class SandboxPlugin(WorkerPlugin):
             )
         confinement = probe()
         require(confinement, self._allow_unconfined)
-        return LocalExecutor(count, initialize, (os.getpid(), confinement))
+        executor = LocalExecutor(count, initialize, (os.getpid(), confinement))
+        try:
+            executor.submit(os.getpid).result()
+        except BaseException:
+            executor.shutdown(cancel_futures=True)
+            raise
+        return executor
 
 
 class ClusterExecutor(WorkerExecutor):

@@ -18,9 +18,16 @@ T = TypeVar("T")
 #: The maximum number of attempts at a call if its worker dies.
 _ATTEMPTS = 2
 
+#: After this number of workers in a row that failed to start, no more are started.
+_MOST_FAILED_STARTS = 3
+
 
 class WorkerDiedError(NotComputedError):
     """The error raised by a call whose worker process died on every attempt."""
+
+
+class WorkerStartError(NotComputedError):
+    """The error raised by calls if no worker can be started. The message gives the reason."""
 
 
 class WorkerExecutor(Executor):
@@ -37,7 +44,8 @@ class LocalExecutor(WorkerExecutor):
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
     was running is known: that call is tried again in a new worker, and no other call is affected. Each worker
-    process starts with the call `initializer(*initargs)`.
+    process starts with the call `initializer(*initargs)`. If that fails in one worker after another, no more
+    workers are started.
     """
 
     def __init__(self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:
@@ -46,13 +54,17 @@ class LocalExecutor(WorkerExecutor):
         self._threads = ThreadPoolExecutor(workers)
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._workers: list[tuple[ProcessPoolExecutor, Connection]] = []
+        self._workers: dict[ProcessPoolExecutor, Connection] = {}
         self._closed = False
+        self._start_problem = ""
+        self._failed_starts = 0
+        """The number of workers that failed to start since the last one that did."""
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Schedule a call on the next free worker, and return its future.
 
-        The future raises WorkerDiedError if a worker dies on every attempt.
+        The future raises WorkerDiedError if a worker dies on every attempt, and WorkerStartError if workers
+        don't start.
         """
         return self._threads.submit(lambda: self._run(function, *args, **kwargs))
 
@@ -68,39 +80,57 @@ class LocalExecutor(WorkerExecutor):
             self._threads.shutdown(wait=True)
         with self._lock:
             self._closed = True
-            for _, lifeline in self._workers:
+            for lifeline in self._workers.values():
                 lifeline.close()
         self._threads.shutdown(wait=wait)
         if wait:
-            for worker, _ in self._workers:
+            for worker in self._workers:
                 worker.shutdown()
 
     def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         for _ in range(_ATTEMPTS):
-            worker = getattr(self._local, "worker", None) or self._new_worker()
             try:
-                return worker.submit(function, *args, **kwargs).result()
+                if getattr(self._local, "worker", None) is None:
+                    self._start_worker()
+                result: T = self._local.worker.submit(function, *args, **kwargs).result()
+                return result
             except BrokenProcessPool:
-                self._local.worker = None
+                self._discard_worker()
         raise WorkerDiedError(
             f"the worker process died {_ATTEMPTS} times while it ran this notebook. Is there enough memory?"
         )
 
-    def _new_worker(self) -> ProcessPoolExecutor:
+    def _start_worker(self) -> None:
+        """Start this thread's worker. Raises WorkerStartError if its initializer raises an exception."""
         worker_end, lifeline = multiprocessing.get_context("spawn").Pipe(duplex=False)
         worker = ProcessPoolExecutor(
-            1,
-            multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-            initargs=(worker_end, self._initializer, *self._initargs),
+            1, multiprocessing.get_context("spawn"), initializer=_end_with, initargs=(worker_end,)
         )
         with self._lock:
-            if self._closed:
+            if self._closed or self._failed_starts >= _MOST_FAILED_STARTS:
                 lifeline.close()
-                raise CancelledError
-            self._workers.append((worker, lifeline))
+                raise CancelledError if self._closed else WorkerStartError(self._start_problem)
+            self._workers[worker] = lifeline
         self._local.worker = worker
-        return worker
+        try:
+            worker.submit(_initialize, self._initializer, *self._initargs).result()
+        except BrokenProcessPool:
+            raise
+        except Exception as error:
+            self._discard_worker()
+            with self._lock:
+                self._failed_starts += 1
+                self._start_problem = f"no worker process could be started: {error}"
+            raise WorkerStartError(self._start_problem) from None
+        self._failed_starts = 0
+
+    def _discard_worker(self) -> None:
+        """Release what this thread's worker holds, such as pipes, after it has died or failed to start."""
+        worker, self._local.worker = self._local.worker, None
+        with self._lock:
+            lifeline = self._workers.pop(worker)
+        lifeline.close()
+        worker.shutdown(wait=False)
 
 
 class SharedExecutor:
@@ -145,12 +175,16 @@ class SharedExecutor:
             executor.shutdown(cancel_futures=True)
 
 
-def _start_worker(lifeline: Connection, initializer: Callable[..., object], *initargs: object) -> None:
-    threading.Thread(target=_die_with, args=(lifeline,), daemon=True).start()
+def _initialize(initializer: Callable[..., object], *initargs: object) -> None:
+    """Call the initializer in a worker, where its result may not be picklable."""
     initializer(*initargs)
 
 
-def _die_with(lifeline: Connection) -> None:
+def _end_with(lifeline: Connection) -> None:
     """End this process when the other end of the pipe is closed."""
-    lifeline.poll(None)
-    os._exit(1)
+
+    def wait() -> None:
+        lifeline.poll(None)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,5 +1,6 @@
 """Worker processes: each job gets its own result, and a worker that dies is replaced."""
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -19,7 +20,13 @@ import pytest
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
-from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerDiedError, WorkerExecutor
+from autograder.results.local_executor import (
+    LocalExecutor,
+    SharedExecutor,
+    WorkerDiedError,
+    WorkerExecutor,
+    WorkerStartError,
+)
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.results.version import checks_version
@@ -214,6 +221,30 @@ def test_no_other_job_is_blamed_for_one_that_kills_its_worker(position: int) -> 
                     future.result()
             else:
                 assert future.result() == value
+
+
+def fail() -> None:
+    raise RuntimeError("bubblewrap has no permission")
+
+
+def test_a_worker_that_does_not_start_says_why() -> None:
+    with closing(LocalExecutor(1, fail, ())) as executor:
+        futures = [executor.submit(value_or_death, 1) for _ in range(6)]
+        for future in futures:
+            with pytest.raises(WorkerStartError, match="no worker process could be started: bubblewrap has"):
+                future.result()
+
+
+def test_workers_that_died_leave_no_open_files() -> None:
+    with closing(LocalExecutor(1, nothing, ())) as executor:
+        counts = []
+        for _ in range(4):
+            with pytest.raises(WorkerDiedError):
+                executor.submit(value_or_death, -1).result()
+            executor.submit(value_or_death, 1).result()
+            gc.collect()
+            counts.append(len(os.listdir("/proc/self/fd")))
+    assert counts[-1] <= counts[0]
 
 
 def test_shutting_down_stops_a_running_job() -> None:
