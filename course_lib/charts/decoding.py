@@ -90,7 +90,7 @@ def beam_tree(
     winner: Sequence[str],
     *,
     greedy: Sequence[str] = (),
-    end: str = "</s>",
+    end: str = "<end>",
     title: str = "Which prefixes did the beam keep, and what became of them?",
 ) -> Picture:
     """Draw the prefixes that the beam kept: a row for each step, with the most probable prefix on the left.

@@ -24,8 +24,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's. The next cell, as in most
-# lessons, imports the course's own versions of earlier parts, so that a mistake in one lesson can't follow you.
+# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's Adam. The next cell, as in
+# most lessons, imports the course's own versions of earlier parts, so that a mistake in one lesson can't follow you.
 
 # %% given="setup"
 import math
@@ -84,11 +84,11 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # %% [markdown]
 # So only the gradient's **sign** determines Adam's first move. Every weight moves by the full learning rate, whether
 # its gradient is trustworthy or an accident of the first batch. (If the gradient is exactly zero, the weight stays
-# where it is, as for the embedding of a word that isn't in the batch.)
+# where it is.)
 #
 # ### Build it: Adam
 #
-# Adam's first moves are the reason for the schedule, so write an update once yourself. (`torch.optim.Adam` would be
+# Adam's first moves are one reason for the warm-up, so write an update yourself. (`torch.optim.Adam` would be
 # the whole exercise, so it is not allowed.)
 #
 # A worked example: **one update of two weights**, at a learning rate of 0.1.
@@ -112,6 +112,8 @@ gradient = torch.tensor([0.1, 0.04])
 mean, variance = torch.tensor([0.03, -0.002]), torch.tensor([0.0018, 0.000008])
 print("0.9 of the old mean:      ", 0.9 * mean)
 print("0.1 of the new gradient:  ", 0.1 * gradient)
+print("0.98 of the old variance: ", 0.98 * variance)
+print("0.02 of the new square:   ", 0.02 * gradient**2)
 print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 
 # %% build="adam_update"
@@ -179,7 +181,7 @@ named_lines(
 #
 # ### See it: signal and noise
 #
-# Three kinds of weights. The gradient of the first is the same in every batch: pure **signal**. Those of the second
+# Three kinds of weights. The gradients of the first are the same in every batch: pure **signal**. Those of the second
 # are random numbers around zero: pure **noise**, no reason to move at all. The third has both, in equal parts. How
 # far does Adam move each, in units of the learning rate? Each line is the mean over 500 weights.
 #
@@ -385,7 +387,7 @@ for update in [1, 2, 3]:
 # One weight, whose gradient is always 1, under plain gradient descent: how far it falls in each update *is* the rate
 # of that update.
 #
-# **Change something:** leave out `scheduler.step()`. Call it twice.
+# **Change something:** leave out `scheduler.step()`. Then call it twice.
 
 # %% tags=["see"]
 weight = nn.Parameter(torch.zeros((), dtype=torch.float64))
@@ -424,12 +426,12 @@ for update in range(1, 6):
 micro_batches = 8
 rows = []
 for update in sorted({*range(1, 12_001, 120), 4000, 4000 // micro_batches}):
-    rows.append(("stepped once an update", update, learning_rate(update, 512, 4000)))
-    rows.append(("stepped once a micro-batch", update, learning_rate(update * micro_batches, 512, 4000)))
+    rows.append(("stepped once per update", update, learning_rate(update, 512, 4000)))
+    rows.append(("stepped once per micro-batch", update, learning_rate(update * micro_batches, 512, 4000)))
 
 schedule_curves(
     pd.DataFrame(rows, columns=["schedule", "step", "rate"]),
-    title="What becomes of the warm-up if the scheduler is stepped too often?",
+    title="What happens to the warm-up if the scheduler is stepped too often?",
 )
 
 # %% [markdown]
@@ -518,7 +520,7 @@ named_lines(
 #
 # ### Explain it
 #
-# In four or five sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
+# In about six sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
 # special about Adam's first updates, why a fresh post-norm model is fragile, and why the problem remains when the
 # rate falls later.
 
@@ -527,8 +529,8 @@ named_lines(
 # same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
 # or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
 # gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
-# answer to everything and the gradients hardly lead back. The falling rate comes too late: small steps from a bad
-# place lead nowhere quickly. The warm-up keeps the steps small until Adam's means can be trusted.
+# answer to everything and the gradients hardly lead back. The falling rate comes too late: with small steps, it takes
+# very long to leave a bad region. The warm-up keeps the steps small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (sign only, noise like signal).
@@ -548,12 +550,13 @@ named_lines(
 # %% [markdown] explain="explain_lag"
 # LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,
 # 1, 2 and 3: from the second update on, each runs at the rate that was meant for the one before it. In a warm-up of
-# 4,000, neighbouring rates hardly differ, so the training looks the same. Only somebody who compares the rates with
-# the formula notices (or somebody with a very short warm-up). The fix is to add one to the number of updates done.
+# 4,000, a lag of one step changes a rate by at most 1/4,000 of the peak, so the training looks the same. Only somebody
+# who compares the rates with the formula notices (or somebody with a very short warm-up). The fix is to add one to the
+# number of updates done.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the rates are those of steps 1, 1, 2, 3 (the schedule lags by one).
-# - 1 point: neighbouring steps have nearly the same rate in a long warm-up, so no result shows it.
+# - 1 point: a lag of one step changes the rate by a tiny part of the peak in a long warm-up, so no result shows it.
 # - 1 point: add one to the count instead of clamping it.
 # ### END MARK SCHEME
 
@@ -578,9 +581,9 @@ named_lines(
 #
 # <details><summary>My training was interrupted. What must be saved so that the schedule continues where it was?</summary>
 #
-# The number of steps done, which is in `scheduler.state_dict()`, the model's weights, and the optimiser's state,
-# which contains Adam's means. Without the first, a resumed run warms up a second time; without the last, it makes
-# blind first moves again.
+# Three things: the number of steps done (in `scheduler.state_dict()`), the model's weights, and the optimiser's state,
+# which contains Adam's means. Without the first, a resumed run warms up a second time; without the last, it makes blind
+# first moves again.
 #
 # </details>
 #

@@ -10,12 +10,12 @@
 # By the end you will be able to
 #
 # - compute smoothed targets, and say exactly which probability each word gets (three versions are in circulation),
-# - write the loss that goes with them: correct for padded batches, and stable for very large and very small numbers,
+# - write the loss that goes with them: correct for padded batches, and stable for very large and very small logits,
 # - work out the lowest value that a loss can reach, and judge a training curve by it,
 # - read a calibration plot: if a model is 80% sure of its predictions, are 80% of them right?
 #
-# **Time:** about an hour and a half. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.4, which cites
-# section 7 of Szegedy et al. 2016, [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567).
+# **Time:** about an hour and a half. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.4; section 7 of
+# Szegedy et al. 2016, which it cites, [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567).
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -56,8 +56,8 @@ from course_lib.transformer import (
 #
 # $$-\ln p_y$$
 #
-# The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$. It is zero
-# only if $p_y = 1$, which no softmax of finite logits gives. So training keeps pushing the label's logit up and the
+# The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$ *nats*, the unit of the natural logarithm,
+# and $-\ln 0.9999 = 0.0001$. It is zero only if $p_y = 1$, which no softmax of finite logits gives. So training keeps pushing the label's logit up and the
 # others down. Two things follow:
 #
 # - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
@@ -66,7 +66,7 @@ from course_lib.transformer import (
 #   has one of them, and the target says that the other is impossible. A model that believes this learns the sentence by
 #   heart.
 #
-# The remedy comes from image recognition: smoothed labels gained Szegedy et al. about 0.2 percentage points on
+# The remedy comes from image recognition: with smoothed labels, Szegedy et al. gained about 0.2 percentage points on
 # ImageNet. The Transformer uses the same amount, 0.1.
 #
 # ## 2. Smoothed targets
@@ -189,8 +189,9 @@ print("and its logarithm:", far_apart.softmax(dim=0).log())
 print("log_softmax:      ", far_apart.log_softmax(dim=0))
 
 # %% [markdown]
-# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` computes each logit
-# minus the logarithm of the sum of the exponentials.
+# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` subtracts the largest
+# logit from all, and then the logarithm of the sum of their exponentials: nothing overflows, and there is no logarithm
+# of 0.
 #
 # **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a
 # model can do is to give exactly the targets, $p = q$; any other $p$ costs more (Gibbs' inequality).
@@ -325,6 +326,8 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # smoothed model still calibrated?
 
 # %% tags=["see"]
+torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it
+
 SYMBOLS, LENGTH, PAD, START = 12, 6, 0, 1
 
 
@@ -424,8 +427,8 @@ calibration_curves(pd.concat(tables))
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
 # Either will do, if you know which one you are looking at. In the final lab the training loss is smoothed, but the
-# validation loss isn't, because it gives the perplexity. So the two differ by about the floor, even for a model that
-# does equally well on both. To see overfitting, watch whether the validation loss rises.
+# validation loss isn't, because it gives the perplexity. So the two differ by about the floor and by the effect of
+# dropout, even for a model that does equally well on both. To see overfitting, watch whether the validation loss rises.
 #
 # </details>
 #

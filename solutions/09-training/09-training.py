@@ -5,8 +5,8 @@
 # the function that combines them into **one update**. Call it a few hundred times, and a network of random numbers
 # has learned something.
 #
-# It has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation, without any
-# error. The model then trains worse, or learns something unintended.
+# The function has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation,
+# without any error. The model then trains worse, or learns something unintended.
 #
 # By the end you will be able to
 #
@@ -178,11 +178,12 @@ print("mean cost of the second piece:", (w * second).mean().item())
 (w * torch.cat([first, second])).mean().backward()
 print("\nthe whole batch at once: gradient", w.grad.item())
 
+share = len(first) / (len(first) + len(second))
 w.grad = None
-(3 / 4 * (w * first).mean()).backward()
-print("\nafter the first piece, weighted by 3/4: ", w.grad.item())
-(1 / 4 * (w * second).mean()).backward()
-print("after the second piece, weighted by 1/4:", w.grad.item())
+(share * (w * first).mean()).backward()
+print(f"\nafter the first piece, weighted by {share}: ", w.grad.item())
+((1 - share) * (w * second).mean()).backward()
+print(f"after the second piece, weighted by {1 - share}:", w.grad.item())
 
 w.grad = None
 for one in [first, second]:
@@ -190,14 +191,14 @@ for one in [first, second]:
 print("\nif each piece gets a half, a mean of means:", w.grad.item())
 
 # %% [markdown]
-# Play: change the sizes of the pieces. When is the mean of means right? What happens if the shares 3/4 and 1/4 are
-# applied *after* the backward pass?
+# Play: change the sizes of the pieces. When is the mean of means right? What happens if a share is applied *after* the
+# backward pass?
 
 # %% tags=["see"]
 w.grad = None
 late = (w * first).mean()
 late.backward()
-late = late * 3 / 4
+late = late * share
 print(w.grad)
 
 # %% [markdown]
@@ -330,14 +331,14 @@ token_counts(
 
 # %% predict="predict_first_loss"
 # A model that knows nothing gives each of the 13 words of the vocabulary the same probability. The labels
-# are smoothed by 0.1. What is its loss? (In nats. You may use Python: math.log(x) is the natural logarithm.)
+# are smoothed by 0.1. What is its loss? (You may use Python: math.log(x) is the natural logarithm.)
 
 # %% check="predict_first_loss"
 
 # %% [markdown]
 # If a curve begins much higher, the model is confidently wrong from the start. And how low can it get? Down to the
-# entropy of the smoothed targets (lesson 08). The picture shows both values as dashed lines. (Ours begins a little
-# above the upper one, because fresh random weights don't treat all words quite alike.)
+# entropy of the smoothed targets (lesson 08). The picture shows both values as dashed lines. (Ours begins at about 3.2,
+# because fresh random weights prefer some words to others, and is below the upper line after ten updates.)
 #
 # ### See it: learning, live
 #
@@ -371,7 +372,7 @@ def learn_to_copy(step, model, loss, adam, scheduler) -> list[float]:
         trained_on.update(sequences)
         pieces = [collated(sequences[: SEQUENCES // 2]), collated(sequences[SEQUENCES // 2 :])]
         losses.append(step(model, loss, pieces, adam, scheduler))
-        if update == 140:
+        if update == 140 and not halfway:
             halfway.update({name: weight.clone() for name, weight in model.state_dict().items()})
     return losses
 
@@ -383,9 +384,9 @@ scheduler = make_scheduler(adam, d_model=32, warmup=60, factor=0.4)
 losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% [markdown]
-# The curve has a typical shape. At first it drops fast: the model learns which words occur at all. Then it has to
-# find out *where to look*, and while it looks everywhere at once, each step helps only a little. When it has found
-# out, the loss goes down almost to its minimum.
+# The curve has a typical shape. At first it drops fast: the model learns which words occur at all. Then, at a loss of
+# about 2.4, it has to find out *where to look*, and while it looks everywhere at once, each step helps only a little.
+# When it has found out, the loss goes down almost to its minimum.
 #
 # It ends a little above the minimum, partly because of dropout: the loss is measured in training mode, with some of
 # the network missing.
@@ -657,7 +658,7 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # One can mix the model's own words into training ("scheduled sampling", Bengio et al. 2015, [arXiv
 # 1506.03099](https://arxiv.org/abs/1506.03099)), or train on whole sentences that the model wrote, judged by a score.
-# Most systems do without: a good translator is right so often that it rarely sees its own mistakes.
+# Most systems do without: it slows training down, and a good translator makes few mistakes.
 #
 # </details>
 #

@@ -5,7 +5,7 @@
 # word to come next?* Turning these answers into a translation is a **search**, and greedy decoding (lesson 06) is the
 # simplest one.
 #
-# The paper's results come from a better search, **beam search**, and from a trick that costs nothing: **averaging**
+# The paper's results use a better search, **beam search**, and a trick that costs nothing: **averaging**
 # the last few checkpoints instead of using the last one. You build both.
 #
 # By the end you will be able to
@@ -67,11 +67,13 @@ from course_lib.translation.data.corpora import load_captions
 # %% [markdown]
 # ## 1. A trained translator, word by word
 #
-# The next cell trains a translator with everything from lessons 01 to 10: the course's 6,000 captions, a Transformer
+# The next cell trains a small translator of whole words: the course's 6,000 captions, a Transformer
 # with one layer and 64 features, and 360 updates. It takes about ten seconds on an idle laptop, and keeps a copy of
 # the weights every 20 updates: a **checkpoint**.
 
 # %% tags=["see"]
+torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it
+
 PAD, START, END = 0, 1, 2
 SIZES = {"layers": 1, "d_model": 64, "heads": 4, "d_ff": 128, "dropout": 0.0, "norm_first": True}
 
@@ -86,7 +88,7 @@ def pairs_of(text):
 
 captions = load_captions()
 pairs = {name: pairs_of(getattr(captions, name)) for name in ("train", "validation", "test")}
-specials = ["<pad>", "<s>", "</s>"]
+specials = ["<pad>", "<start>", "<end>"]
 german = build_vocabulary((source for source, _ in pairs["train"]), 1, specials)
 english = build_vocabulary((target for _, target in pairs["train"]), 1, specials)
 spelled = list(english)
@@ -118,7 +120,7 @@ for update in range(1, 361):
 # Does it translate? These captions are from the test split: the model knows their words, but has never seen the
 # sentences.
 #
-# **Change something:** the numbers of the captions.
+# **Change something:** other captions, such as `[5:10]`.
 
 # %% tags=["see"]
 MAX_LENGTH = 28
@@ -181,7 +183,7 @@ with evaluating(watched):
 of_encoder, of_decoder, crossing = seen
 
 best = logits[0].softmax(dim=-1).topk(4)
-source_words = ["<s>", *read, "</s>"]
+source_words = ["<start>", *read, "<end>"]
 target_words = [spelled[index] for index in written[0, 1:].tolist()]
 looked = crossing.mean(dim=0).max(dim=-1)
 word_by_word(
@@ -197,9 +199,9 @@ word_by_word(
 )
 
 # %% [markdown]
-# Content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as *is*
-# have no counterpart here. But attention weights must sum to 1, so theirs are spread out, or go to the start or the end
-# symbol. And even a word of which the model is sure stays near 0.9, the target that smoothing gave it.
+# Most content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as
+# *is* have no counterpart here. But attention weights must sum to 1, so theirs are spread out, or go to the start or
+# the end symbol. And even a word of which the model is sure stays near 0.9, the target that smoothing gave it.
 #
 # ### See it: all heads of the cross-attention
 #
@@ -211,7 +213,7 @@ word_by_word(
 # the diagonal?
 #
 # **Change something:** `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words
-# look at each other? For the decoder's own words, use `of_decoder` and `["<s>", *target_words[:-1]]`.
+# look at each other? For the decoder's own words, use `of_decoder` and `["<start>", *target_words[:-1]]`.
 
 # %% tags=["see"]
 layers_and_heads(
@@ -332,7 +334,7 @@ print("B:", -3.6 / math.pow(15 / 6, alpha))
 # %% [markdown]
 # ### See it: what a word may cost
 #
-# A translation of ten words has a log-probability of -5. How low may that of a longer one be, if it is to reach the
+# A translation of ten words has a log-probability of -5. How low may the log-probability of a longer one be for the
 # same score? The lines show this break-even point.
 #
 # **Change something:** an alpha of 2. For which alpha may each word of a sentence cost about the same, however long
@@ -360,7 +362,7 @@ named_lines(
 #
 # Keep the $k$ best hypotheses of each sentence: these are the **beams**. In each step:
 #
-# 1. Ask the model for the next word of every beam. That makes $k \cdot V$ candidates for each sentence.
+# 1. Ask the model for the next word of every beam. Each beam with each possible next word is a **candidate**.
 # 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
 # 3. Of all candidates **of that sentence**, keep the $k$ with the highest totals. A good beam may have several
 #    successors, a bad one none.
@@ -376,12 +378,12 @@ named_lines(
 # %% [markdown]
 # ### A worked example
 #
-# Let's search by hand with two beams and three words: `</s>` (the end), `ha` and `ho`. Here the next word depends on
-# the last one only:
+# Let's search by hand with two beams and three words: `<end>`, `ha` and `ho`. Here the next word depends on the last
+# one only:
 #
-# | after | `</s>` | `ha` | `ho` |
+# | after | `<end>` | `ha` | `ho` |
 # |---|---|---|---|
-# | `<s>` (the start) | 0.1 | 0.5 | 0.4 |
+# | `<start>` | 0.1 | 0.5 | 0.4 |
 # | `ha` | 0.3 | 0.5 | 0.2 |
 # | `ho` | 0.9 | 0.05 | 0.05 |
 #
@@ -389,7 +391,7 @@ named_lines(
 # function adds logarithms.
 
 # %% tags=["see"]
-vocabulary = ["</s>", "ha", "ho"]
+vocabulary = ["<end>", "ha", "ho"]
 hypotheses, chances = ["ha", "ho"], torch.tensor([0.5, 0.4])
 next_word = torch.tensor([[0.3, 0.5, 0.2], [0.9, 0.05, 0.05]])  # a row for each beam
 
@@ -405,14 +407,14 @@ for index in where.tolist():
     print(f"number {index}: beam {beam} ({hypotheses[beam]}) + word {word} ({vocabulary[word]})")
 
 # %% [markdown]
-# The new beam 0 is `ho </s>`, which comes from the *old beam 1*.
+# The new beam 0 is `ho <end>`, which comes from the *old beam 1*.
 #
-# In step 3, `ho </s>` has ended, but stays in the competition with its 0.36. The other beam, `ha ha` (0.25), can
-# reach 0.125 at most, so `ho </s>` wins. Greedy decoding would have written `ha ha ha ...` until it ran into the
+# In step 3, `ho <end>` has ended, but stays in the competition with its 0.36. The other beam, `ha ha` (0.25), can
+# reach 0.125 at most, so `ho <end>` wins. Greedy decoding would have written `ha ha ha ...` until it ran into the
 # maximum length.
 #
-# Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? With how many beams would
-# this step drop nothing?
+# Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which of the six candidates
+# would three beams keep?
 
 # %% tags=["see"]
 chances = torch.tensor([0.5, 0.4])
@@ -481,10 +483,10 @@ def model_after(update):
     return model
 
 
-def log_probability(asked, source, ids):
+def log_probability(model, source, ids):
     """Return the log-probability of each row of ids, up to its end symbol."""
-    with evaluating(asked):
-        logits = asked(source, padding_mask(source, PAD), ids[:, :-1], causal_mask(ids.shape[1] - 1))
+    with evaluating(model):
+        logits = model(source, padding_mask(source, PAD), ids[:, :-1], causal_mask(ids.shape[1] - 1))
     of_words = logits.log_softmax(dim=-1).gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
     return of_words.masked_fill(ids[:, :-1] == END, 0.0).sum(dim=1)
 
@@ -578,8 +580,8 @@ table
 # **shorter**, and BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU
 # of its four rows.
 #
-# This isn't a fault of the search: the most probable sentence tends to be a short one. Two things make that worse
-# here. These captions could often end early and still be good English, as in "a farmer is pointing at a tree ~~that
+# This isn't a fault of the search: the most probable sentence tends to be a short one. Two things make that worse here.
+# These captions could often end early and still be good English, as in "a farmer is pointing at a beautiful tree ~~that
 # is on the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs
 # something:
 
@@ -692,13 +694,12 @@ print("first['weight'] is now", first["weight"], "although nobody meant to chang
 # %% [markdown]
 # So watch out for four things:
 #
-# - **Not all entries are floats.** Some modules keep counters or booleans. Keep such entries **whole**: take them
-#   from the last checkpoint. (The check also accepts the first one's, or the rounded mean.)
+# - **Not all entries are floats.** Some modules keep counters or booleans. Don't average these: take them from the last
+#   checkpoint. (The check also accepts the first one's, or the rounded mean.)
 # - **Buffers count as well.** A running mean isn't a parameter, but belongs to the model.
 # - **Small dtypes overflow.** The largest number in float16 is 65,504. Add in a wide dtype, then convert to the
 #   entry's own.
-# - **The checkpoints aren't yours to change.** What you return shares no memory with them, not even if there is only
-#   one.
+# - **The checkpoints aren't yours to change.** The result must not share memory with them, even if there is only one.
 #
 # Play: what does `torch.finfo` say about `torch.bfloat16`? What happens to 256 + 1 in that dtype?
 
@@ -746,10 +747,10 @@ def validation_loss(state):
 count = 5
 updates = list(checkpoints)
 rows = []
-for place in range(count - 1, len(updates)):
-    last = [checkpoints[update] for update in updates[place - count + 1 : place + 1]]
-    rows.append(("a single checkpoint", updates[place], validation_loss(last[-1])))
-    rows.append((f"the average of {count}", updates[place], validation_loss(average_checkpoints(last))))
+for newest in range(count - 1, len(updates)):
+    last = [checkpoints[update] for update in updates[newest - count + 1 : newest + 1]]
+    rows.append(("a single checkpoint", updates[newest], validation_loss(last[-1])))
+    rows.append((f"the average of {count}", updates[newest], validation_loss(average_checkpoints(last))))
 
 print(f"at the end: a single checkpoint {rows[-2][2]:.3f}, the average {rows[-1][2]:.3f}")
 named_lines(
@@ -850,7 +851,7 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # <details><summary>Chatbots don't use beam search. Why not?</summary>
 #
-# A translation has few good answers, and the most probable one is a good guess. A story has countless ones, and the
+# A sentence has few good translations, and the most probable one is a good guess. A story has countless ones, and the
 # most probable is dull and repeats itself. There one *samples*: the next word is drawn according to its probability,
 # often only from the likeliest few.
 #

@@ -100,9 +100,9 @@ for rank in range(ranks):
 # %% [markdown]
 # ### Build it
 #
-# Some ranks may get one batch more than others, and some none at all. (PyTorch's own `DistributedSampler` repeats
-# batches by default, to make their numbers equal, which makes the score of an evaluation slightly wrong.) Return a
-# sequence with a length, and leave the given list as it is.
+# Some ranks may get one batch more than others, and some none at all. (PyTorch's own `DistributedSampler` repeats some
+# examples by default, so that all ranks have equally many, which makes the score of an evaluation slightly wrong.)
+# Return a sequence with a length, and leave the given list as it is.
 
 # %% build="shard"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
@@ -175,7 +175,7 @@ global_token_mean(torch.tensor(60.0), 30)
 # %% [markdown]
 # ### From a mean to a gradient
 #
-# The gradient has to be that of $L$, too. If each rank divides its loss sum by the number of tokens of **all** ranks,
+# The gradient, too, has to be that of $L$. If each rank divides its loss sum by the number of tokens of **all** ranks,
 # the **sum** of the gradients is right; you build it below. PyTorch's `DistributedDataParallel` (DDP) takes the
 # *mean* over the ranks instead: it divides the sum by the world size, because its users usually take the mean over
 # their own batch. (That is correct only if all batches have the same number of tokens.)
@@ -322,7 +322,7 @@ print([one.grad for one in three_weights])
 # ### Explain it
 #
 # With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each compute the *same*
-# gradient. What else has to be the same on all ranks, or must not depend on how many there are, so that the models
+# gradient. What has to be the same on all ranks, or must not depend on how many there are, so that the models
 # are still equal after a thousand updates? Name at least three things, and say for each what would go wrong.
 
 # %% [markdown] explain="explain_same_model"
@@ -399,7 +399,7 @@ print("buckets, in the order in which they are sent:", example)
 #   complete. `finish()` launches what is left, with zeros for what is missing.
 # - **Micro-batches.** Only the last one of an update should communicate. Inside `with buckets.no_sync():` gradients
 #   only accumulate.
-# - **The next update starts from nothing.** `finish()` resets what you counted.
+# - **Every update starts fresh.** `finish()` resets everything that you recorded during the last one.
 #
 # How do you notice that a gradient is ready? `parameter.register_post_accumulate_grad_hook(f)` asks autograd to call
 # `f(parameter)` each time it has added to `parameter.grad`:
@@ -622,6 +622,6 @@ memory_per_rank(pd.DataFrame(rows))
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Next: **lesson 13, the final lab**. Many processors, one model, real sentences, and your own code in it, if you
-# like. Its training program can use your `shard` and your `global_token_mean`. PyTorch's DDP replaces the others, and
-# every rank keeps the whole state of the optimiser.
+# Next: **lesson 13, the final lab**. Many processors, one translator, and your own code in it, if you like. Its
+# training program can use your `shard` and your `global_token_mean`. PyTorch's DDP replaces the others, and every rank
+# keeps the whole state of the optimiser.

@@ -15,10 +15,10 @@ BEGINNINGS = {
     ("a", "dog"): -1.4,
     ("the", "dog"): -1.0,
     ("the", "dog", "runs"): -1.3,
-    ("a", "dog", "</s>"): -1.9,
-    ("the", "dog", "runs", "</s>"): -1.5,
+    ("a", "dog", "<end>"): -1.9,
+    ("the", "dog", "runs", "<end>"): -1.5,
 }
-WINNER = ["the", "dog", "runs", "</s>"]
+WINNER = ["the", "dog", "runs", "<end>"]
 
 
 def test_each_beginning_has_a_box_with_its_word_and_total(texts_of: TextsOf) -> None:
@@ -29,8 +29,8 @@ def test_each_beginning_has_a_box_with_its_word_and_total(texts_of: TextsOf) -> 
         "dog −1.00",
         "dog −1.40",
         "runs −1.30",
-        "</s> −1.90 ■",
-        "</s> −1.50 ■",
+        "<end> −1.90 ■",
+        "<end> −1.50 ■",
     }
     assert expected <= set(texts)
     assert {"step 1", "step 4"} <= set(texts)
@@ -52,12 +52,12 @@ def test_the_likeliest_of_a_step_stands_on_the_left() -> None:
 
 def test_the_winner_is_told() -> None:
     told = str(beam_tree(BEGINNINGS, WINNER, title="What was kept?").description)
-    assert told.startswith("What was kept? Returned: the dog runs </s>, with a log-probability of -1.50.")
+    assert told.startswith("What was kept? Returned: the dog runs <end>, with a log-probability of -1.50.")
     assert "7 prefixes in 4 steps, of which 0 were dropped" in told
 
 
 def test_the_greedy_sentence_is_framed_as_far_as_the_beam_kept_it(texts_of: TextsOf) -> None:
-    chart = beam_tree(BEGINNINGS, WINNER, greedy=["a", "dog", "sleeps", "</s>"])
+    chart = beam_tree(BEGINNINGS, WINNER, greedy=["a", "dog", "sleeps", "<end>"])
     nodes = chart.layer[1].data
     assert nodes.loc[nodes["greedy"], "prefix"].tolist() == ["a", "a dog"]
     assert any("which the beam kept for 2 of its 4 words" in text for text in texts_of(chart))
@@ -96,11 +96,11 @@ def test_a_winner_that_was_not_kept() -> None:
 
 
 def test_a_hypothesis_that_ended_stays_in_the_beam(texts_of: TextsOf) -> None:
-    kept = BEGINNINGS | {("a", "dog", "</s>", "</s>"): -1.9, (*WINNER, "</s>"): -1.5}
+    kept = BEGINNINGS | {("a", "dog", "<end>", "<end>"): -1.9, (*WINNER, "<end>"): -1.5}
     chart = beam_tree(kept, WINNER)
     fates = chart.layer[1].data.set_index("prefix")["fate"]
-    assert fates["a dog </s> </s>"] == "waiting"
-    assert fates["the dog runs </s> </s>"] == "winner"
+    assert fates["a dog <end> <end>"] == "waiting"
+    assert fates["the dog runs <end> <end>"] == "winner"
     assert "−1.90 ■" in [text.strip() for text in texts_of(chart)]
 
 
