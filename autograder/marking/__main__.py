@@ -26,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="Formgrader's address, for links to whole notebooks, such as http://localhost:8888/formgrader",
     )
     options = parser.parse_args(arguments)
+    if not 0 <= options.port <= 65535:
+        parser.error(f"--port: expected a number from 0 to 65535, got {options.port}")
     logging.basicConfig(format="%(name)s: %(message)s")
     try:
         course = CourseFolder(options.course)

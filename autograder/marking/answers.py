@@ -24,7 +24,7 @@ from autograder.nbgrader.mark_scheme import MarkScheme, mark_schemes
 from course_lib.curriculum.course_file import SOURCES, CourseError
 
 #: The exceptions that reading a damaged notebook can raise.
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ChangedError(Exception):
     """The error raised if a mark was not saved because the answers or their marks have changed."""
 
     def __init__(self, changed: Sequence[Answer]) -> None:
-        super().__init__(f"{len(changed)} answers have changed")
+        super().__init__("answers or their marks have changed")
         self.changed = changed
         """The changed answers in their current state."""
 
@@ -237,7 +237,7 @@ class LessonAnswers:
             if known is None or known[0] != stamp:
                 known = self._cells[path] = (stamp, _written_cells(path, names))
             cell = known[1].get(question.name)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             return Written(problem=f"The graded notebook cannot be read ({type(error).__name__}).")
         return cell or Written(problem="The graded notebook does not contain this cell.")
 

@@ -24,7 +24,7 @@ _Saved = TypeAdapter(dict[str, dict[str, str]])
 
 
 class CommentError(ValueError):
-    """The error raised if a comment cannot be saved, or the file of saved comments is damaged."""
+    """The error raised if a comment cannot be saved, or the file of saved comments cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,20 @@ class CommentBank:
     def comments(self, question: Question) -> list[BankComment]:
         """Return the comments for a question: saved ones, criteria of the mark scheme, and misconceptions.
 
-        Raises CommentError if the file of saved comments is damaged.
+        Raises CommentError if the file of saved comments cannot be read.
         """
         saved = self._read().get(f"{self._lesson}/{question.name}", {})
-        return [
-            *(BankComment("saved", key, text) for key, text in saved.items()),
-            *(
-                BankComment("mark scheme", f"criterion {number}", criterion.text)
-                for number, criterion in enumerate(question.scheme.criteria, start=1)
-            ),
-            *self.misconceptions(),
-        ]
+        return [*(BankComment("saved", key, text) for key, text in saved.items()), *self.provided(question)]
 
-    def misconceptions(self) -> Iterator[BankComment]:
+    def provided(self, question: Question) -> list[BankComment]:
+        """Return the comments for a question that nobody had to save: criteria and misconceptions."""
+        criteria = (
+            BankComment("mark scheme", f"criterion {number}", criterion.text)
+            for number, criterion in enumerate(question.scheme.criteria, start=1)
+        )
+        return [*criteria, *self._misconceptions()]
+
+    def _misconceptions(self) -> Iterator[BankComment]:
         """Yield a comment for each misconception that the checks of this lesson can recognise.
 
         There are none if the course's sources have problems.
@@ -88,8 +89,8 @@ class CommentBank:
         """Add a comment for a question to the file of saved comments.
 
         Raises CommentError, and leaves the file unchanged, if the key is empty, too long or already used for
-        another text, if the text is empty, or if the file is damaged. Raises OSError if the file can't be
-        written.
+        another text, if the text is empty, or if the file cannot be read. Raises OSError if the file
+        can't be written.
         """
         key, text = " ".join(key.split()), text.strip()
         if not key or len(key) > MAX_KEY:
@@ -113,6 +114,10 @@ class CommentBank:
             return _Saved.validate_json(self._path.read_bytes())
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise CommentError(
+                f"{self._path} cannot be read, so no saved comments are shown or added: {error.strerror}."
+            ) from None
         except ValidationError as error:
             raise CommentError(
                 f"{self._path} is not valid, so no saved comments are shown or added: "

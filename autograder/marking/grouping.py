@@ -65,20 +65,20 @@ def grouped(answers: Iterable[Answer]) -> list[Group]:
 
 def _alike(identical: Sequence[tuple[Answer, ...]]) -> Iterator[list[tuple[Answer, ...]]]:
     words = [" ".join(_WORD.findall(same[0].written.source[:_COMPARED].casefold())) for same in identical]
-    open_places = set(range(len(identical)))
-    for place, text in enumerate(words):
-        if place not in open_places:
+    ungrouped = set(range(len(identical)))
+    for index, text in enumerate(words):
+        if index not in ungrouped:
             continue
-        others = [other for other in range(place, len(words)) if other in open_places]
+        others = [other for other in range(index, len(words)) if other in ungrouped]
         scores = process.cdist(
             [text], [words[other] for other in others], scorer=fuzz.ratio, score_cutoff=ALIKE, workers=1
         )[0]
-        pictures = identical[place][0].written.attachments
-        members = [place]
+        pictures = identical[index][0].written.attachments
+        members = [index]
         for other, score in zip(others[1:], scores[1:], strict=True):
             if text and score >= ALIKE and identical[other][0].written.attachments == pictures:
                 members.append(other)
-        open_places.difference_update(members)
+        ungrouped.difference_update(members)
         yield [identical[member] for member in members]
 
 

@@ -4,6 +4,7 @@ const { base, xsrf, notebook, question, most } = document.body.dataset;
 const cards = [...document.querySelectorAll(".card")];
 const bank = document.getElementById("bank");
 const keep = document.getElementById("keep");
+const busy = new Set(); // cards and dialogs whose request has no reply yet
 let current = null; // the card that a dialog is about
 
 async function send(path, content) {
@@ -37,7 +38,6 @@ function show(card, answers) {
   card.dataset.mark = JSON.stringify(answers);
   card.querySelector(".state").textContent = answers[0].state;
   card.classList.toggle("marked", !answers[0].waiting);
-  card.classList.remove("changed");
 }
 
 function edited(card) {
@@ -45,33 +45,48 @@ function edited(card) {
   fields(card).said.textContent = "";
 }
 
+// Sending the same versions twice would look like a change by somebody else.
+async function once(element, request) {
+  if (busy.has(element)) return;
+  busy.add(element);
+  await request(element).finally(() => busy.delete(element));
+}
+
 async function save(card) {
   const { points, comment, said, conflict } = fields(card);
+  const focused = document.activeElement;
   const given = points.value.trim() === "" ? null : Number(points.value);
   if (given === null && points.validity.badInput) {
     said.textContent = `Points: type a number from 0 to ${most}.`;
     points.focus();
-    return false;
+    return;
   }
+  const sent = { points: points.value, comment: comment.value };
   const versions = Object.fromEntries(known(card).map((answer) => [answer.id, answer.version]));
   said.textContent = "Saving…";
   let status, reply;
   try {
-    ({ status, reply } = await send("marks", { versions, points: given, comment: comment.value }));
+    ({ status, reply } = await send("marks", { versions, points: given, comment: sent.comment }));
   } catch {
     status = 0;
     reply = { message: "Nothing was saved: `course mark` does not answer. Start it again, and open its new address." };
   }
   said.textContent = "";
+  const stayed = document.activeElement === focused;
   if (status === 200) {
     show(card, reply.answers);
     conflict.replaceChildren();
+    if (points.value !== sent.points || comment.value !== sent.comment) {
+      said.textContent = "Saved, without your latest changes.";
+      return;
+    }
+    card.classList.remove("changed");
     said.textContent = given === null ? "Saved without points." : "Saved.";
-    return true;
-  }
-  if (status === 409) changedMeanwhile(card, reply.answers);
-  else said.textContent = reply.message;
-  return false;
+    if (stayed) go(card, 1);
+  } else if (status === 409) {
+    changedMeanwhile(card, reply.answers);
+    if (stayed) conflict.querySelector("button").focus();
+  } else said.textContent = reply.message;
 }
 
 function changedMeanwhile(card, theirs) {
@@ -104,6 +119,7 @@ function changedMeanwhile(card, theirs) {
     if (mine.length === 1)
       button("Keep their mark", () => {
         show(card, theirs);
+        card.classList.remove("changed");
         points.value = theirs[0].points ?? "";
         comment.value = theirs[0].comment;
         conflict.replaceChildren();
@@ -116,11 +132,10 @@ function changedMeanwhile(card, theirs) {
   }
   if (rewritten || mine.length > 1) button("Load the page again", () => location.reload());
   conflict.replaceChildren(text, ...buttons);
-  buttons[0].focus();
 }
 
-async function saveAndGo(card) {
-  if (await save(card)) go(card, 1);
+function saveAndGo(card) {
+  once(card, save);
 }
 
 function go(card, step) {
@@ -140,13 +155,20 @@ function sumOfCriteria(card) {
 }
 
 function likeTheFirst(card) {
-  const first = card.closest(".group").querySelector(".card[data-first]");
-  if (!first || first === card) return;
-  const from = fields(first);
+  const first = card.closest(".group").querySelector("[data-first]");
+  if (first === card) return;
   const to = fields(card);
-  to.points.value = from.points.value;
-  to.comment.value = from.comment.value;
-  to.criteria.forEach((box, number) => (box.checked = from.criteria[number].checked));
+  if (first.matches(".card")) {
+    const from = fields(first);
+    to.points.value = from.points.value;
+    to.comment.value = from.comment.value;
+    to.criteria.forEach((box, number) => (box.checked = from.criteria[number].checked));
+  } else {
+    const from = JSON.parse(first.dataset.first);
+    to.points.value = from.points ?? "";
+    to.comment.value = from.comment;
+    for (const box of to.criteria) box.checked = false;
+  }
   edited(card);
   to.said.textContent = "Copied, not saved yet.";
 }
@@ -235,11 +257,11 @@ bank.addEventListener("click", (event) => {
 });
 bank.addEventListener("keydown", (event) => {
   const all = choices();
-  const place = all.indexOf(document.activeElement);
+  const index = all.indexOf(document.activeElement);
   const inSearch = document.activeElement.id === "search";
   if (event.key === "ArrowDown" || event.key === "ArrowUp") {
     event.preventDefault();
-    const next = place + (event.key === "ArrowDown" ? 1 : -1);
+    const next = index + (event.key === "ArrowDown" ? 1 : -1);
     (next < 0 ? document.getElementById("search") : all[Math.min(next, all.length - 1)])?.focus();
   } else if (event.key === "Enter" && inSearch && all.length) {
     event.preventDefault();
@@ -248,7 +270,7 @@ bank.addEventListener("keydown", (event) => {
 });
 keep.querySelector("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  addToBank();
+  once(keep, addToBank);
 });
 for (const dialog of [bank, keep]) {
   dialog.querySelector("[data-do=close]").addEventListener("click", () => dialog.close());
@@ -281,10 +303,16 @@ for (const card of cards) {
   const { form, criteria } = fields(card);
   show(card, known(card));
   const answer = card.querySelector(".answer");
-  if (answer.scrollHeight > answer.clientHeight) answer.tabIndex = 0; // so that arrow keys can scroll it
+  const scrolls = answer.scrollHeight > answer.clientHeight || answer.scrollWidth > answer.clientWidth;
+  if (scrolls) answer.tabIndex = 0; // so that arrow keys can scroll it
   card.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && event.target !== card) {
       card.focus();
+      return;
+    }
+    const isSaving = event.key === "Enter" && (event.ctrlKey || event.target.tagName !== "TEXTAREA");
+    if (isSaving && event.repeat) {
+      event.preventDefault(); // a key that is held down must not save the next answer too
       return;
     }
     if (event.key === "Enter" && event.ctrlKey) {

@@ -125,7 +125,7 @@ class MarkingServer:
             "number": "{:g}".format,
             "state": _state,
         }
-        environment.globals |= {"differences": differences, "written": _written}
+        environment.globals |= {"differences": differences, "points": _points, "written": _written}
         return environment
 
     def question(self, notebook: str, name: str) -> Question:
@@ -222,15 +222,18 @@ class _Page(_Handler):
         try:
             bank, problem = server.bank.comments(question), ""
         except CommentError as error:
-            bank, problem = list(server.bank.misconceptions()), str(error)
+            bank, problem = server.bank.provided(question), str(error)
         self.finish(
             server.environment.get_template("page.html.j2").render(
                 server=server,
                 lesson=server.answers.lesson,
                 question=question,
                 counts=server.answers.open_counts(),
-                pages=groupby(shown[start:end], key=itemgetter(0)),
-                number={answer.id: place for place, answer in enumerate(_in_order(groups), start=1)},
+                pages=[
+                    (group, [card for _, card in cards])
+                    for group, cards in groupby(shown[start:end], key=itemgetter(0))
+                ],
+                number={answer.id: number for number, answer in enumerate(_in_order(groups), start=1)},
                 total=len(shown),
                 start=start,
                 end=min(end, len(shown)),
@@ -297,11 +300,11 @@ def _state(answer: Answer, question: Question) -> dict[str, object]:
     """Return the data about an answer and its mark that the page's script needs."""
     mark = answer.mark
     if mark.waiting:
-        state = "unmarked" if mark.points is None else f"{mark.points:g} points so far: mark it again"
+        state = "unmarked" if mark.points is None else f"{_points(mark.points)} so far: mark it again"
     elif mark.points is not None:
-        state = f"{mark.points:g} of {question.most:g} points"
+        state = f"{mark.points:g} of {_points(question.most)}"
     else:
-        state = f"no answer: {mark.automatic or 0:g} points"
+        state = f"no answer: {_points(mark.automatic or 0)}"
     return {
         "id": answer.id,
         "version": answer.version,
@@ -310,6 +313,10 @@ def _state(answer: Answer, question: Question) -> dict[str, object]:
         "waiting": mark.waiting,
         "state": state,
     }
+
+
+def _points(value: float) -> str:
+    return f"{value:g} point{'s' * (value != 1)}"
 
 
 def _in_order(groups: Iterable[Group]) -> Iterable[Answer]:

@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from re import findall
@@ -17,7 +18,7 @@ from autograder.marking.__main__ import main
 from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Mark, Written
 from autograder.marking.comment_bank import FILE, CommentBank, CommentError
 from autograder.marking.grouping import differences, grouped
-from autograder.marking.server import PAGE, POLICY, MarkingServer
+from autograder.marking.server import PAGE, POLICY, MarkingServer, _state
 from autograder.nbgrader.mark_scheme import Criterion, mark_schemes
 from autograder.release.build import COURSE
 from course_lib.curriculum import public_curriculum
@@ -157,15 +158,15 @@ def test_of_graders_who_save_at_the_same_moment_one_wins(marked: MarkedClass) ->
     together = threading.Barrier(len(graders))
     outcomes: list[float | str] = []
 
-    def save(place: int) -> None:
+    def save(grader: int) -> None:
         together.wait()
         try:
-            graders[place].save(question, seen[place], place / 2, f"grader {place}")
-            outcomes.append(place / 2)
+            graders[grader].save(question, seen[grader], grader / 2, f"grader {grader}")
+            outcomes.append(grader / 2)
         except ChangedError:
             outcomes.append("told")
 
-    threads = [threading.Thread(target=save, args=(place,)) for place in range(len(graders))]
+    threads = [threading.Thread(target=save, args=(grader,)) for grader in range(len(graders))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -236,6 +237,17 @@ def test_a_comment_is_never_replaced_and_a_damaged_file_stays(marked: MarkedClas
     with pytest.raises(CommentError, match="is not valid"):
         bank.save(question, "more", "Text.")
     assert path.read_text() == '{"a": '
+
+
+def test_an_unreadable_file_of_comments_does_not_stop_the_page(marked: MarkedClass, browser: Browser) -> None:
+    marked.hand_in({"anna": LONG})
+    path = marked.root / "autograder" / FILE
+    path.mkdir()  # root can read any file, but not a folder
+    page = browser.load()
+    assert f"{path} cannot be read, so no saved comments are shown or added: Is a directory." in page
+    assert "<b>criterion 1</b>" in page, "the mark scheme's criteria can still be inserted"
+    code, reply = browser.post("comments", key="root", text="Text.")
+    assert (code, reply["message"].split(",")[0]) == (400, f"{path} cannot be read")
 
 
 # --- The page ---
@@ -328,8 +340,8 @@ def test_a_class_of_200_is_shown_a_page_at_a_time(marked: MarkedClass, browser: 
     ]
     marked.hand_in(
         {
-            f"s{place:03d}": texts[place % 8].format(*(words[place // step % 14] * 5 for step in (1, 4, 9)))
-            for place in range(200)
+            f"s{index:03d}": texts[index % 8].format(*(words[index // step % 14] * 5 for step in (1, 4, 9)))
+            for index in range(200)
         }
     )
     seen: set[str] = set()
@@ -356,6 +368,35 @@ def test_a_class_of_200_is_shown_a_page_at_a_time(marked: MarkedClass, browser: 
     assert len(findall(r'class="card"', browser.load())) == PAGE
 
 
+def test_points_are_singular_or_plural(marked: MarkedClass) -> None:
+    question = marked.question()
+
+    def state(most: float, *mark: object) -> object:
+        given = Answer("1", "s", "s", "1", Written(LONG), Mark(*mark))
+        return _state(given, replace(question, most=most))["state"]
+
+    assert state(3, 1.0, "", None, None, True) == "1 point so far: mark it again"
+    assert state(3, 1.5, "", None, None, True) == "1.5 points so far: mark it again"
+    assert state(1, 1.0, "", None, None, False) == "1 of 1 point"
+    assert state(3, None, "", 1.0, None, False) == "no answer: 1 point"
+    assert state(3, None, "", 0.0, None, False) == "no answer: 0 points"
+
+
+def test_the_page_says_which_cards_it_shows(
+    marked: MarkedClass, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autograder.marking.server.PAGE", 2)
+    marked.hand_in({"anna": LONG, "bela": "Because it does.", "cleo": "The softmax is saturated."})
+    page = browser.load("?show=unmarked")
+    assert "Cards 1 to 2 of 3. " in page
+    [after] = findall(r"after=(\w+)", page)
+    page = browser.load(f"?show=unmarked&after={after}")
+    assert "Card 3 of 3. " in page
+    [[last]] = (json.loads(unescape(text)) for text in findall(r'data-mark="([^"]*)"', page))
+    assert browser.post("marks", versions={last["id"]: last["version"]}, points=1, comment="")[0] == 200
+    assert "There are no more cards. " in browser.load(f"?show=unmarked&after={after}")
+
+
 def test_a_damaged_notebook_is_reported_in_its_place(marked: MarkedClass, browser: Browser) -> None:
     marked.hand_in({"anna": LONG, "bela": "x" * 150_000})
     (marked.root / "autograder/autograded/anna" / LESSON / f"{LESSON}.ipynb").write_text("{")
@@ -369,6 +410,13 @@ def test_the_command_says_what_is_missing(
 ) -> None:
     assert main(["02-products", "--course", str(marked.root)]) == 1
     assert f"the gradebook has no lesson '02-products'; it has: {LESSON}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 99999])
+def test_an_impossible_port_is_refused(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([LESSON, "--port", str(port)])
+    assert f"--port: expected a number from 0 to 65535, got {port}" in capsys.readouterr().err
 
 
 def test_the_command_creates_no_gradebook(marked: MarkedClass, capsys: pytest.CaptureFixture[str]) -> None:

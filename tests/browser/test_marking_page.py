@@ -1,12 +1,16 @@
-"""A grader's session with `course mark`, using only the keyboard."""
+"""Graders' sessions with `course mark`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Dialog, Page, Route, expect
 
+from autograder.marking.comment_bank import FILE
 from autograder.marking.server import MarkingServer
 from tests.autograder.marked_class import MarkedClass, served
+from tests.browser.accessibility import overflow, violations
 from tests.browser.screenshots import shoot
 
 pytestmark = pytest.mark.browser
@@ -63,3 +67,146 @@ def test_a_grader_needs_no_mouse(tmp_path: Path, page: Page) -> None:
         assert marked.in_formgrader(student) == (2.0, None, False, comment)
     assert marked.in_formgrader("cleo") == (0.0, None, False, None)
     assert [one.text for one in marked.bank().comments(marked.question())][:1] == [comment]
+
+
+@contextmanager
+def opened(marked: MarkedClass, page: Page) -> Iterator[list[Route]]:
+    """Open the page, and yield the requests to save something, which wait until the test continues them."""
+    requests: list[Route] = []
+    for path in ("marks", "comments"):
+        page.route(f"**/{path}", lambda route: requests.append(route))
+    with served(MarkingServer(marked.answers(), marked.bank())) as address:
+        page.goto(address)
+        expect(page.locator(".card").nth(0)).to_be_focused()
+        yield requests
+
+
+def test_a_key_that_is_held_down_saves_one_answer_once(tmp_path: Path, page: Page) -> None:
+    marked = MarkedClass.make(tmp_path / "course")
+    marked.hand_in(ANSWERS)
+    with opened(marked, page) as requests:
+        first, second = page.locator(".card").nth(0), page.locator(".card").nth(1)
+        page.keyboard.press("f")
+        for _ in range(3):
+            page.keyboard.down("Enter")  # after the first, these are repetitions of a key that is held down
+        expect(first).to_contain_text("Saving…")
+        requests[0].continue_()
+        expect(second).to_be_focused()
+        for _ in range(3):
+            page.keyboard.down("Enter")
+        page.keyboard.up("Enter")
+        expect(first).to_contain_text("3 of 3 points")
+        expect(second.locator(".said")).to_have_text("")
+        assert len(requests) == 1
+
+
+def test_a_double_click_saves_once(tmp_path: Path, page: Page) -> None:
+    marked = MarkedClass.make(tmp_path / "course")
+    marked.hand_in(ANSWERS)
+    with opened(marked, page) as requests:
+        first, second = page.locator(".card").nth(0), page.locator(".card").nth(1)
+        page.keyboard.press("f")
+        first.locator(".save").dblclick()
+        expect(first).to_contain_text("Saving…")
+        for request in requests:
+            request.continue_()
+        expect(second).to_be_focused()
+        expect(first.locator(".conflict")).to_be_empty()
+        assert len(requests) == 1
+
+
+def test_a_comment_is_added_to_the_bank_once(tmp_path: Path, page: Page) -> None:
+    marked = MarkedClass.make(tmp_path / "course")
+    marked.hand_in(ANSWERS)
+    with opened(marked, page) as requests:
+        first = page.locator(".card").nth(0)
+        first.locator("textarea").fill("Why?")
+        first.press("a")
+        page.keyboard.type("why")
+        for _ in range(3):
+            page.keyboard.down("Enter")
+        page.wait_for_timeout(200)
+        for request in requests:
+            request.continue_()
+        expect(first).to_contain_text("The comment is in the bank.")
+        assert len(requests) == 1
+
+
+def test_what_is_typed_while_a_mark_is_saved_is_not_lost(tmp_path: Path, page: Page) -> None:
+    marked = MarkedClass.make(tmp_path / "course")
+    marked.hand_in(ANSWERS)
+    with opened(marked, page) as requests:
+        first = page.locator(".card").nth(0)
+        page.keyboard.press("f")
+        page.keyboard.press("c")
+        page.keyboard.type("Good.")
+        page.keyboard.press("Control+Enter")
+        expect(first).to_contain_text("Saving…")
+        page.keyboard.type(" Very")
+        requests[0].continue_()
+        expect(first).to_contain_text("Saved, without your latest changes.")
+        with page.expect_event("dialog") as asked:
+            page.evaluate("() => { setTimeout(() => location.reload()) }")
+        assert asked.value.type == "beforeunload"
+        asked.value.dismiss()
+        page.keyboard.type(" good.")
+        expect(first.locator("textarea")).to_have_value("Good. Very good.")
+        page.keyboard.press("Control+Enter")
+        expect(first).to_contain_text("Saving…")
+        requests[1].continue_()
+        expect(page.locator(".card").nth(1)).to_be_focused()
+        questions: list[Dialog] = []
+        page.on("dialog", lambda dialog: (questions.append(dialog), dialog.accept()))
+        page.reload()
+        assert not questions, "everything is saved"
+
+
+@pytest.mark.parametrize("hidden_because", ["it is marked", "it is on another page"])
+def test_the_mark_of_a_hidden_first_answer_can_be_copied(
+    hidden_because: str, tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = MarkedClass.make(tmp_path / "course")
+    marked.hand_in(ANSWERS)
+    with served(MarkingServer(marked.answers(), marked.bank())) as address:
+        page.goto(address)
+        expect(page.locator(".card").nth(0)).to_be_focused()
+        words = page.locator(".answer").nth(0).inner_text()
+        page.keyboard.press("2")
+        page.keyboard.press("c")
+        page.keyboard.type("Why <b>independent</b>?")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator(".card").nth(1)).to_be_focused()
+        if hidden_because == "it is marked":
+            page.reload()
+        else:
+            monkeypatch.setattr("autograder.marking.server.PAGE", 1)
+            page.get_by_role("link", name="Show all answers").click()
+            page.get_by_role("link", name="Next cards").click()
+        page.locator(".first summary").click()
+        expect(page.locator(".first")).to_contain_text("First answer of the group: 2 of 3 points")
+        expect(page.locator(".first")).to_contain_text(words)
+        expect(page.locator(".first")).to_contain_text("Why <b>independent</b>?")
+        assert violations(page) == ""
+        shoot(page, f"marking-hidden-{hidden_because.split()[-1]}")
+        second = page.locator(".card").nth(0)
+        expect(second).to_contain_text("Differences from the first answer of the group")
+        second.press("g")
+        expect(second).to_contain_text("Copied, not saved yet.")
+        second.press("Enter")
+        expect(second).to_contain_text("2 of 3 points")
+    assert marked.in_formgrader("bela") == marked.in_formgrader("anna")
+    assert marked.in_formgrader("bela") == (2.0, None, False, "Why <b>independent</b>?")
+
+
+def test_long_paths_and_formulas_fit_on_a_phone(tmp_path: Path, page: Page) -> None:
+    marked = MarkedClass.make(tmp_path / "a_course_with_a_long_name_that_is_not_easy_to_break")
+    marked.hand_in({"anna": f"$$a = {' + '.join('bcdefghijklmnopqrstuvwxyz')}$$"})
+    (marked.root / "autograder" / FILE).mkdir()
+    page.set_viewport_size({"width": 400, "height": 900})
+    with served(MarkingServer(marked.answers(), marked.bank())) as address:
+        page.goto(address)
+        expect(page.locator("header .note")).to_contain_text(f"{FILE} cannot be read")
+        assert overflow(page) == 0
+        expect(page.locator(".answer")).to_have_attribute(
+            "tabindex", "0"
+        )  # arrow keys can scroll the formula

@@ -10,15 +10,13 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.marking.answers import UNREADABLE
 from autograder.nbgrader.lock import grading_folder
 from autograder.nbgrader.not_graded import NAME, read_not_graded
 from autograder.reports.points import GradedCell
 from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
-
-#: The exceptions that reading a damaged notebook can raise.
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,7 @@ class _Reader:
         try:
             read = nbformat.read(path, as_version=4)
             verdicts_in(read), _code(read), notes_on(read)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             student, lesson = submission.student_id, submission.name
             self._records.notes.append(
                 f"The autograded notebook of {student} for {lesson} cannot be read "
