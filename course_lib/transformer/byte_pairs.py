@@ -24,7 +24,7 @@ def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
             words_with[pair].add(word)
 
     merges: list[tuple[str, str]] = []
-    while len(merges) < count and any(pair_counts.values()):
+    while len(merges) < count and max(pair_counts.values(), default=0) > 0:
         best = min(pair_counts, key=lambda pair: (-pair_counts[pair], pair))
         merges.append(best)
         for word in words_with.pop(best):

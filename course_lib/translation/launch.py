@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: success. 75: stopped by a signal; should be restarted. 130: interrupted from the keyboard. 69: the
     rendezvous failed. 2 or another code: every failed process exited with this code. 1: any other failure.
     """
-    # torchrun has no options for these settings in torch 2.11, so set environment variables. (It ignores the
-    # shutdown timeout, and still kills the processes after 30 seconds.)
+    # In torch 2.11, torchrun has no options for these settings, so set environment variables. (It ignores
+    # the shutdown timeout, and kills the processes after 30 seconds.)
     os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))

@@ -57,8 +57,8 @@ from course_lib.transformer import (
 # $$-\ln p_y$$
 #
 # The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$ *nats*, the unit of the natural logarithm,
-# and $-\ln 0.9999 = 0.0001$. It is zero only if $p_y = 1$, which no softmax of finite logits gives. So training keeps pushing the label's logit up and the
-# others down. Two things follow:
+# and $-\ln 0.9999 = 0.0001$. It is zero only if $p_y = 1$, which no softmax of finite logits gives. So training keeps
+# pushing the label's logit up and the others down. Two things follow:
 #
 # - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
 #   but less often right.

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from course_lib.errors import BadInputError
+from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
-from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
@@ -189,6 +190,15 @@ def test_a_profile_is_written_while_training(
     assert f"Profile of {profiled} updates: {tmp_path / 'run' / 'profile'}" in capsys.readouterr().out
     assert "aten::addmm" in (tmp_path / "run" / "profile" / "operations.txt").read_text()
     assert (tmp_path / "run" / "profile" / "trace.json").stat().st_size > 1000
+
+
+def test_only_rank_0_needs_the_packages_of_dashboards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    training = load_config("captions", ["training.tensorboard=true"]).training
+    ranks = [DistributedInfo(rank, 2, rank, 2) for rank in range(2)]
+    with pytest.raises(BadInputError, match="the package tensorboard is not installed"):
+        setup.require_dashboards(training, ranks[0])
+    setup.require_dashboards(training, ranks[1])
 
 
 @pytest.mark.slow

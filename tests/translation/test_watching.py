@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from course_lib.errors import BadInputError
+from course_lib.file_locks import try_lock
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.train.monitoring import BackgroundRun, rows_so_far
 from course_lib.translation.train.setup import locked_run
@@ -35,6 +36,16 @@ def test_what_a_run_says_is_known_also_when_it_refuses(tmp_path: Path) -> None:
     assert not run.running
     assert run.rows() == []
     assert "no-such-config" in run.last_line()
+
+
+def test_the_folder_may_have_any_name(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "runs: #2")
+    folder.path.mkdir()
+    with folder.metrics.open("ab") as metrics:
+        assert try_lock(metrics)
+        run = BackgroundRun("captions", folder.path)
+        assert run.wait() == 2
+    assert f"{folder.path}: another process is training" in run.last_line()
 
 
 def test_a_run_begins_anew_where_one_was(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from course_lib.errors import BadInputError
 from course_lib.file_locks import try_lock
 from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.configs.schema import yaml_value
 from course_lib.translation.train.metrics import MetricsRow
 
 #: The file with the output of a background run.
@@ -77,7 +78,7 @@ class BackgroundRun:
             # While the new process is being started, the file would name an earlier one.
             (self.folder / _PROCESS).unlink(missing_ok=True)
             self._process = subprocess.Popen(
-                [*command, f"run_folder={self.folder}", *overrides],
+                [*command, f"run_folder={yaml_value(str(self.folder))}", *overrides],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -67,14 +67,7 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     # forever. Different GPUs are rejected because all ranks would wait for the slowest one, and a GPU may not
     # support the precision.
     require_equal(distributed, {"the device": device_name(device)})
-    dashboards = ("tensorboard", training.tensorboard, "false"), ("wandb", training.wandb, "null")
-    for package, wanted, off in dashboards:
-        if wanted and importlib.util.find_spec(package) is None:
-            raise_on_all_ranks(
-                distributed,
-                f"training.{package}: the package {package} is not installed. Install it (pip install "
-                f"{package}), or set training.{package}={off}.",
-            )
+    rank_zero_first(distributed, lambda: require_dashboards(training, distributed))
     share_cores(training, distributed)
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     choose_kernels(precision)
@@ -82,6 +75,20 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     settings = {path: value for path, value in yaml_values(config).items() if path not in _LOCAL_SETTINGS}
     require_equal(distributed, settings | {"PyTorch": torch.__version__})
     return config, device
+
+
+def require_dashboards(training: TrainingConfig, distributed: DistributedInfo) -> None:
+    """Raise BadInputError if this is rank 0, a dashboard is enabled, and its package isn't installed.
+
+    Only rank 0 writes to dashboards.
+    """
+    dashboards = ("tensorboard", training.tensorboard, "false"), ("wandb", training.wandb, "null")
+    for package, wanted, off in dashboards:
+        if distributed.is_rank_zero and wanted and importlib.util.find_spec(package) is None:
+            raise BadInputError(
+                f"training.{package}: the package {package} is not installed. Install it (pip install "
+                f"{package}), or set training.{package}={off}."
+            )
 
 
 def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
@@ -258,7 +265,8 @@ def locked_run(folder: RunFolder) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if is_new and list(folder.path.iterdir()) == [folder.metrics] and not metrics.tell():
+            is_empty = list(folder.path.iterdir()) == [folder.metrics] and not folder.metrics.stat().st_size
+            if is_new and is_empty:
                 shutil.rmtree(folder.path)
             raise
 
