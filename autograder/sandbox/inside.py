@@ -38,9 +38,8 @@ IMPLICIT_IMPORTS = {"torch.optim": "torch._dynamo"}
 #: The maximum length of a command and of an answer, in bytes.
 MAX_MESSAGE_BYTES = 100_000
 
-_SUBREAPER = (
-    36  # prctl(PR_SET_CHILD_SUBREAPER): orphaned children of a kernel become children of this process
-)
+# prctl(PR_SET_CHILD_SUBREAPER): orphaned children of a kernel become children of this process.
+_SUBREAPER = 36
 _DUMPABLE = 4  # prctl(PR_SET_DUMPABLE): if 0, kernels can't read or trace this process
 _POLL_INTERVAL = 0.05  # seconds between two checks of the limits
 _POLLS_PER_DISK_CHECK = 10  # Measuring files takes longer.

@@ -17,7 +17,10 @@ from torch import Tensor
 
 #: The type of the `attention` argument: `(query, key, value, mask, dropout)` to `(output, weights)`.
 #: A fused kernel that never materialises the weights returns None for them.
-AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
+AttentionFunction = Callable[
+    [Tensor, Tensor, Tensor, Tensor | None, Callable[[Tensor], Tensor] | None],
+    tuple[Tensor, Tensor | None],
+]
 
 
 def attention_scores(

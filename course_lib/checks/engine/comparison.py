@@ -59,14 +59,14 @@ class Arguments:
 
     values: tuple[object, ...] = ()
     names: tuple[str, ...] = ()
-    """The parameters' names; missing if they aren't known."""
+    """The parameters' names; empty if they aren't known."""
 
     def name(self, number: int) -> str:
-        """Return how sentences call argument `number`, counted from 0."""
+        """Return the name of argument `number`, counted from 0, for messages."""
         return f"`{self.names[number]}`" if number < len(self.names) else f"argument {number + 1}"
 
     def name_of_input(self, number: int) -> str:
-        """Return how sentences call item `number`, from 0, of those that may have a gradient."""
+        """Return the name of item `number`, from 0, of the arguments that may have a gradient."""
         inputs = [
             index
             for index, value in enumerate(self.values)
@@ -90,7 +90,7 @@ class Comparison:
     described: bool = True
     """Whether to describe differences, which takes longer than finding them."""
     arguments: Arguments = NO_ARGUMENTS
-    """The arguments of the call, which sentences for the student mention."""
+    """The arguments of the last call, which messages mention by name."""
 
     def agree(self, expected: Reply | Value, found: Reply | Value) -> bool:
         """Return whether two replies or nested values agree."""
