@@ -151,7 +151,7 @@ def test_lesson_08() -> None:
 
 def test_lesson_10() -> None:
     said(
-        "10", "three quarters of the computation is wasted with padding to 72", "more than a third with plain"
+        "10", "three quarters of the computation is wasted on padding to 72", "more than a third in plain"
     )
     train = load_corpus(DataConfig(corpus="captions")).train
     sides = [

@@ -85,7 +85,7 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
                 value, failed = None, error
     for finding in findings:
         if finding.verdict == "error":
-            raise NotComputedError(finding.look_at or str(failed))
+            raise NotComputedError(finding.review or str(failed))
     if isinstance(failed, ImportError) and (failed.name or "").partition(".")[0] == "course_lib":
         raise NotComputedError(
             f"{failed}. The lesson was released with another version of the course. Run "

@@ -289,7 +289,7 @@ class _Run:
         self.result.outputs[index] = judged.outputs
         for finding in judged.findings:
             self.result.findings[cell.id] = asdict(finding)
-            self.result.warnings += filter(None, [finding.look_at])
+            self.result.warnings += filter(None, [finding.review])
         if not channel.dead:
             with contextlib.suppress(Exception):
                 channel.send(pack({"do": "done"}), _RETURN_TIMEOUT)

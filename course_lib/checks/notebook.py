@@ -16,7 +16,7 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
 from course_lib.checks.engine.versions import BrokenCheckError
-from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, look
+from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, judge_file
 from course_lib.checks.exercises.registry import catalogue, find
 from course_lib.student import check_log
 
@@ -137,10 +137,10 @@ def _check_prediction(
 
 
 def _check_hand_in(entry: HandIn, levels: Levels, grading: GradingOptions | None) -> float | None:
-    found = look(entry, levels)
+    found = judge_file(entry, levels)
     kind: Kind = "right" if found.share == 1 else found.kind
     says = () if kind == "right" else (found.says.rstrip("."),)
-    emit(Finding(entry.name, kind, says=says, look_at=found.look_at))
+    emit(Finding(entry.name, kind, says=says, review=found.review))
     if not found.share:
         raise CheckError(messages.line("✗", entry.name, found.says))
     print(messages.line("✓" if found.share == 1 else "◐", entry.name, found.says))

@@ -15,9 +15,9 @@ from course_lib.checks.exercises.final_lab.hand_in import (
     METRICS,
     MOST_BYTES,
     TRANSLATIONS,
-    Handed,
+    FileVerdict,
     handed_in,
-    look,
+    judge_file,
 )
 from course_lib.checks.exercises.final_lab.translation_score import SENTENCES, references
 from course_lib.checks.notebook import CheckError
@@ -47,12 +47,12 @@ def lines(sentences: list[str]) -> bytes:
     return "".join(f"{sentence}\n" for sentence in sentences).encode()
 
 
-def metrics(content: bytes) -> Handed:
+def metrics(content: bytes) -> FileVerdict:
     with handed_in({CONFIG.file: EDITED, METRICS.file: content}):
-        return look(METRICS, {})
+        return judge_file(METRICS, {})
 
 
-def translations(content: bytes, **others: bytes) -> Handed:
+def translations(content: bytes, **others: bytes) -> FileVerdict:
     with handed_in(
         {
             CONFIG.file: EDITED,
@@ -60,7 +60,7 @@ def translations(content: bytes, **others: bytes) -> Handed:
             **{name.replace("_", "."): it for name, it in others.items()},
         }
     ):
-        return look(TRANSLATIONS, LEVELS)
+        return judge_file(TRANSLATIONS, LEVELS)
 
 
 def worse(share: float) -> list[str]:
@@ -129,7 +129,7 @@ def test_an_unedited_config_is_worth_nothing(name: str, overrides: list[str]) ->
     files = {CONFIG.file: config, METRICS.file: written(rows()), TRANSLATIONS.file: lines(worse(0.05))}
     with handed_in(files):
         for entry in (CONFIG, METRICS, TRANSLATIONS):
-            found = look(entry, LEVELS)
+            found = judge_file(entry, LEVELS)
             assert found.share == 0
             assert f"the provided configuration {name}, unchanged" in found.says
 
@@ -137,7 +137,7 @@ def test_an_unedited_config_is_worth_nothing(name: str, overrides: list[str]) ->
 @pytest.mark.parametrize("edit", ["model.dropout=0.2", "training.epochs=9", "data.vocab_size=1500"])
 def test_an_edited_config_earns_its_points(edit: str) -> None:
     with handed_in({CONFIG.file: documented_yaml(load_config("captions", [edit])).encode()}):
-        assert look(CONFIG, {}).share == 1
+        assert judge_file(CONFIG, {}).share == 1
 
 
 @pytest.mark.parametrize(
@@ -150,15 +150,15 @@ def test_an_edited_config_earns_its_points(edit: str) -> None:
 )
 def test_what_is_no_config_says_so(content: bytes) -> None:
     with handed_in({CONFIG.file: content, METRICS.file: written(rows())}):
-        says = look(CONFIG, {}).says
+        says = judge_file(CONFIG, {}).says
         assert says.startswith("In config.yaml: ")
         assert len(says) < 600
-        assert look(METRICS, {}).share == 0
+        assert judge_file(METRICS, {}).share == 0
 
 
 def test_a_run_without_its_config_is_worth_nothing() -> None:
     with handed_in({METRICS.file: written(rows())}):
-        assert look(METRICS, {}).says == "No file config.yaml was handed in with the notebook."
+        assert judge_file(METRICS, {}).says == "No file config.yaml was handed in with the notebook."
 
 
 def test_translations_are_worth_what_their_score_is() -> None:
@@ -214,12 +214,12 @@ def test_empty_lines_are_translations_too() -> None:
 
 def test_a_file_that_is_not_there_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with handed_in({"notes.txt": b""}):
-        found = look(METRICS, {})
+        found = judge_file(METRICS, {})
         assert (found.share, found.kind) == (0, "missing")
     monkeypatch.chdir(tmp_path)
-    assert look(METRICS, {}).says == "There is no file metrics.jsonl next to this notebook yet."
+    assert judge_file(METRICS, {}).says == "There is no file metrics.jsonl next to this notebook yet."
     (tmp_path / METRICS.file).mkdir()
-    assert look(METRICS, {}).kind == "missing"
+    assert judge_file(METRICS, {}).kind == "missing"
 
 
 def test_a_students_own_file_lies_beside_the_notebook(
@@ -228,36 +228,36 @@ def test_a_students_own_file_lies_beside_the_notebook(
     monkeypatch.chdir(tmp_path)
     (tmp_path / CONFIG.file).write_bytes(EDITED)
     (tmp_path / METRICS.file).write_bytes(written(rows()))
-    assert look(METRICS, {}).share == 1
+    assert judge_file(METRICS, {}).share == 1
     (tmp_path / METRICS.file).write_bytes(b"x" * (MOST_BYTES + 1))
-    assert "the limit is 4.2 MB" in look(METRICS, {}).says
+    assert "the limit is 4.2 MB" in judge_file(METRICS, {}).says
 
 
 def test_the_references_themselves_are_for_a_person_to_look_at() -> None:
     copied = translations(lines(ENGLISH))
     assert copied.share == 1
-    assert copied.look_at.startswith("translations.txt is the reference, word for word (BLEU 100.0)")
-    assert translations(lines(worse(0.05))).look_at == ""
+    assert copied.review.startswith("translations.txt is the reference, word for word (BLEU 100.0)")
+    assert translations(lines(worse(0.05))).review == ""
 
 
 @pytest.mark.skipif("COURSE_DATA" not in os.environ, reason="COURSE_DATA names no mirror folder")
 def test_translations_of_the_provided_model_are_for_a_person_to_look_at() -> None:
     written = find_run("multi30k")[0].path / "test_2016_flickr.en"
     sentences = written.read_text("utf-8").splitlines()
-    assert translations(lines(sentences)).look_at == (
+    assert translations(lines(sentences)).review == (
         "100% of translations.txt is what the model that comes with the course writes"
     )
     others = [f"{sentence} !" if number % 2 else sentence for number, sentence in enumerate(sentences)]
-    assert translations(lines(others)).look_at == ""
+    assert translations(lines(others)).review == ""
 
 
 def test_translations_far_better_than_their_run_are_for_a_person_to_look_at() -> None:
     good = lines(worse(0.05))
-    assert translations(good, metrics_jsonl=written(rows(test_bleu=20))).look_at.endswith(
+    assert translations(good, metrics_jsonl=written(rows(test_bleu=20))).review.endswith(
         "but metrics.jsonl reports 20.0"
     )
-    assert translations(good, metrics_jsonl=written(rows(test_bleu=90))).look_at == ""
-    assert translations(good, metrics_jsonl=b"not json").look_at == ""
+    assert translations(good, metrics_jsonl=written(rows(test_bleu=90))).review == ""
+    assert translations(good, metrics_jsonl=b"not json").review == ""
 
 
 def test_where_the_references_are_not_there_the_score_has_to_wait(
@@ -267,7 +267,7 @@ def test_where_the_references_are_not_there_the_score_has_to_wait(
     found = translations(b"a translation\n" * 1000)
     assert (found.share, found.kind) == (0, "error")
     assert "the references of multi30k are not on this machine, so the file can't be scored yet" in found.says
-    assert "set COURSE_DATA and grade again" in found.look_at
+    assert "set COURSE_DATA and grade again" in found.review
 
 
 def test_the_sentences_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ class Finding:
     """The statements of these misconceptions, as clauses that follow the exercise's name."""
     forbidden: tuple[str, ...] = ()
     """The functions that were called although the exercise does not allow them."""
-    look_at: str = ""
+    review: str = ""
     """A description of what a person should review; empty if there is nothing."""
 
 

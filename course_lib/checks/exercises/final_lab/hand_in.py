@@ -34,7 +34,7 @@ _submitted: ContextVar[Mapping[str, bytes] | None] = ContextVar("submitted", def
 
 
 @dataclass(frozen=True)
-class Handed:
+class FileVerdict:
     """The result of judging one submitted file."""
 
     says: str
@@ -43,7 +43,7 @@ class Handed:
     """The share of the points, between 0 and 1."""
     kind: Kind = "wrong"
     """If `share` is below 1: "wrong", "missing", or "error" if the file could not be scored."""
-    look_at: str = ""
+    review: str = ""
     """A description of what a person should review; empty if there is nothing."""
 
 
@@ -54,7 +54,7 @@ class HandIn:
     name: str
     file: str
     """The name of the file."""
-    judge: Callable[[bytes, Levels], Handed]
+    judge: Callable[[bytes, Levels], FileVerdict]
     misconceptions: Sequence[Misconception] = ()
     """Always empty. The attribute exists because exercises and predictions have it, too."""
 
@@ -72,60 +72,60 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
         _submitted.reset(token)
 
 
-def look(entry: HandIn, levels: Levels) -> Handed:
+def judge_file(entry: HandIn, levels: Levels) -> FileVerdict:
     """Judge a file and return the result, which also reports a missing, too large or invalid file."""
     content = _content(entry.file)
-    if isinstance(content, Handed):
+    if isinstance(content, FileVerdict):
         return content
     try:
         return entry.judge(content, levels)
     except FileError as error:
-        return Handed(f"In {entry.file}: {error}.", 0.0, error.kind, error.look_at)
+        return FileVerdict(f"In {entry.file}: {error}.", 0.0, error.kind, error.review)
 
 
-def _content(name: str) -> bytes | Handed:
+def _content(name: str) -> bytes | FileVerdict:
     """Return the content of a file, or a result that says that it is missing or too large."""
     submitted = _submitted.get()
     if submitted is None:
         path = Path(name)
         if not path.is_file():
-            return Handed(f"There is no file {name} next to this notebook yet.", 0.0, "missing")
+            return FileVerdict(f"There is no file {name} next to this notebook yet.", 0.0, "missing")
         if path.stat().st_size > MOST_BYTES:
             return _too_large(name, path.stat().st_size)
         return path.read_bytes()
     if name not in submitted:
-        return Handed(f"No file {name} was handed in with the notebook.", 0.0, "missing")
+        return FileVerdict(f"No file {name} was handed in with the notebook.", 0.0, "missing")
     if len(submitted[name]) > MOST_BYTES:
         return _too_large(name, len(submitted[name]))
     return submitted[name]
 
 
-def _too_large(name: str, size: int) -> Handed:
-    return Handed(
+def _too_large(name: str, size: int) -> FileVerdict:
+    return FileVerdict(
         f"The file {name} has {size / 1e6:.1f} MB, but the limit is {MOST_BYTES / 1e6:.1f} MB. "
         "It should have one short line for each sentence or row. Is it the right file?",
         0.0,
     )
 
 
-def _judge_config(content: bytes, levels: Levels) -> Handed:
+def _judge_config(content: bytes, levels: Levels) -> FileVerdict:
     if (repeated := repeated_config(content)) is not None:
-        return Handed(
+        return FileVerdict(
             f"config.yaml is the provided configuration {repeated}, unchanged. A run earns points only if "
             "you changed something that affects what the model learns: its sizes, data or training. "
             "Another seed or folder doesn't count.",
             0.0,
         )
-    return Handed("The settings differ from all provided configurations", 1.0)
+    return FileVerdict("The settings differ from all provided configurations", 1.0)
 
 
-def _judge_metrics(content: bytes, levels: Levels) -> Handed:
-    config = look(CONFIG, {})
-    return config if config.share == 0 else Handed(read_metrics(content).in_words, 1.0)
+def _judge_metrics(content: bytes, levels: Levels) -> FileVerdict:
+    config = judge_file(CONFIG, {})
+    return config if config.share == 0 else FileVerdict(read_metrics(content).in_words, 1.0)
 
 
-def _judge_translations(content: bytes, levels: Levels) -> Handed:
-    config = look(CONFIG, {})
+def _judge_translations(content: bytes, levels: Levels) -> FileVerdict:
+    config = judge_file(CONFIG, {})
     if config.share == 0:
         return config
     run = _content(CONFIG.file)
@@ -141,7 +141,7 @@ def _judge_translations(content: bytes, levels: Levels) -> Handed:
     says = (
         f"BLEU {score.bleu:.1f} on {corpus}{into} ({score.signature}): {points:g} of {most:g} points.{more}"
     )
-    return Handed(says, points / most, look_at=_odd(content, score.bleu))
+    return FileVerdict(says, points / most, review=_odd(content, score.bleu))
 
 
 def _odd(content: bytes, bleu: float) -> str:
@@ -151,7 +151,7 @@ def _odd(content: bytes, bleu: float) -> str:
     if bleu > 99.5:
         return f"translations.txt is the reference, word for word (BLEU {bleu:.1f}): did a model write it?"
     metrics = _content(METRICS.file)
-    own = None if isinstance(metrics, Handed) else final_bleu(metrics)
+    own = None if isinstance(metrics, FileVerdict) else final_bleu(metrics)
     if own is not None and bleu > own + 10:
         return f"translations.txt has BLEU {bleu:.1f}, but metrics.jsonl reports {own:.1f}"
     return ""

@@ -30,13 +30,13 @@ _MOST |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 class FileError(ValueError):
     """The error raised if a submitted file can't be judged. The message gives the reason.
 
-    `kind` and `look_at` have the same meaning as in `Handed`.
+    `kind` and `review` have the same meaning as in `FileVerdict`.
     """
 
-    def __init__(self, says: str, kind: Kind = "wrong", look_at: str = "") -> None:
+    def __init__(self, says: str, kind: Kind = "wrong", review: str = "") -> None:
         super().__init__(says)
         self.kind = kind
-        self.look_at = look_at
+        self.review = review
 
 
 def read_config(content: bytes) -> "RunConfig":

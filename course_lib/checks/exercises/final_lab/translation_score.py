@@ -57,7 +57,7 @@ def score_lines(
         raise FileError(
             f"the references of {corpus} are not on this machine, so the file can't be scored yet ({right})",
             kind="error",
-            look_at=f"the references of {corpus} are missing; set COURSE_DATA and grade again: {right}",
+            review=f"the references of {corpus} are missing; set COURSE_DATA and grade again: {right}",
         )
     return corpus, score(lines, right)
 
