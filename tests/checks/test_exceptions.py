@@ -49,7 +49,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: X @ X.t().double(), "have different dtypes: float and double."),
         (lambda: X.sum(2), "The tensor has no axis 2."),
         (lambda: X.shape[2], "The tuple has fewer items than the index needs."),
-        (lambda: X[0, 0, 0], "The tensor has only 2 axes."),
+        (lambda: X[0, 0, 0], "The index needs more axes than the tensor has: 2."),
         (lambda: nn.Embedding(3, 2)(torch.tensor([3])), "A token id is outside the embedding's table"),
         (lambda: nn.Embedding(3, 2)(torch.tensor([True])), "An embedding looks up integers"),
         (lambda: X.transpoze(0, 1), "Did you mean `transpose`?"),

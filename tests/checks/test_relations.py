@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine.comparison import Arguments
+from course_lib.checks.engine.comparison import Arguments, Comparison
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.relations import relation
@@ -153,6 +153,23 @@ def test_arguments_have_names(answer: object, exercise: str, says: str) -> None:
     verdict = examine(catalogue()[exercise], LocalBackend(answer), "seed")
     assert verdict.difference is not None
     assert says in " ".join([verdict.difference.facts, *verdict.facts])
+
+
+def test_nothing_is_said_about_the_relation_of_truth_values_with_names() -> None:
+    claims = {"«one»": True, "«other»": True}
+    assert relation(claims, dict.fromkeys(claims, False)) == ""
+    assert relation(True, False) == ""
+
+
+def test_a_number_as_a_tensor_is_told_apart_from_a_wrong_number() -> None:
+    assert "The value is right, but it must be a Python number" in relation(2.5, torch.tensor(2.5))
+    assert "The value is right" not in relation(2.5, torch.tensor(3.5))
+
+
+def test_a_claim_reads_as_a_sentence() -> None:
+    difference = Comparison().difference(True, False, "«the mean is near 0»")
+    assert difference is not None
+    assert difference.facts == "It should be true that the mean is near 0, but it isn't."
 
 
 def test_arguments_without_names_are_numbered() -> None:

@@ -134,6 +134,9 @@ class Comparison:
             return self._of_numbers(expected, found, name)
         if type(expected) is type(found) and expected == found:
             return None
+        if isinstance(expected, bool) and isinstance(found, bool) and name.startswith("«"):
+            wanted, actual = ("be", "isn't") if expected else ("not be", "is")
+            return _structural(f"It should {wanted} true that {name.strip('«»')}, but it {actual}.")
         states_a_fact = isinstance(expected, bool | str) and not isinstance(expected, Text)
         other_type = type(expected) is not type(found)
         return Difference(self._expected(name, expected, found), structural=states_a_fact or other_type)

@@ -62,7 +62,8 @@ def failure(verdict: Verdict) -> str:
 
 def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     """Return the lines about misconceptions that explain some of the results, or a part of one."""
-    what = (similar.part or "your result").replace("the result", "your result")
+    part = "" if similar.part.startswith("«") else similar.part
+    what = (part or "your result").replace("the result", "your result")
     what += " are" if " and " in what else " is"
     where = "this test"
     if similar.probe is not failures[0]:
@@ -77,10 +78,10 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
         return [resemblance, "That does not explain the rest of your result."]
     other = f"the test “{similar.unexplained.says}”"
     if similar.unexplained not in failures:
-        return [resemblance, f"But the check's example of this mistake fails in {other}, and yours doesn't."]
+        return [resemblance, f"But with this mistake alone, {other} should fail, and your code passes it."]
     found = f"{other} fails in another way"
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        found = f"in {other}, the check's example of this mistake gives another result than your code"
+        found = f"in {other}, this mistake alone does not explain your result"
     return [resemblance, f"But {found}."]
 
 

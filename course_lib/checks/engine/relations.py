@@ -34,10 +34,14 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     one, other = _tensor(expected), _tensor(found)
     if one is None or other is None or one.device != other.device or one.is_complex() or other.is_complex():
         return ""
+    if isinstance(expected, int | float) and isinstance(found, Tensor) and _equal(one, other):
+        return "The value is right, but it must be a Python number: call `.item()`."
     if isinstance(expected, Tensor) != isinstance(found, Tensor) and _equal(one, other):
         return "Apart from the type, every number is right."
     if isinstance(expected, Tensor) and not isinstance(found, Tensor) and one.shape != other.shape:
         return ""  # A sentence about the shape alone would pass over the type.
+    if not isinstance(expected, Tensor) and one.dtype == torch.bool:
+        return ""  # Each truth value has a name, so a sentence about all of them means little.
     tensors = ((arguments.name(number), _tensor(value)) for number, value in enumerate(arguments.values))
     inputs = {name: tensor for name, tensor in tensors if tensor is not None}
     facts = _of_tensors(one, other, inputs)
@@ -118,7 +122,9 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -
     rounding = max(TOLERANCE.get(dtype, _NEAR) for dtype in (expected.dtype, found.dtype))
     if expected.dtype != found.dtype and _equal(expected, found, rounding):
         yield "Apart from the dtype, every number is right."
-    if expected.dtype == torch.bool and found.dtype == torch.bool and expected.numel() > 1:
+    if expected.dtype == torch.bool and found.dtype == torch.bool:
+        if expected.numel() == 1:
+            return
         yield from _of_truth_values(expected, found)
     elif expected.dtype == torch.bool:
         for fact, other in {"right": expected, "the opposite of the expected one": ~expected}.items():
@@ -283,7 +289,7 @@ def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
         elif shift := _shift(sources):
             yield f"Along axis {axis}, your result is shifted by {shift}."
         elif len(set(sources)) == 1:
-            yield f"Along axis {axis}, each slice of your result is the expected slice {sources[0]}."
+            yield f"Along axis {axis}, all slices of your result equal the expected slice {sources[0]}."
         elif len(set(sources)) == size:
             order = f": {sources}" if size <= 8 else ""
             yield f"Along axis {axis}, your result holds the expected slices in another order{order}."
