@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run torchrun with the given arguments (default: those of the command line), and return an exit code.
 
     0: success. 75: stopped by a signal; should be restarted. 130: interrupted from the keyboard. 69: the
-    rendezvous failed. 2 or another code: every failed process exited with this code. 1: any other failure.
+    rendezvous failed. 2 or another code: every process that ended by itself exited with this code. 1: any
+    other failure.
     """
     # In torch 2.11, torchrun has no options for these settings, so set environment variables. (It ignores
     # the shutdown timeout, and kills the processes after 30 seconds.)
@@ -77,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"each process wrote the collectives that it waited for to {traces}N, where N is its rank. "
                 f"To compare them: torchfrtrace --prefix {traces.name} {traces.parent}"
             )
-        # If a process dies, torchrun stops the others, so a code is only meaningful if all of them share it.
-        codes = {failure.exitcode for failure in failed.failures.values()}
+        # When a process ends with an error, torchrun stops those that still run with SIGTERM.
+        codes = {failure.exitcode for failure in failed.failures.values()} - {-signal.SIGTERM}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else EXIT_FAILED
     except (dist.DistError, RendezvousError) as error:
         if not options.rdzv_endpoint and is_port_in_use(port := options.master_port):

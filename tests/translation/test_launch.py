@@ -91,11 +91,28 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
-def test_a_code_on_which_all_agree_comes_back(launch: Launch, tmp_path: Path) -> None:
+EXIT_3_WHEN_STOPPED = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))"
+
+
+@pytest.mark.parametrize(
+    ("at_start", "second", "code"),
+    [("pass", "2", 2), ("pass", "signal.pause()", 2), (EXIT_3_WHEN_STOPPED, "signal.pause()", 1)],
+)
+def test_the_code_of_the_processes_that_ended_by_themselves(
+    launch: Launch, tmp_path: Path, at_start: str, second: str, code: int
+) -> None:
     script = tmp_path / "script.py"
-    script.write_text("import os, sys; sys.exit(int(sys.argv[1 + int(os.environ['RANK'])]))")
+    script.write_text(
+        "import os, pathlib, signal, sys, time\n"
+        f"{at_start}\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "(folder / os.environ['RANK']).touch()\n"
+        "while len(list(folder.iterdir())) < 2: time.sleep(0.01)\n"
+        f"sys.exit(2 if os.environ['RANK'] == '0' else {second})"
+    )
+    (folder := tmp_path / "started").mkdir()
     said = tmp_path / "said"
-    assert launch(said, "--standalone", str(script), "2", "2").wait(SECONDS) == 2
+    assert launch(said, "--standalone", str(script), str(folder)).wait(SECONDS) == code
 
 
 UNKNOWN_HOST = [
