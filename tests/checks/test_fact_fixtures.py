@@ -56,5 +56,5 @@ def test_the_strength_of_dropout_is_told_and_not_its_pattern() -> None:
 
     student = candidate(attend)
     assert told(student.call(dropout_strength(), 0.75, True)) == 4.0
-    assert told(student.call(dropout_strength(), 0.75, False)) == 1.0
-    assert told(student.call(dropout_strength(), None, True)) == 1.0
+    assert told(student.call(dropout_strength(), 0.75, False)) == 0.5
+    assert told(student.call(dropout_strength(), None, True)) == 0.5

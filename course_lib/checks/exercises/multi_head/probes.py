@@ -50,6 +50,19 @@ case("_split_in_float32", "float32 in, float32 out", (2, 3, 8), 2, dtype=torch.f
 case("_split_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), 2, dtype=torch.bfloat16)
 
 
+@probe("the axes of x may have any order in memory, as after a transpose")
+def _split_transposed(candidate: Candidate, draw: Draw) -> Observed:
+    batch_and_length, length_and_features = draw.normal(3, 2, 8), draw.normal(2, 8, 3)
+    return {
+        "the result for a batch and a length that were swapped": candidate.call(
+            batch_and_length.transpose(0, 1), 4
+        ),
+        "the result for a length and features that were swapped": candidate.call(
+            length_and_features.transpose(1, 2), 4
+        ),
+    }
+
+
 @probe("gradients reach the input")
 def _split_gradient(candidate: Candidate, draw: Draw) -> Reply:
     x, heads = draw.normal(2, 3, 8), 4
@@ -206,7 +219,7 @@ _attends(
 
 
 def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = True) -> Reply:
-    # With this attention function the output shows the dropout rate, not which elements were dropped.
+    # With this attention function the output shows the rate and the scaling, not which elements were dropped.
     module = _loaded(candidate, _weights(draw, 6), 6, 2, *rate, attention=dropout_strength())
     module.train(training)
     x = draw.normal(2, 3, 6)
