@@ -26,6 +26,7 @@ html_copy_source = False
 
 nb_execution_mode = "off"  # docs/lessons.py executes the lessons
 nb_render_markdown_format = "myst"
+nb_merge_streams = True  # lines that a cell prints one after the other are one output
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
