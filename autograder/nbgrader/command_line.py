@@ -10,7 +10,9 @@ from typing import ParamSpec
 from nbgrader.converters.base import NbGraderException
 from rich.console import Console
 from rich.markup import escape
+from sqlalchemy.exc import DBAPIError
 
+from autograder.nbgrader.gradebook import gradebook_problem
 from course_lib.curriculum.course_file import CourseError
 
 P = ParamSpec("P")
@@ -29,6 +31,11 @@ def create_console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, which gets a plural "s" unless the number is 1."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
     """Decorate a command, so that it prints an error that its user can correct, and returns exit code 1."""
 
@@ -36,8 +43,9 @@ def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
             return main(*args, **kwargs)
-        except (CourseError, NbGraderException, OSError) as error:
-            message = f"[bold red]✗[/] {escape(str(error))}"
+        except (CourseError, NbGraderException, OSError, DBAPIError) as error:
+            problem = gradebook_problem(error) if isinstance(error, DBAPIError) else str(error)
+            message = f"[bold red]✗[/] {escape(problem)}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True)
             return 1
 

@@ -33,12 +33,12 @@ from sqlalchemy import Engine, create_engine
 from traitlets import Type
 
 from autograder.nbgrader import commands
-from autograder.nbgrader.course_folder import gradebook_file
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
+from autograder.nbgrader.gradebook import gradebook_file, open_gradebook
 from autograder.nbgrader.grading_run import GradingRun
 from autograder.nbgrader.preparation import Prepared
 from autograder.nbgrader.releases import Releases
-from autograder.nbgrader.replacing_converter import ReplacingConverter
+from autograder.nbgrader.replacing_converter import RecordingConverter, ReplacingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.release.lessons import copy_course_files
 from autograder.release.solutions import refresh
@@ -107,7 +107,7 @@ class RepairedNotebookExporter(NotebookExporter):
         return nbformat.v4.writes(notebook) + "\n", resources
 
 
-class CourseAutograde(Autograde):
+class CourseAutograde(RecordingConverter, Autograde):
     """`nbgrader autograde` with sandboxed workers: see `GradingRun`.
 
     If `workers` is given, they are shared with other runs. If `students` is given, only their submissions are
@@ -125,7 +125,6 @@ class CourseAutograde(Autograde):
     ) -> None:
         super().__init__(*arguments, **options)
         self._workers, self._students = workers or SharedExecutor(), students
-        self._error: Exception | None = None
 
     def init_notebooks(self) -> None:
         """Raise NbGraderException if there are no submissions.
@@ -174,12 +173,12 @@ class CourseAutograde(Autograde):
             submission.path(name): notebook for name, notebook in prepared.notebooks.items()
         }
         self.assignments = {submission.folder: list(self.exporter.repaired)}
-        self._error = None
+        self.error = None
         try:
             super().convert_notebooks()
         except NbGraderException:
-            if self._error is not None:  # nbgrader has logged it, and raises "see the above traceback"
-                raise self._error from None
+            if self.error is not None:  # nbgrader has logged it, and raises "see the above traceback"
+                raise self.error from None
             raise
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
@@ -188,7 +187,7 @@ class CourseAutograde(Autograde):
         Notebooks that were not handed in get no points. This replaces nbgrader's own method, which opens the
         gradebook five times.
         """
-        with self._recording_errors():
+        with self.recording_errors():
             BaseConverter.init_assignment(self, assignment_id, student_id)
             self._copy_lesson_files(assignment_id, student_id)
             book = self._gradebook
@@ -224,16 +223,8 @@ class CourseAutograde(Autograde):
 
         nbgrader's own method writes the sanitised notebook to a file and reads it again.
         """
-        with self._recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
+        with self.recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
             BaseConverter.convert_single_notebook(self, notebook_filename)
-
-    @contextmanager
-    def _recording_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self._error = error
-            raise
 
 
 class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
@@ -282,10 +273,11 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
         """Raise NbGraderException if cells were added to or removed from a lesson with submissions.
 
         Only cells that nbgrader records in the gradebook count. Nothing is checked if no gradebook is used.
+        Raises CourseError if the gradebook can't be opened.
         """
         if self.no_database:
             return
-        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
+        with open_gradebook(self.coursedir, create=True) as book:
             try:
                 known = book.find_assignment(assignment)
             except MissingEntry:

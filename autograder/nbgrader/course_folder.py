@@ -5,9 +5,9 @@ from pathlib import Path
 
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy import make_url
 from traitlets.config import Config, PyFileConfigLoader
 
+from autograder.nbgrader.gradebook import open_gradebook
 from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.release.build import COURSE
@@ -16,13 +16,6 @@ from autograder.submissions.folder import released_notebooks
 from course_lib.curriculum.course_file import CourseError
 
 CONFIG = "nbgrader_config.py"
-
-
-def gradebook_file(url: str) -> Path | None:
-    """Return the file of a gradebook, or None if its database is on a server or in memory."""
-    address = make_url(url)
-    file = address.database if address.get_backend_name() == "sqlite" else None
-    return Path(file) if file and file != ":memory:" else None
 
 
 class CourseFolder:
@@ -73,20 +66,15 @@ class CourseFolder:
     def gradebook(self) -> Gradebook:
         """Open the course's gradebook, and return it. The caller must close it.
 
-        Raises CourseError if it is a file that doesn't exist: nothing has been released or graded yet.
+        Raises CourseError if it doesn't exist, its address is not valid, or its database can't be used.
         """
-        directory = self.directory()
-        path = gradebook_file(directory.db_url)
-        if path is not None and not path.exists():
-            raise CourseError(
-                f"there is no gradebook yet at {path}. `nbgrader generate_assignment LESSON` creates it."
-            )
-        return Gradebook(directory.db_url, directory.course_id)
+        return open_gradebook(self.directory())
 
     def current(self, lesson: str) -> dict[str, set[str]]:
         """Return the current hashes of a lesson's checks and limits, keyed as in `Job.depends_on`.
 
-        Each set has one hash for each different notebook of the lesson. The result is cached.
+        Each set has one hash for each different notebook of the lesson. The result is cached. Raises
+        CourseError if the gradebook can't be opened.
         """
         if lesson not in self._current:
             releases, names = Releases(self.directory()), released_notebooks(self.directory(lesson), lesson)

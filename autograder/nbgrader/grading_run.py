@@ -7,7 +7,7 @@ reported by name, and the others are graded.
 import glob
 import json
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +19,7 @@ from nbgrader.converters.base import NbGraderException
 from sqlalchemy.exc import DBAPIError
 
 from autograder.judge.job import NotComputedError
+from autograder.nbgrader.gradebook import gradebook_problem, open_gradebook
 from autograder.nbgrader.lock import course_lock, grading_folder
 from autograder.nbgrader.not_graded import NotGraded
 from autograder.nbgrader.preparation import Preparation, Prepared
@@ -28,6 +29,7 @@ from autograder.nbgrader.saved_scores import restore_scores, save_scores
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.repair import GRADING
+from course_lib.curriculum.course_file import CourseError
 
 #: The maximum number of attempts to grade a submission whose files change in the meantime.
 _ATTEMPTS = 3
@@ -66,7 +68,8 @@ class GradingRun:
     def run(self) -> None:
         """Grade all submissions that need grading.
 
-        Raises NbGraderException if the run cannot start, or if any submission was not graded.
+        Raises NbGraderException if the run cannot start, or if any submission was not graded. Raises
+        CourseError if the gradebook can't be opened.
         """
         with course_lock(grading_folder(self._course), self._log):
             found = [
@@ -80,8 +83,8 @@ class GradingRun:
             due = [submission for submission in found if self._is_due(submission)]
             if self._execute is not None and self._execute.results is not None:
                 self._execute.results.expect(sum(len(submission.notebooks) for submission in due))
-            with self._open_gradebook() as gradebook:
-                for prepared in self._prepare_ahead(due):
+            with open_gradebook(self._course) as gradebook:
+                for prepared in self._preparation.prepare_ahead(due, self._reporting):
                     with self._reporting(prepared.submission):
                         self._grade(prepared, gradebook)
             self._report_stale()
@@ -100,7 +103,7 @@ class GradingRun:
                 f"there is no notebook{named} in {folder} to compare submissions with. "
                 f"Run `nbgrader generate_assignment {lesson}` first."
             )
-        with self._open_gradebook() as gradebook:
+        with open_gradebook(self._course) as gradebook:
             try:
                 gradebook.find_assignment(lesson)
             except MissingEntry:
@@ -119,7 +122,7 @@ class GradingRun:
             replacement = FolderReplacement(self._graded_folder(submission))
             if replacement.recover(self._restore(submission)):
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
-            records = [_record(replacement.folder / f"{name}.ipynb") for name in submission.notebooks]
+            records = [grading_record(replacement.folder / f"{name}.ipynb") for name in submission.notebooks]
             if self._converter.force or not all(record.get("complete") is True for record in records):
                 return True
             if {record.get("handed_in") for record in records} != {submission.digest()}:
@@ -152,18 +155,6 @@ class GradingRun:
                 count,
                 lesson,
             )
-
-    # --- Reading --------------------------------------------------------------------------------------------
-    def _prepare_ahead(self, due: list[Submission]) -> Iterator[Prepared]:
-        """Yield prepared submissions. Some are prepared ahead, so that their notebooks run during grading."""
-        ahead = 0 if self._execute is None else self._execute.ahead
-        waiting: deque[Prepared] = deque()
-        for submission in due:
-            with self._reporting(submission):
-                waiting.append(self._preparation.prepare(submission))
-            if len(waiting) > ahead:
-                yield waiting.popleft()
-        yield from waiting
 
     # --- Grading --------------------------------------------------------------------------------------------
     def _grade(self, prepared: Prepared, gradebook: Gradebook) -> None:
@@ -207,7 +198,7 @@ class GradingRun:
 
     def _restore(self, submission: Submission) -> Callable[[dict[str, Any]], None]:
         def restore(scores: dict[str, Any]) -> None:
-            with self._open_gradebook() as gradebook:
+            with open_gradebook(self._course) as gradebook:
                 restore_scores(gradebook, submission.lesson, submission.student, scores)
 
         return restore
@@ -219,8 +210,10 @@ class GradingRun:
             yield
         except Exception as error:
             if isinstance(error, DBAPIError):
-                reason = _gradebook_problem(error)
-            elif isinstance(error, UnreadableError | OSError | NbGraderException | NotComputedError):
+                reason = gradebook_problem(error)
+            elif isinstance(
+                error, CourseError | UnreadableError | OSError | NbGraderException | NotComputedError
+            ):
                 reason = str(error)
             else:
                 reason = f"{type(error).__name__}: {shown(str(error))}"
@@ -229,25 +222,13 @@ class GradingRun:
             self._not_graded.add(submission.lesson, submission.student, reason)
 
     # --- The course -----------------------------------------------------------------------------------------
-    def _open_gradebook(self) -> Gradebook:
-        try:
-            return Gradebook(self._course.db_url, self._course.course_id)
-        except DBAPIError as error:
-            raise NbGraderException(_gradebook_problem(error)) from None
-
     def _graded_folder(self, submission: Submission) -> Path:
         return Path(
             self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)
         )
 
 
-def _gradebook_problem(error: DBAPIError) -> str:
-    """Return a message for a database error, with the driver's message but without the SQL statement."""
-    cause = " ".join(str(error.orig).split())
-    return f"the gradebook cannot be used: {cause}. Run this command again once the database answers"
-
-
-def _record(path: Path) -> dict[str, Any]:
+def grading_record(path: Path) -> dict[str, Any]:
     """Return the grading record in a notebook file, or an empty dict if there is no valid record."""
     if path.is_symlink() or not path.is_file():
         return {}

@@ -1,6 +1,9 @@
 """Read and repair a submission, and schedule its notebooks."""
 
 import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +70,24 @@ class Preparation:
             for name, notebook in notebooks.items():
                 self._execute.request(submission.student, submission.lesson, name, notebook, files)
         return Prepared(submission, notebooks, digest)
+
+    def prepare_ahead(
+        self, inspected: Iterable[Submission], reporting: Callable[[Submission], AbstractContextManager[None]]
+    ) -> Iterator[Prepared]:
+        """Yield prepared submissions. Some are prepared ahead, so that their notebooks run in the meantime.
+
+        Each submission is prepared inside `reporting(submission)`. If that catches an error, the submission
+        is skipped.
+        """
+        ahead = 0 if self._execute is None else self._execute.ahead
+        waiting: deque[Prepared] = deque()
+        for submission in inspected:
+            with reporting(submission):
+                waiting.append(self.prepare(submission))
+            if len(waiting) > ahead:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
 
     def _read(self, submission: Submission, name: str) -> NotebookNode:
         found, expected = submission.find(name), f"{name}.ipynb"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_grade, is_locked
 
+from autograder.nbgrader.gradebook import open_gradebook
 from course_lib.atomic_files import atomic_write
 
 _KEPT = "releases"
@@ -109,9 +110,12 @@ class Releases:
         return Path(graded).parent / _KEPT / lesson
 
     def gradebook_cells(self, lesson: str, name: str) -> GradebookCells:
-        """Return the gradebook's information about a notebook, which is empty before its release."""
+        """Return the gradebook's information about a notebook, which is empty before its release.
+
+        Raises CourseError if the gradebook can't be opened.
+        """
         if (lesson, name) not in self._graded:
-            with Gradebook(self._course.db_url, self._course.course_id) as gradebook:
+            with open_gradebook(self._course) as gradebook:
                 try:
                     notebook = gradebook.find_notebook(name, lesson)
                 except MissingEntry:

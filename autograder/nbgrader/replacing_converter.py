@@ -3,7 +3,7 @@
 import glob
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,27 @@ from nbgrader.converters.base import BaseConverter, NbGraderException
 
 from autograder.nbgrader.lock import course_lock, grading_folder
 from autograder.nbgrader.replacement import FolderReplacement
+from course_lib.curriculum.course_file import CourseError
 
 
-class ReplacingConverter(BaseConverter):
-    """A converter that replaces an old result only once the new one is complete."""
+class RecordingConverter(BaseConverter):
+    """A converter that records why it failed, because nbgrader raises an error that gives no reason."""
 
-    _error: Exception | None = None
+    error: Exception | None = None
     """The error that stopped the conversion of the current assignment, if any."""
+
+    @contextmanager
+    def recording_errors(self) -> Iterator[None]:
+        """Record an error in the block in `error`, and re-raise it."""
+        try:
+            yield
+        except Exception as error:
+            self.error = error
+            raise
+
+
+class ReplacingConverter(RecordingConverter):
+    """A converter that replaces an old result only once the new one is complete."""
 
     def init_notebooks(self) -> None:
         """Find the notebooks, including those of students whose names nbgrader would take for a pattern.
@@ -52,12 +66,9 @@ class ReplacingConverter(BaseConverter):
             raise NbGraderException("\n".join(problems))
 
     def convert_single_notebook(self, notebook_filename: str) -> None:
-        """Convert one notebook. Record its error, because nbgrader later raises one that gives no reason."""
-        try:
+        """Convert one notebook. Record and re-raise errors."""
+        with self.recording_errors():
             super().convert_single_notebook(notebook_filename)
-        except Exception as error:
-            self._error = error
-            raise
 
     def sources(self, assignments: Mapping[str, list[str]]) -> Iterator[str]:
         """Yield the keys of `assignments` in the order of conversion.
@@ -68,7 +79,7 @@ class ReplacingConverter(BaseConverter):
         yield from sorted(assignments)
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if an assignment must not be converted.
+        """Raise NbGraderException or CourseError if an assignment must not be converted.
 
         Subclasses override this hook, which is called before any file is changed.
         """
@@ -118,11 +129,11 @@ class ReplacingConverter(BaseConverter):
         for source in self.sources(assignments):
             notebooks = sorted(assignments[source])
             self.assignments = {source: notebooks}
-            self._error = None
+            self.error = None
             try:
                 self._replace(notebooks, super().convert_notebooks)
-            except (NbGraderException, OSError) as error:
-                yield self.problem(notebooks[0], self._error or error)
+            except (CourseError, NbGraderException, OSError) as error:
+                yield self.problem(notebooks[0], self.error or error)
 
     def _replace(self, notebooks: list[str], convert: Callable[[], None]) -> None:
         old = self.replacement(notebooks[0])

@@ -178,7 +178,7 @@ def test_a_server_that_stops_in_mid_run_loses_no_grade(
     for student in students[2:]:
         [reason] = [line for line in said if line.startswith(f"{student}, {LESSON}: not graded: ")]
         assert "the gradebook cannot be used: " in reason
-        assert "Run this command again once the database answers" in reason
+        assert "Check the database and its address, COURSE_GRADEBOOK" in reason
         assert "SELECT" not in reason
     graded = {
         student: "#" in cell_of(classroom.autograded(student), "attention_scores").source

@@ -1,0 +1,47 @@
+"""Open a course's gradebook, with messages for the errors that an instructor can correct."""
+
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from course_lib.curriculum.course_file import CourseError
+
+
+def gradebook_file(url: str) -> Path | None:
+    """Return the file of a gradebook, or None if its database is on a server or in memory."""
+    address = make_url(url)
+    file = address.database if address.get_backend_name() == "sqlite" else None
+    return Path(file) if file and file != ":memory:" else None
+
+
+def open_gradebook(course: CourseDirectory, create: bool = False) -> Gradebook:
+    """Open a course's gradebook, and return it. The caller must close it.
+
+    With `create`, a gradebook file that doesn't exist is created. Raises CourseError if it doesn't exist
+    otherwise, because nothing has been released yet, if its address is not valid, or if its database can't be
+    used.
+    """
+    try:
+        file = gradebook_file(course.db_url)
+        if create or file is None or file.exists():
+            return Gradebook(course.db_url, course.course_id)
+    except DBAPIError as error:
+        raise CourseError(gradebook_problem(error)) from None
+    except (ArgumentError, ImportError, ValueError) as error:
+        # The message doesn't repeat the address, because it may contain a password.
+        raise CourseError(
+            f"the gradebook's address is not valid: {error}. Set COURSE_GRADEBOOK to an address such as "
+            "sqlite:////folder/gradebook.db or postgresql+psycopg://user@host/database."
+        ) from None
+    raise CourseError(
+        f"there is no gradebook yet at {file}. `nbgrader generate_assignment LESSON` creates it."
+    )
+
+
+def gradebook_problem(error: DBAPIError) -> str:
+    """Return a message for a database error, with the driver's message but without the SQL statement."""
+    cause = " ".join(str(error.orig).split())
+    return f"the gradebook cannot be used: {cause}. Check the database and its address, COURSE_GRADEBOOK"
