@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,19 +14,21 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters.base import NbGraderException
 from nbgrader.utils import determine_grade, is_grade
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from autograder.judge.job import NotComputedError
-from autograder.nbgrader.command_line import command_parser, create_console, reporting_errors
+from autograder.nbgrader.command_line import command_parser, counted, create_console, reporting_errors
 from autograder.nbgrader.converters import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.grading_run import grading_record
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
-from autograder.submissions.folder import released_notebooks, submissions
+from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import SOURCES, CourseError
@@ -59,63 +62,56 @@ class Regrading:
     def __init__(self, course: CourseFolder, lesson: str, log: logging.Logger) -> None:
         self._course, self._lesson, self._log = course, lesson, log
         self._directory = course.directory(lesson)
+        self._preparation = Preparation(self._directory, course.execute)
         self._workers = SharedExecutor(_IDLE_SECONDS)
         self.failed: dict[str, str] = {}
-        """Students whose submission could not be compared, with the reasons."""
+        """Students whose submission could not be compared or graded again, with the reasons."""
         self.compared = 0
 
     def changes(self) -> list[Change]:
         """Return the graded cells whose points would change. Only the result store is written to.
 
-        Submissions that were never graded are skipped, and those that can't be compared are recorded in
-        `failed`. Raises CourseError if the lesson was never released, or was changed and not released again,
-        or if students' code can't be confined.
+        Submissions that were never graded are skipped. Those that can't be compared, or that have changed
+        since they were graded, are recorded in `failed`. Raises CourseError if the lesson was never released,
+        or was changed and not released again, if the gradebook can't be opened, or if students' code can't be
+        confined.
         """
         if not released_notebooks(self._directory, self._lesson):
             raise CourseError(
                 f"{self._lesson} has not been released. Check the name, or run "
                 f"`nbgrader generate_assignment {self._lesson}` first."
             )
-        execute = self._course.execute
-        preparation = Preparation(self._directory, execute)
         changes: list[Change] = []
-        self._require_current_release(preparation)
-        with execute.running(self._workers):
-            prepared = []
-            for submission in submissions(self._directory):
-                graded = self._directory.format_path(
-                    self._directory.autograded_directory, submission.student, self._lesson
-                )
-                if not os.path.isdir(graded):
-                    continue
-                try:
-                    preparation.inspect(submission)
-                    prepared.append(preparation.prepare(submission))
-                except (UnreadableError, OSError) as error:
-                    self.failed[submission.student] = str(error)
-            with self._course.gradebook() as gradebook:
-                for each in prepared:
-                    student = each.submission.student
-                    try:
-                        for name, notebook in each.notebooks.items():
-                            _, result = execute.collect(student, self._lesson, name)
-                            insert_outputs(notebook, result)
-                            changes += self._compare(gradebook, student, name, notebook)
-                        self.compared += 1
-                    except (NotComputedError, MissingEntry) as error:
-                        self.failed[student] = str(error)
+        self._require_current_release()
+        execute = self._course.execute
+        with self._course.gradebook() as gradebook, execute.running(self._workers):
+            unchanged = [submission for submission, _ in self._unchanged()]
+            for prepared in self._preparation.prepare_ahead(unchanged, self._reporting):
+                student = prepared.submission.student
+                with self._reporting(prepared.submission):
+                    self._require_unchanged(prepared.submission, prepared.digest)
+                    found: list[Change] = []
+                    for name, notebook in prepared.notebooks.items():
+                        _, result = execute.collect(student, self._lesson, name)
+                        insert_outputs(notebook, result)
+                        found += self._compare(gradebook, student, name, notebook)
+                    changes += found
+                    self.compared += 1
         return changes
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[Change]) -> list[Change]:
         """Write changes into the gradebook and the graded notebooks, by grading the submissions again.
 
-        Manual points are kept. A cell that a person has graded is marked for manual grading again only if its
-        automatic points have changed. The changes that were written are appended to the audit trail. Raises
-        NbGraderException if a submission could not be graded; such a submission keeps its grade. Raises
-        OSError, and writes no grade, if the audit trail can't be written.
+        Return the changes that were written, which are also appended to the audit trail. Submissions that
+        have changed since they were graded keep their grades, and are recorded in `failed`. Manual points are
+        kept. A cell that a person has graded is marked for manual grading again only if its automatic points,
+        or the submission's files, have changed. Raises NbGraderException if a submission could not be graded;
+        such a submission keeps its grade. Raises OSError, and writes no grade, if the audit trail can't be
+        written.
         """
         (self._course.folder / AUDIT).touch()
-        students = {change.student for change in changes}
+        affected = {change.student for change in changes}
+        graded = {found[0].student: found for found in self._unchanged() if found[0].student in affected}
         with self._course.gradebook() as gradebook:
             reviewed = {
                 student: [
@@ -124,23 +120,26 @@ class Regrading:
                     for grade in notebook.grades
                     if not grade.needs_manual_grade
                 ]
-                for student in students
+                for student in graded
             }
         converter = CourseAutograde(
-            coursedir=self._directory, config=self._course.config, workers=self._workers, students=students
+            coursedir=self._directory, config=self._course.config, workers=self._workers, students=graded
         )
         converter.log, converter.force = self._log, True
         try:
             converter.start()
         finally:
+            # A submission that was collected again in the meantime has a new grade, which is no correction.
+            same = {student for student, found in graded.items() if self._is_graded_from(*found)}
             with self._course.gradebook() as gradebook:
-                for student, grades in reviewed.items():
-                    for notebook, cell, before in grades:
+                for student in same:
+                    for notebook, cell, before in reviewed[student]:
                         grade = gradebook.find_grade(cell, notebook, self._lesson, student)
                         if grade.auto_score == before:
                             grade.needs_manual_grade = False
                 gradebook.db.commit()
-                self._record(gradebook, changes)
+                written = self._record(gradebook, [change for change in changes if change.student in same])
+        return written
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:
         """Write a note for each student whose points change, and return the paths of the notes.
@@ -163,6 +162,46 @@ class Regrading:
             notes.append(folder / f"{student}.md")
         return notes
 
+    @contextmanager
+    def _reporting(self, submission: Submission) -> Iterator[None]:
+        """Catch an error in the block that concerns one submission, and record it in `failed`."""
+        try:
+            yield
+        except (UnreadableError, OSError, NbGraderException, NotComputedError, MissingEntry) as error:
+            self.failed[submission.student] = str(error)
+
+    def _unchanged(self) -> list[tuple[Submission, str]]:
+        """Inspect the submissions that were graded, and return those that haven't changed, with digests."""
+        unchanged = []
+        for submission in submissions(self._directory):
+            if self._graded_folder(submission).is_dir():
+                with self._reporting(submission):
+                    self._preparation.inspect(submission)
+                    digest = submission.digest()
+                    self._require_unchanged(submission, digest)
+                    unchanged.append((submission, digest))
+        return unchanged
+
+    def _require_unchanged(self, submission: Submission, digest: str) -> None:
+        """Raise NbGraderException if files with this digest are not those that were graded."""
+        if not self._is_graded_from(submission, digest):
+            raise NbGraderException(
+                f"it has changed since it was graded. Run `nbgrader autograde {self._lesson}` first."
+            )
+
+    def _is_graded_from(self, submission: Submission, digest: str) -> bool:
+        """Return whether a submission's graded notebooks were made from files with this digest."""
+        folder = self._graded_folder(submission)
+        records = [grading_record(folder / f"{name}.ipynb") for name in submission.notebooks]
+        return {record.get("handed_in") for record in records} == {digest}
+
+    def _graded_folder(self, submission: Submission) -> Path:
+        return Path(
+            self._directory.format_path(
+                self._directory.autograded_directory, submission.student, self._lesson
+            )
+        )
+
     def _compare(
         self, gradebook: Gradebook, student: str, name: str, notebook: NotebookNode
     ) -> Iterator[Change]:
@@ -174,13 +213,13 @@ class Regrading:
                 if after != grade.auto_score:
                     yield Change(student, name, cell_name, grade.auto_score, after, grade.manual_score, most)
 
-    def _require_current_release(self, preparation: Preparation) -> None:
+    def _require_current_release(self) -> None:
         """Raise CourseError if locked cells or points in the solution notebooks differ from the gradebook."""
         for name in released_notebooks(self._directory, self._lesson):
             path = Path(self._directory.root, SOURCES, self._lesson, f"{name}.ipynb")
             if not path.is_file():
                 continue
-            known = preparation.releases.gradebook_cells(self._lesson, name)
+            known = self._preparation.releases.gradebook_cells(self._lesson, name)
             changed = []
             for cell in nbformat.read(path, as_version=4).cells:
                 points = cell.metadata.get("nbgrader", {}).get("points")
@@ -194,20 +233,23 @@ class Regrading:
                     f"`nbgrader generate_assignment {self._lesson}` first: it keeps all grades."
                 )
 
-    def _record(self, gradebook: Gradebook, changes: Sequence[Change]) -> None:
-        """Append the changes that are in the gradebook to the audit trail."""
+    def _record(self, gradebook: Gradebook, changes: Sequence[Change]) -> list[Change]:
+        """Append the changes that are in the gradebook to the audit trail, and return them."""
         about = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "by": getpass.getuser(),
             "lesson": self._lesson,
         }
+        written = []
         with (self._course.folder / AUDIT).open("a", encoding="utf-8") as file:
             for change in changes:
                 grade = gradebook.find_grade(change.cell, change.notebook, self._lesson, change.student)
                 if grade.auto_score == change.after:
                     file.write(json.dumps(about | asdict(change)) + "\n")
+                    written.append(change)
             file.flush()
             os.fsync(file.fileno())
+        return written
 
 
 @reporting_errors
@@ -226,17 +268,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     regrading = Regrading(course, options.lesson, log)
     changes = regrading.changes()
     _show(console, changes)
-    console.print(f"{regrading.compared} submissions compared, {len(changes)} grades differ.")
-    for student, reason in sorted(regrading.failed.items()):
-        console.print(f"[bold red]✗[/] {escape(student)}: not compared: {escape(reason)}")
-    if changes and not options.write:
-        console.print("Nothing was written. Add --write to write these changes.")
-    elif changes:
-        regrading.write(changes)
-        console.print(f"Written, and recorded in {escape(str(course.folder / AUDIT))}.")
-        if options.notes:
-            notes = regrading.write_notes(changes)
-            console.print(f"{len(notes)} notes are in {escape(str(course.folder / NOTES / options.lesson))}.")
+    differ = f"{counted(len(changes), 'grade')} differ{'s' * (len(changes) == 1)}"
+    console.print(f"{counted(regrading.compared, 'submission')} compared, {differ}.")
+    try:
+        if changes and not options.write:
+            console.print("Nothing was written. Add --write to write these changes.")
+        elif changes:
+            written = regrading.write(changes)
+            trail = escape(str(course.folder / AUDIT))
+            console.print(f"{counted(len(written), 'grade')} written, and recorded in {trail}.")
+            if options.notes:
+                notes = counted(len(regrading.write_notes(written)), "note")
+                console.print(f"{notes} written to {escape(str(course.folder / NOTES / options.lesson))}.")
+    finally:
+        for student, reason in sorted(regrading.failed.items()):
+            console.print(f"[bold red]✗[/] {escape(student)}: skipped: {escape(reason)}")
     return int(bool(regrading.failed))
 
 

@@ -1,18 +1,23 @@
 """A lesson corrected during the term: changes are shown before they are written, and nobody is accused."""
 
 import json
+import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from classroom import Classroom, configuration, solved
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
 
-from autograder.nbgrader.converters import CourseGenerateAssignment
-from autograder.nbgrader.regrade import main
+from autograder.nbgrader.converters import CourseAutograde, CourseGenerateAssignment
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.preparation import Preparation
+from autograder.nbgrader.regrade import Regrading, main
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.sandbox.confinement import probe
 
 pytestmark = [
@@ -135,3 +140,115 @@ def test_a_lesson_that_was_never_released_is_refused(
 ) -> None:
     assert main(["99-unknown", "--course", str(classroom.course)]) == 1
     assert "99-unknown has not been released. Check the name" in " ".join(capsys.readouterr().err.split())
+
+
+def more_points(classroom: Classroom) -> None:
+    """Correct the lesson: the exercise earns 6 points instead of 4, so that both students earn 2 more."""
+    SmallCourse(classroom.course).change_manifest("points = 4", "points = 6")
+    release(classroom.course)
+
+
+def hand_in_again(classroom: Classroom) -> None:
+    """Collect a new submission by `bela`, with other code and another explanation."""
+    notebook = solved(classroom.released)
+    cell_of(notebook, "attention_scores").source = RIGHT
+    cell_of(notebook, "explain_root").source = "I have no idea."
+    classroom.hand_in("bela", notebook, at="2025-02-20 12:00:00 UTC")
+
+
+def regrading(classroom: Classroom) -> Regrading:
+    return Regrading(CourseFolder(classroom.course), LESSON, logging.getLogger("regrade"))
+
+
+def trail(classroom: Classroom) -> list[str]:
+    """Return the students in the audit trail."""
+    lines = (classroom.course / "autograder/regrades.jsonl").read_text().splitlines()
+    return [json.loads(line)["student"] for line in lines]
+
+
+def test_a_resubmission_is_not_a_correction(classroom: Classroom, capsys: pytest.CaptureFixture[str]) -> None:
+    more_points(classroom)
+    hand_in_again(classroom)
+    before, course = classroom.state()["gradings"]["bela"], ["--course", str(classroom.course)]
+    assert main([LESSON, "--write", "--notes", *course]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 submission compared, 1 grade differs." in shown
+    assert "1 grade written, and recorded in" in shown
+    assert "1 note written to" in shown
+    assert (
+        f"bela: skipped: it has changed since it was graded. Run `nbgrader autograde {LESSON}` first."
+    ) in shown
+    assert classroom.state()["gradings"]["bela"] == before
+    assert trail(classroom) == ["anna"]
+    notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
+    assert [path.name for path in notes.iterdir()] == ["anna.md"]
+
+
+def test_a_submission_that_is_collected_after_the_comparison_keeps_its_grade(classroom: Classroom) -> None:
+    more_points(classroom)
+    again = regrading(classroom)
+    changes = again.changes()
+    assert {change.student for change in changes} == {"anna", "bela"}
+    hand_in_again(classroom)
+    before = classroom.state()["gradings"]["bela"]
+    assert [change.student for change in again.write(changes)] == trail(classroom) == ["anna"]
+    assert list(again.failed) == ["bela"]
+    assert classroom.state()["gradings"]["bela"] == before
+
+
+def test_a_submission_that_is_collected_while_grades_are_written_needs_manual_grading(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more_points(classroom)
+    again = regrading(classroom)
+    changes = again.changes()
+    convert = CourseAutograde._convert
+
+    def hand_in_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
+        convert(self, prepared, gradebook)
+        if prepared.submission.student == "bela":
+            hand_in_again(classroom)
+
+    monkeypatch.setattr(CourseAutograde, "_convert", hand_in_meanwhile)
+    assert [change.student for change in again.write(changes)] == trail(classroom) == ["anna"]
+    after = classroom.state()["gradings"]
+    assert ("None", "2.0", False) in [grade[1:] for grade in after["anna"]["grades"]]
+    assert ("None", "2.0", True) in [grade[1:] for grade in after["bela"]["grades"]]
+
+
+def test_a_submission_that_cannot_be_compared_completely_is_not_changed(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more_points(classroom)
+    find = Gradebook.find_grade
+
+    def fail_for_bela(self: Gradebook, cell: str, notebook: str, lesson: str, student: str) -> Any:
+        if (cell, student) == ("explain_root", "bela"):
+            raise MissingEntry("there is no such grade")
+        return find(self, cell, notebook, lesson, student)
+
+    monkeypatch.setattr(Gradebook, "find_grade", fail_for_bela)
+    again = regrading(classroom)
+    assert [change.student for change in again.changes()] == ["anna"]
+    assert again.failed == {"bela": "there is no such grade"}
+
+
+def test_only_a_few_submissions_are_in_memory_at_a_time(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    prepare, collect = Preparation.prepare, SandboxedExecute.collect
+
+    def record_prepare(self: Any, submission: Any) -> Any:
+        steps.append(f"prepare {submission.student}")
+        return prepare(self, submission)
+
+    def record_collect(self: Any, student: str, *names: str) -> Any:
+        steps.append(f"collect {student}")
+        return collect(self, student, *names)
+
+    monkeypatch.setattr(Preparation, "prepare", record_prepare)
+    monkeypatch.setattr(SandboxedExecute, "collect", record_collect)
+    monkeypatch.setattr(SandboxedExecute, "ahead", property(lambda _: 0, lambda *_: None), raising=False)
+    assert regrading(classroom).changes() == []
+    assert steps == ["prepare anna", "collect anna", "prepare bela", "collect bela"]
