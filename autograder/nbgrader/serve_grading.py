@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.gradebook import gradebook_problem
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.reports.feedback import without_paths
@@ -45,9 +46,14 @@ _HOUR = 3600.0
 #: The time between two looks for submissions.
 _POLL_SECONDS = 0.5
 
-_PAGE = Environment(autoescape=True).from_string("""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+#: The start of every page that the service writes. Feedback that an instructor released starts differently.
+_PAGE_START = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="course-automatic">
+"""
+
+_PAGE = Environment(autoescape=True).from_string(
+    _PAGE_START
+    + """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{{ name }}</title></head><body><h1>{{ name }}</h1>
 <p>Checked automatically. Explanations are graded later.</p>
 {% for title, verdict in checks %}
@@ -55,7 +61,8 @@ _PAGE = Environment(autoescape=True).from_string("""<!doctype html>
 <pre>{{ verdict }}</pre>
 {% endfor %}
 </body></html>
-""")
+"""
+)
 
 
 class GradingService:
@@ -111,13 +118,13 @@ class GradingService:
                 with self._course.gradebook() as gradebook:
                     gradebook.find_assignment(lesson)
                 self._in_gradebook[lesson] = True
-            except (CourseError, MissingEntry):
+            except MissingEntry:
                 self._warn_once(
                     f"{lesson}: submissions wait, because the gradebook has no such lesson yet. Run "
                     f"`nbgrader generate_assignment {lesson}`."
                 )
-            except DBAPIError as error:
-                problem = f"the gradebook cannot be read: {error.orig}"
+            except (CourseError, DBAPIError) as error:
+                problem = gradebook_problem(error) if isinstance(error, DBAPIError) else error
                 self._warn_once(f"{lesson}: submissions wait, because {problem}")
         return self._in_gradebook[lesson]
 
@@ -146,11 +153,12 @@ class GradingService:
 
     def _start(self) -> None:
         busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}
-        allowed = [key for key in self._waiting if key not in busy and self._may_run(key[0])]
         preparation = Preparation(self._directory, self._course.execute)
-        for key in allowed:
+        for key in list(self._waiting):
             if len(self._running) >= self._course.execute.ahead:
                 break
+            if key in busy or not self._may_run(key[0]):
+                continue
             submission = self._waiting.pop(key)
             try:
                 preparation.inspect(submission)
@@ -210,22 +218,13 @@ class GradingService:
                 )
                 folder = Path(self._exchange.root, self._directory.course_id, "feedback")
                 page = folder / f"{checksum}.html"
-                if not self._is_released(submission):
+                if not _is_released(page):
                     if not folder.is_dir():
                         folder.mkdir()
                         # As nbgrader does: students can't list the names, which are secrets.
                         folder.chmod(0o2771 if self._directory.groupshared else 0o711)
                     atomic_write_text(page, automatic_feedback(name, notebook, points))
                     page.chmod(0o644)
-
-    def _is_released(self, submission: Submission) -> bool:
-        """Return whether a person has graded any cell, so that the feedback must not be replaced."""
-        with self._course.gradebook() as gradebook:
-            try:
-                graded = gradebook.find_submission(submission.lesson, submission.student)
-            except MissingEntry:
-                return False
-            return any(grade.manual_score is not None for book in graded.notebooks for grade in book.grades)
 
 
 def automatic_feedback(
@@ -248,6 +247,15 @@ def automatic_feedback(
         title = f"{grade_id.removeprefix('check_')}: {score or 0:g} of {most:g}"
         checks.append((title, without_paths("\n".join(texts))))
     return _PAGE.render(name=name, checks=checks)
+
+
+def _is_released(page: Path) -> bool:
+    """Return whether a page exists that the service hasn't written: feedback released by an instructor."""
+    try:
+        with page.open("rb") as file:
+            return file.read(len(_PAGE_START)) != _PAGE_START.encode()
+    except FileNotFoundError:
+        return False
 
 
 def _handed_in_at(folder: str) -> float:

@@ -20,9 +20,11 @@ from sqlalchemy.exc import OperationalError
 
 from autograder.nbgrader import converters
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.serve_grading import SECRET, GradingService
 from autograder.results.local_executor import SharedExecutor
 from autograder.sandbox.confinement import probe
+from autograder.submissions.folder import Submission
 
 pytestmark = [
     pytest.mark.sandbox,
@@ -195,9 +197,14 @@ def test_a_folder_that_is_not_readable_and_a_broken_gradebook_stop_nobody(
     assert [
         record.getMessage() for record in caplog.records if "submissions wait" in record.getMessage()
     ] == [
-        f"{LESSON}: submissions wait, because the gradebook cannot be read: the server closed the connection"
+        f"{LESSON}: submissions wait, because the gradebook cannot be used: the server closed the "
+        "connection. Check the database and its address, COURSE_GRADEBOOK"
     ]
-    monkeypatch.setattr(Gradebook, "find_submission", fail)
+
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("autograder.nbgrader.serve_grading.atomic_write_text", full)
     run_until(service, lambda: f"anna, {LESSON}: not reported" in caplog.text)
     assert f"anna, {LESSON}: 5 of 5 automatic points" in caplog.text
 
@@ -217,3 +224,47 @@ def test_a_collected_copy_does_not_replace_a_newer_submission(
     service.step()
     assert f"anna, {LESSON}: 5 of 5 automatic points" in caplog.text
     assert caplog.text.count("automatic points") == 1
+
+
+def test_released_feedback_is_never_replaced(
+    classroom: Classroom, service: GradingService, tmp_path: Path
+) -> None:
+    folder = classroom.hand_in("anna", answered(classroom, RIGHT))
+    (folder / SECRET).write_text("secret")
+    feedback = tmp_path / "exchange/build-the-transformer/feedback"
+    feedback.mkdir(parents=True)
+    run_until(service, lambda: list(feedback.glob("*.html")))
+    (page,) = feedback.glob("*.html")
+    automatic = page.read_text()
+    assert "Checked automatically." in automatic
+
+    def report_again() -> str:
+        """Report all submissions again, as after a restart, and return the page."""
+        service._seen.clear()
+        run_until(service, lambda: not service._running)
+        return page.read_text()
+
+    page.write_text(automatic.replace("4 of 4", "3 of 4"))  # by an earlier version of the check
+    assert report_again() == automatic
+    released = f"<!DOCTYPE html>\n<html>{automatic}</html>"
+    page.write_text(released)  # nobody has graded a cell by hand
+    assert report_again() == released
+
+
+def test_the_rate_limit_counts_all_lessons_of_a_student(
+    service: GradingService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(_: Preparation, submission: Submission) -> Prepared:
+        return Prepared(submission, {}, "")
+
+    monkeypatch.setattr(Preparation, "inspect", lambda *_: None)
+    monkeypatch.setattr(Preparation, "prepare", prepare)
+    monkeypatch.setattr(service, "_is_ready", lambda _: False)
+    for student in ("anna", "bela"):
+        for lesson in ("01-scores", "02-products", "03-sums"):
+            service._waiting[student, lesson] = Submission(student, lesson, "", ())
+    service._start()
+    service._start()
+    started = [prepared.submission.student for prepared in service._running]
+    assert started == ["anna"] * 2 + ["bela"] * 2  # two submissions an hour
+    assert len(service._waiting) == 2
