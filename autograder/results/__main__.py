@@ -1,17 +1,21 @@
 """List, verify or prune the result store."""
 
+import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from autograder.nbgrader.command_line import command_parser, create_console, reporting_errors
+from autograder.nbgrader.command_line import command_parser, counted, create_console, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.results.store import Entry, ResultStore
+
+#: The age in seconds from which a temporary file in the store is no longer being written.
+_WRITING_SECONDS = 3600
 
 
 @reporting_errors
@@ -43,12 +47,12 @@ def _list(console: Console, course: CourseFolder) -> int:
     Current results are those that `nbgrader autograde` would still use.
     """
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
-    for entry in course.store.entries():
+    for entry, about in _entries(course.store):
         lesson = entry.header.lesson if entry.header else "(damaged)"
         row = rows[lesson]
         row[0] += 1
         row[1] += entry.header is not None and _is_current(course, entry)
-        row[2] += entry.path.stat().st_size
+        row[2] += about.st_size
         row[3] += entry.header.seconds if entry.header else 0
     table = Table(
         "Lesson", "Results", "Current", "Size (MB)", "Time saved (min)", title=str(course.store.folder)
@@ -65,12 +69,12 @@ def _verify(console: Console, store: ResultStore) -> int:
     Return the exit code: 1 if any result is damaged, otherwise 0.
     """
     count = damaged = 0
-    for entry in store.entries(verify=True):
+    for entry, _ in _entries(store, verify=True):
         count += 1
         if entry.problem:
             damaged += 1
             console.print(f"[bold red]✗[/] {escape(str(entry.path))}: {escape(entry.problem)}")
-    console.print(f"{count} results, {damaged} damaged.")
+    console.print(f"{counted(count, 'result')}, {damaged} damaged.")
     if damaged:
         console.print("Damaged results are never used. `course results prune` deletes them.")
     return int(damaged > 0)
@@ -84,8 +88,7 @@ def _prune(console: Console, course: CourseFolder, older_than: float | None) -> 
     """
     deleted = size = failed = 0
     youngest = time.time() - (older_than or 0) * 86400
-    for entry in course.store.entries(verify=True):
-        about = entry.path.lstat()
+    for entry, about in _entries(course.store, verify=True):
         if about.st_mtime > youngest or (entry.header is not None and _is_current(course, entry)):
             continue
         try:
@@ -95,8 +98,19 @@ def _prune(console: Console, course: CourseFolder, older_than: float | None) -> 
             console.print(f"[bold red]✗[/] {escape(str(error))}")
         else:
             deleted, size = deleted + 1, size + about.st_size
-    console.print(f"Deleted {deleted} results, {size / 1e6:.1f} MB. Grades don't depend on them.")
+    console.print(f"Deleted {counted(deleted, 'result')}, {size / 1e6:.1f} MB. Grades don't depend on them.")
     return int(failed > 0)
+
+
+def _entries(store: ResultStore, verify: bool = False) -> Iterator[tuple[Entry, os.stat_result]]:
+    """Yield the store's entries with their status, except those that another process writes or deletes."""
+    for entry in store.entries(verify):
+        try:
+            about = entry.path.lstat()
+        except FileNotFoundError:
+            continue
+        if not entry.path.name.startswith(".") or time.time() - about.st_mtime > _WRITING_SECONDS:
+            yield entry, about
 
 
 def _is_current(course: CourseFolder, entry: Entry) -> bool:

@@ -16,7 +16,10 @@ _COURSE_LIB = Path(course_lib.__file__).parent
 _AUTOGRADER = Path(__file__).parents[1]
 
 #: Packages that compute results or write them as text.
-_PACKAGES = ("torch", "numpy", "ipykernel", "IPython", "nbclient", "altair")
+_PACKAGES = (
+    *("torch", "numpy", "sacrebleu", "spacy", "tokenizers", "pydantic", "pyyaml"),
+    *("ipykernel", "IPython", "nbclient", "altair", "vl-convert-python"),
+)
 
 #: Parts of `course_lib` that affect only the results of the final lab, and the parts of these that affect all
 #: lessons.

@@ -1,5 +1,6 @@
 """The result store: stored results are found again, and nothing else is accepted as a result."""
 
+import importlib.metadata
 import multiprocessing
 import os
 import stat
@@ -15,7 +16,7 @@ from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
 from autograder.results.store import DamagedResultError, ResultStore
-from autograder.results.version import checks_version
+from autograder.results.version import _code_version, checks_version
 from autograder.sandbox.limits import Limits
 
 JOB = Job("01-scores", (Cell("only", "print(1)", False, False),), (("a.txt", b"x"),), Limits(), version="v")
@@ -137,3 +138,19 @@ def test_the_version_of_a_lesson_depends_on_its_own_checks_only(monkeypatch: pyt
     renamed = replace(masks, curriculum=replace(masks.curriculum, lessons=lessons))
     assert checks_version(renamed) == checks_version(masks)
     assert checks_version(replace(masks, cells=masks.cells[:-1])) != checks_version(masks)
+
+
+@pytest.mark.parametrize("package", ["torch", "sacrebleu", "spacy", "tokenizers", "pydantic", "pyyaml"])
+def test_the_version_changes_with_packages_that_determine_points(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    masks, version = load_lesson_source(COURSE, "04-masks"), importlib.metadata.version
+    before = checks_version(masks)
+    monkeypatch.setattr(
+        importlib.metadata, "version", lambda name: "0.0" if name == package else version(name)
+    )
+    _code_version.cache_clear()
+    try:
+        assert checks_version(masks) != before
+    finally:
+        _code_version.cache_clear()

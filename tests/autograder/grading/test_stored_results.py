@@ -1,6 +1,8 @@
 """Grading in the sandbox with the result store: nothing is computed twice."""
 
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from small_course import LESSON, SmallCourse, cell_of
 from autograder.nbgrader import converters
 from autograder.results.__main__ import main
 from autograder.results.local_executor import SharedExecutor, WorkerExecutor
+from autograder.results.store import Entry, ResultStore
 from autograder.sandbox.confinement import probe
 
 pytestmark = [
@@ -195,3 +198,35 @@ def test_the_command_lists_verifies_and_prunes(
     assert second.exists()
     assert main(["prune", *course]) == 0
     assert not second.exists()
+
+
+def test_the_command_leaves_files_alone_that_another_process_writes_or_deletes(
+    classroom: Classroom, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = ["--course", str(classroom.course)]
+    result = next(store_of(classroom).rglob("*.jsonl"))
+    young, old = result.with_name(".young.1.2"), result.with_name(".old.1.2")
+    for path in (young, old):
+        path.write_bytes(b"{")
+    os.utime(old, (time.time() - 86400, time.time() - 86400))
+    dangling = result.with_name("dangling.jsonl")
+    dangling.symlink_to("nowhere")
+    assert main(["list", *course]) == 0
+    assert main(["verify", *course]) == 1
+    assert "4 results, 2 damaged." in capsys.readouterr().out
+    assert main(["prune", *course]) == 0
+    assert "Deleted 2 results" in capsys.readouterr().out
+    assert young.exists()
+    assert not old.exists()
+    assert not dangling.is_symlink()
+
+    entries = ResultStore.entries
+
+    def delete_meanwhile(self: ResultStore, verify: bool = False) -> Iterator[Entry]:
+        for entry in entries(self, verify):
+            entry.path.unlink()
+            yield entry
+
+    monkeypatch.setattr(ResultStore, "entries", delete_meanwhile)
+    assert main(["prune", *course]) == 0
+    assert "Deleted 0 results" in capsys.readouterr().out
