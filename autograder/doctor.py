@@ -37,7 +37,7 @@ def main() -> int:
     """Run `course doctor`, and return its exit code: 1 if a test fails, otherwise 0."""
     description = "Test the sandbox for students' code on this machine, and grade a notebook in it."
     argparse.ArgumentParser(prog="course doctor", description=description).parse_args()
-    # A file or a pipe has no width, so set one that is large enough for whole sentences.
+    # As in `command_line.create_console`, which needs nbgrader. The doctor also runs where that is missing.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         confinement = probe()

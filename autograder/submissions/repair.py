@@ -17,8 +17,6 @@ from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, i
 from autograder.nbgrader.mark_scheme import TAG as MARK_SCHEME
 from autograder.submissions.reading import SubmittedCell, UnreadableError, read_notebook, shown
 
-__all__ = ["Repaired", "UnreadableError", "repair"]
-
 #: The key of the grading record in a notebook's metadata.
 GRADING = "course_grading"
 

@@ -23,7 +23,8 @@ from nbgrader.preprocessors import (
 from small_course import LESSON, SmallCourse, cell_of
 from traitlets.config import Config
 
-from autograder.submissions.repair import Repaired, UnreadableError, repair
+from autograder.submissions.reading import UnreadableError
+from autograder.submissions.repair import Repaired, repair
 
 NAMES = ["setup", "predict_spread", "check_predict_spread", "attention_scores", "check_attention_scores"]
 NAMES += ["explain_root"]
