@@ -82,7 +82,8 @@ def test_it_counts_how_often_the_source_is_encoded() -> None:
     candidate.call(model, SOURCE, MASK, 9, 1, 2)
     assert value(model.call(method="encoded")) == "one"
     model.call(SOURCE, MASK, SOURCE, causal_mask(3))
-    assert value(model.call(method="encoded")) == "several, of `encode` and of the whole model"
+    both = "several: `encode` with several sentences and the whole model"
+    assert value(model.call(method="encoded")) == both
 
 
 def test_a_mask_of_numbers_is_refused() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Reply, Returned, Value, after, value_of
+from course_lib.checks.engine.reply import Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.checkpoints import averaging
 from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.checks.exercises.fixtures.models import transformer
@@ -400,20 +400,6 @@ def _average_keeps_dtypes(candidate: Candidate, draw: Draw) -> Reply:
     return _part(_averaged(candidate, *states), "average")
 
 
-_WHOLE = "an int64: the first, the last, or the rounded mean"
-
-
-def _described(entry: Value, allowed: tuple[int, ...]) -> Observed:
-    """Describe an averaged integer. All integers in `allowed` are correct, and get the same description.
-
-    Anything other than a scalar tensor is returned unchanged.
-    """
-    if not isinstance(entry, Tensor) or entry.dim():
-        return entry
-    right = entry.dtype == torch.int64 and entry.item() in allowed
-    return _WHOLE if right else f"{str(entry.dtype).removeprefix('torch.')}, {entry.item():g}"
-
-
 @probe("entries that are not floating-point, such as counters and flags, keep their dtype and are not summed")
 def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
     counts = (10, 40, 15)
@@ -429,10 +415,8 @@ def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
         }
         for count, flag in zip(counts, flags, strict=True)
     ]
-    reply = _part(_averaged(candidate, *states), "average")
-    if not isinstance(reply, Returned) or not isinstance(reply.value, dict) or "steps" not in reply.value:
-        return reply
-    return replace(reply, value=reply.value | {"steps": _described(reply.value["steps"], (10, 15, 22))})
+    integers = {"steps": (10, 15, 22)}
+    return _part(candidate.fixture(averaging(candidate, integers=integers)).call(states), "average")
 
 
 @probe("a weight with two names, as in a model with tied embeddings, is averaged once")
