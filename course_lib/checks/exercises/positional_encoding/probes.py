@@ -207,9 +207,9 @@ def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Observed:
     x = draw.normal(2, 5, 6)
     plain, wide = candidate.build(6, 0.0, 12), in_double(candidate, 6, 0.0, 12)
     return {
-        "the result of float32": plain.call(x.float()),
-        "the result of bfloat16": plain.call(x.bfloat16()),
-        "the result of float32, with the module in float64": wide.call(x.float()),
+        "the result for an input in float32": plain.call(x.float()),
+        "the result for an input in bfloat16": plain.call(x.bfloat16()),
+        "the result for an input in float32, with the module in float64": wide.call(x.float()),
     }
 
 
