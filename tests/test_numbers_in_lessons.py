@@ -150,9 +150,7 @@ def test_lesson_08() -> None:
 
 
 def test_lesson_10() -> None:
-    said(
-        "10", "three quarters of the computation is wasted on padding to 72", "more than a third in plain"
-    )
+    said("10", "three quarters of the computation is wasted on padding to 72", "more than a third in plain")
     train = load_corpus(DataConfig(corpus="captions")).train
     sides = [
         [[token.text for token in tokenizer(sentence)] for sentence in sentences[:6000]]
