@@ -23,6 +23,7 @@ from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Ques
 from autograder.marking.comment_bank import CommentBank, CommentError
 from autograder.marking.grouping import Card, Group, differences, grouped
 from autograder.reports.safe_html import markdown_to_html, templates
+from course_lib.curriculum.course_file import CourseError
 
 HOST = "127.0.0.1"
 
@@ -269,6 +270,8 @@ class _Marks(_Handler):
         except ChangedError as error:
             self.set_status(409)
             return self._reply(error.changed, question)
+        except CourseError as error:
+            return self.refuse(503, f"Nothing was saved: {error}")
         except ValueError as error:
             return self.refuse(400, str(error))
         except SQLAlchemyError as error:

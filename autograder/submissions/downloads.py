@@ -21,6 +21,7 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import FileNameCollectorPlugin
 from traitlets import Unicode
 
+from autograder.nbgrader.gradebook import open_gradebook
 from autograder.reports.learning_management import read_roster
 from autograder.submissions.reading import shown
 from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
@@ -183,10 +184,10 @@ class DownloadCollector(FileNameCollectorPlugin):
         directory = self.parent.coursedir
         try:
             roster = read_roster(self.roster) if self.roster else []
+            with open_gradebook(directory) as gradebook:
+                students = Students(gradebook, roster)
         except ValueError as error:
             self.parent.fail(str(error))
-        with Gradebook(directory.db_url, directory.course_id) as gradebook:
-            students = Students(gradebook, roster)
         found: dict[str, list[DownloadedFile]] = defaultdict(list)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             parts = self.parent.extractor_plugin_inst.original_parts(folder, path)

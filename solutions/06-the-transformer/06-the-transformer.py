@@ -422,11 +422,11 @@ encoder[-1] = ("memory", encoder[-1][1])
 attentions = {"self_attention": "self-attention", "cross_attention": "cross-attention"}
 first_parts = {"embedding": "target_embedding", "+ positions": "positions"}
 decoder_names = first_parts | layer_names("decoder_layers", attentions, sizes.layers)
-memory = model.encode(source, source_mask)
+encoder_output = model.encode(source, source_mask)
 decoder = traced(
     model,
     decoder_names | {"logits": "generator"},
-    lambda: model.generator(model.decode(memory, source_mask, target, target_mask)),
+    lambda: model.generator(model.decode(encoder_output, source_mask, target, target_mask)),
 )
 shape_flow(
     [("source tokens", source.shape), *encoder],

@@ -483,10 +483,10 @@ def model_after(update):
     return model
 
 
-def log_probability(model, source, ids):
+def log_probability(trained, source, ids):
     """Return the log-probability of each row of ids, up to its end symbol."""
-    with evaluating(model):
-        logits = model(source, padding_mask(source, PAD), ids[:, :-1], causal_mask(ids.shape[1] - 1))
+    with evaluating(trained):
+        logits = trained(source, padding_mask(source, PAD), ids[:, :-1], causal_mask(ids.shape[1] - 1))
     of_words = logits.log_softmax(dim=-1).gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
     return of_words.masked_fill(ids[:, :-1] == END, 0.0).sum(dim=1)
 
