@@ -42,8 +42,8 @@ def test_the_start_is_told_and_not_the_numbers(fill, spread, normal) -> None:
     student = candidate(build)
     facts = told(student.fixture(start_of("weight")).call(student.build()))
     assert facts["the standard deviation of the table"] == pytest.approx(spread, rel=0.03)
-    assert facts["«they are distributed normally»"] is normal
-    assert facts["«their mean is near 0»"] is True
+    assert facts["«the table's numbers are distributed normally»"] is normal
+    assert facts["«the mean of the table is near 0»"] is True
 
 
 class Unguarded(PositionalEncoding):
