@@ -125,12 +125,15 @@ class LocalExecutor(WorkerExecutor):
         self._failed_starts = 0
 
     def _discard_worker(self) -> None:
-        """Release what this thread's worker holds, such as pipes, after it has died or failed to start."""
+        """Release what this thread's worker holds, such as pipes, after it has died or failed to start.
+
+        When this returns, its process has ended.
+        """
         worker, self._local.worker = self._local.worker, None
         with self._lock:
             lifeline = self._workers.pop(worker)
         lifeline.close()
-        worker.shutdown(wait=False)
+        worker.shutdown()
 
 
 class SharedExecutor:
