@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,8 +19,9 @@ T = TypeVar("T")
 #: The maximum number of attempts at a call if its worker dies.
 _ATTEMPTS = 2
 
-#: After this number of workers in a row that failed to start, no more are started.
+#: After this number of workers in a row that failed to start, none is started for RETRY_SECONDS.
 _MOST_FAILED_STARTS = 3
+RETRY_SECONDS = 60.0
 
 
 class WorkerDiedError(NotComputedError):
@@ -44,8 +46,8 @@ class LocalExecutor(WorkerExecutor):
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
     was running is known: that call is tried again in a new worker, and no other call is affected. Each worker
-    process starts with the call `initializer(*initargs)`. If that fails in one worker after another, no more
-    workers are started.
+    process starts with the call `initializer(*initargs)`. If that fails in one worker after another, calls
+    fail at once for a minute, and then a start is tried again.
     """
 
     def __init__(self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:
@@ -56,7 +58,7 @@ class LocalExecutor(WorkerExecutor):
         self._lock = threading.Lock()
         self._workers: dict[ProcessPoolExecutor, Connection] = {}
         self._closed = False
-        self._start_problem = ""
+        self._start_problem, self._retry_at = "", 0.0
         self._failed_starts = 0
         """The number of workers that failed to start since the last one that did."""
 
@@ -107,7 +109,8 @@ class LocalExecutor(WorkerExecutor):
             1, multiprocessing.get_context("spawn"), initializer=_end_with, initargs=(worker_end,)
         )
         with self._lock:
-            if self._closed or self._failed_starts >= _MOST_FAILED_STARTS:
+            wait = self._failed_starts >= _MOST_FAILED_STARTS and time.monotonic() < self._retry_at
+            if self._closed or wait:
                 lifeline.close()
                 raise CancelledError if self._closed else WorkerStartError(self._start_problem)
             self._workers[worker] = lifeline
@@ -120,6 +123,7 @@ class LocalExecutor(WorkerExecutor):
             self._discard_worker()
             with self._lock:
                 self._failed_starts += 1
+                self._retry_at = time.monotonic() + RETRY_SECONDS
                 self._start_problem = f"no worker process could be started: {error}"
             raise WorkerStartError(self._start_problem) from None
         self._failed_starts = 0

@@ -77,11 +77,12 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     if similar.unexplained is None:
         return [resemblance, "That does not explain the rest of your result."]
     other = f"the test “{similar.unexplained.says}”"
+    alone = "these mistakes alone" if len(similar.mistakes) > 1 else "this mistake alone"
     if similar.unexplained not in failures:
-        return [resemblance, f"But with this mistake alone, {other} should fail, and your code passes it."]
+        return [resemblance, f"But with {alone}, {other} should fail, and your code passes it."]
     found = f"{other} fails in another way"
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        found = f"in {other}, this mistake alone does not explain your result"
+        found = f"your result in {other} is not explained by {alone}"
     return [resemblance, f"But {found}."]
 
 

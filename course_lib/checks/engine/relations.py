@@ -34,7 +34,8 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     one, other = _tensor(expected), _tensor(found)
     if one is None or other is None or one.device != other.device or one.is_complex() or other.is_complex():
         return ""
-    if isinstance(expected, int | float) and isinstance(found, Tensor) and _equal(one, other):
+    is_number = isinstance(expected, int | float) and not isinstance(expected, bool)
+    if is_number and isinstance(found, Tensor) and _equal(one, other):
         return "The value is right, but it must be a Python number: call `.item()`."
     if isinstance(expected, Tensor) != isinstance(found, Tensor) and _equal(one, other):
         return "Apart from the type, every number is right."

@@ -235,6 +235,23 @@ def test_a_worker_that_does_not_start_says_why() -> None:
                 future.result()
 
 
+def succeed_if_there_is(file: Path) -> None:
+    file.read_bytes()
+
+
+def test_workers_start_again_when_the_problem_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autograder.results.local_executor.RETRY_SECONDS", 1.0)
+    with closing(LocalExecutor(1, succeed_if_there_is, (tmp_path / "file",))) as executor:
+        for _ in range(4):
+            with pytest.raises(WorkerStartError, match="No such file"):
+                executor.submit(value_or_death, 1).result()
+        (tmp_path / "file").touch()
+        time.sleep(1.0)
+        assert executor.submit(value_or_death, 1).result() == 1
+
+
 def test_workers_that_died_leave_no_open_files() -> None:
     with closing(LocalExecutor(1, nothing, ())) as executor:
         counts = []
