@@ -82,7 +82,7 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
         return [resemblance, f"But with {alone}, {other} should fail, and your code passes it."]
     found = f"{other} fails in another way"
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        found = f"your result in {other} is not explained by {alone}"
+        found = f"in {other}, your result is not explained by {alone}"
     return [resemblance, f"But {found}."]
 
 
