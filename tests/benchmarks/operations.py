@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -40,7 +39,6 @@ from course_lib.transformer import (
 )
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
-from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
 from course_lib.translation.model import fused
 from course_lib.translation.model.fast_layers import decode_with_kernels, refresh, use_fast_layers
 from course_lib.translation.model.fused import BlockDropout, fused_attention, use_fused_layers
@@ -256,7 +254,7 @@ def fused_softmax() -> FusedKernels:
     """Compile the softmax step of the loss."""
 
     def run(tokens: int) -> None:
-        fused._compiled_softmax_step()(*_softmax_arguments(tokens))
+        fused.compiled_softmax_step()(*_softmax_arguments(tokens))
 
     return FusedKernels.of(run, constant_kernels=1)
 
@@ -293,27 +291,6 @@ def predicted(config: RunConfig, sentences: int, layers: FusedKernels, softmax: 
     moved = 3 * 4 * sum(sizes)
     layer = layer.plus(Count(Counter(), moved / BANDWIDTH, moved))
     return result.plus(layer, config.model.layers)
-
-
-def distinct_shapes(config: RunConfig, buckets: bool) -> int:
-    """Count the shapes of the batches of an epoch, for lengths distributed like those of WMT 2014."""
-    random = np.random.RandomState(1)
-    longest = config.data.max_length
-    mean = np.clip(random.lognormal(3.2, 0.6, 150_000), 3, longest)
-    lengths = np.stack([mean, mean * random.lognormal(0, 0.15, len(mean))], 1).round().astype(int)
-    lengths = lengths.clip(3, longest)
-    training = config.training
-    allowed = bucket_lengths(longest, training.length_buckets or 16) if buckets else []
-    plan = epoch_plan(lengths, training.tokens_per_batch, 1, seed=1, epoch=0, buckets=allowed)
-    shapes = set()
-    for [batch] in plan:
-        source, target = lengths[batch].max(0)
-        if buckets:
-            source = target = allowed[int(np.searchsorted(allowed, max(source, target)))]
-            shapes.add((training.tokens_per_batch // source, source, target))
-        else:
-            shapes.add((len(batch), source, target))
-    return len(shapes)
 
 
 _HEADINGS = ["operations", "moved", "work", "GPU", "launches", "published", "reached"]
@@ -361,10 +338,6 @@ def main() -> None:
         f"published {PUBLISHED / 1e12:.0f} and the reached {REACHED / 1e12:.0f} TFLOP/s, without the "
         "optimiser and communication."
     )
-    config = load_config("wmt14-base")
-    for buckets in (False, True):
-        kind = f"{config.training.length_buckets} length buckets" if buckets else "no buckets"
-        console.print(f"Distinct shapes in an epoch, {kind}: {distinct_shapes(config, buckets)}")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
 
 
 def trained(config: RunConfig, distributed: DistributedInfo) -> Outcome:
-    """Return the notes, weights and the compiler's counts after four updates."""
-    trainer = new_trainer(config, distributed)
+    """Make four updates. Return the notes, the weights and the compiler's counts."""
+    torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
+    trainer = new_trainer(config, distributed)
     for batches in trainer.plan()[:4]:
         trainer.update(batches)
     counts = {**counters["graph_break"], "graphs": counters["stats"]["unique_graphs"]}
@@ -52,7 +53,7 @@ def without_a_compiler(distributed: DistributedInfo) -> tuple[str | None, bool]:
     module = Sum()
     x = torch.ones(2, 3)
     expected = module(x)
-    why_not = compile_layers([module], lambda: module(x), "inductor", dynamic=True)
+    why_not = compile_layers([module], lambda source, target: module(source), [(x, x)], "inductor")
     return why_not, torch.equal(module(x), expected)
 
 
@@ -93,19 +94,18 @@ def with_the_front_end(distributed: DistributedInfo, *configs: RunConfig) -> lis
 
 
 @pytest.mark.parametrize("attention", ["plain", "fused"])
-@pytest.mark.parametrize("buckets", ["null", "3"])
-def test_each_kind_of_layer_is_one_graph_for_each_shape(
-    tiny_config: Callable[..., RunConfig], attention: str, buckets: str
+def test_each_kind_of_layer_is_compiled_twice_for_all_shapes(
+    tiny_config: Callable[..., RunConfig], attention: str
 ) -> None:
     exact = ("training.precision=float64", "model.dropout=0", "model.layers=2")
-    exact += (f"model.attention={attention}", f"training.length_buckets={buckets}")
+    exact += (f"model.attention={attention}",)
     configs = tiny_config("training.compile=true", *exact), tiny_config(*exact)
     for (notes, got, counts), (_, expected, _) in in_processes(1, with_the_front_end, *configs):
         assert notes == []
         graphs = counts.pop("graphs")
         assert counts == {}, "no part of a layer is left out"
-        # An encoder's and a decoder's, whatever the number of layers.
-        assert graphs <= (0 if buckets == "null" else 2 * 3)
+        # An encoder's and a decoder's, for the first batch and then for all sizes.
+        assert graphs == 2 * 2
         assert_equal_weights(got, expected, within=1e-9)
 
 
@@ -115,14 +115,12 @@ def test_the_first_layer_of_a_stack_shares_the_code_of_the_others_in_mixed_preci
     config = tiny_config(
         "training.compile=true",
         "training.precision=bfloat16",
-        "training.length_buckets=3",
         "model.attention=fused",
         "model.layers=2",
         "model.dropout=0",
     )
     [[(notes, _, counts)]] = in_processes(1, with_the_front_end, config)
     assert notes == []
-    # An encoder's and a decoder's, for the batches of these updates and for the artificial first batch.
     assert counts["graphs"] == 2 * 2
 
 
@@ -144,7 +142,7 @@ def graphs_of_several_processes(distributed: DistributedInfo, config: RunConfig)
 
 def test_several_processes_compile_a_layer_as_a_whole(tiny_config: Callable[..., RunConfig]) -> None:
     # The weights of a layer are larger than DDP's first bucket.
-    large = ("model.d_model=256", "model.d_ff=512", "model.dropout=0", "training.length_buckets=1")
+    large = ("model.d_model=256", "model.d_ff=512", "model.dropout=0")
     for found, compiled in in_processes(
         2, graphs_of_several_processes, tiny_config("training.compile=true", *large)
     ):

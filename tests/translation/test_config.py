@@ -141,11 +141,6 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
             "training.tokens_per_batch: must be at least data.max_length (128), so that every sentence fits, "
             "but got 100",
         ),
-        (
-            "training={epochs: 1, tokens_per_batch: 130, length_buckets: 4}\ndata.max_length=129",
-            "training.tokens_per_batch: must be at least data.max_length (129, rounded up to 136 for "
-            "training.length_buckets), so that every sentence fits, but got 130",
-        ),
         ("evaluation.length_factor=.inf", "evaluation.length_factor: expected a finite number, got .inf"),
         (
             "training={epochs: 1, tokens_per_batch: 4000}\ndata.max_length=2500\nevaluation.length_factor=3",

@@ -11,12 +11,10 @@ from torch import Tensor, nn
 
 from course_lib.transformer import EncoderLayer, Transformer, TransformerConfig
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig
-from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model.fast_layers import FastEncoderLayer, use_fast_layers
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
-from course_lib.translation.train.device_batch import move_to_device
 
 CPU, WORDS = torch.device("cpu"), 50
 Configs = Callable[..., RunConfig]
@@ -107,47 +105,6 @@ def test_a_changed_weight_counts_from_the_next_update_on() -> None:
     assert loss() != before
     with torch.no_grad():
         assert loss_sum(source, source).item() == pytest.approx(loss(), rel=1e-2)
-
-
-def test_lengths_to_pad_to() -> None:
-    assert bucket_lengths(64, 16) == [8, 16, 24, 32, 40, 48, 56, 64]
-    assert bucket_lengths(256, 1) == [256]
-    for longest, count in ((256, 16), (175, 5), (40, 3), (7, 4)):
-        lengths = bucket_lengths(longest, count)
-        assert len(lengths) <= count
-        assert lengths == sorted(set(lengths))
-        assert lengths[-1] - 8 < longest <= lengths[-1]
-        assert all(length % 8 == 0 for length in lengths)
-
-
-def test_batches_of_a_plan_with_buckets_are_within_one_bucket_and_the_budget() -> None:
-    generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(3, 41, (500, 2), generator=generator).numpy()
-    buckets = bucket_lengths(40, 4)
-    plan = epoch_plan(lengths, 200, 1, seed=1, epoch=0, buckets=buckets)
-    assert sorted(index for [batch] in plan for index in batch) == list(range(500))
-    for [batch] in plan:
-        padded = {next(bucket for bucket in buckets if bucket >= max(lengths[index])) for index in batch}
-        assert len(padded) == 1
-        assert len(batch) <= max(1, 200 // padded.pop())
-
-
-def test_a_larger_shape_changes_neither_loss_nor_counts() -> None:
-    config = ModelConfig(layers=1, d_model=16, heads=2, d_ff=32, dropout=0.0, attention="fused")
-    source, target = torch.randint(3, WORDS, (3, 9)), torch.randint(3, WORDS, (3, 6))
-    source[1, 4:], target[0, 5:] = 0, 0
-    plain, padded = (
-        move_to_device(source, target, CPU, config, WORDS, 0, REFERENCE, shape) for shape in (None, (5, 16))
-    )
-    assert (padded.source.shape, padded.target.shape) == ((5, 16), (5, 17))
-    assert (padded.target_tokens, padded.real_slots) == (plain.target_tokens, plain.real_slots)
-    assert (padded.slots, padded.flops) == (5 * (16 + 17), plain.flops)
-    torch.manual_seed(0)
-    model = build_model(config, WORDS, WORDS, "float64")
-    loss_sum = LossSum(model, REFERENCE.loss(WORDS, 0, 0.1), "float64")
-    loss_sum.use_fast_layers(CPU)
-    one, other = (loss_sum(each.source, each.target, each.positions) for each in (plain, padded))
-    assert one.item() == pytest.approx(other.item(), rel=1e-12)
 
 
 def test_prefetched_batches_are_those_of_the_plan(tiny_config: Configs) -> None:

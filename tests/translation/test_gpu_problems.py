@@ -107,7 +107,7 @@ def test_a_card_without_enough_memory_is_told_what_to_set(tiny_config: Configs) 
 def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
     tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = ("data.max_length=60", "training.tokens_per_batch=1000", "training.length_buckets=2")
+    sizes = ("data.max_length=60", "training.tokens_per_batch=1000")
     config = tiny_config(*sizes)
     trainer = new_trainer(config)
 
@@ -123,20 +123,20 @@ def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
         return str(refused.value)
 
     for sentences in (1, 3, 14):
-        free = needed(trainer, sentences * 64)
+        free = needed(trainer, sentences * 60)
         message = refusal(free)
-        assert f"At most {sentences * 64} tokens fit" in message
+        assert f"At most {sentences * 60} tokens fit" in message
         advice = re.findall(r"training\.\w+=\d+", message)
         advised = tiny_config(*sizes, *advice)
         assert needed(new_trainer(advised)) <= free
         size = advised.training.tokens_per_batch * advised.training.batches_per_update
         assert size == pytest.approx(1000 * config.training.batches_per_update, rel=0.03)
     # The rank with the least memory decides.
-    least = needed(trainer, 192)
+    least = needed(trainer, 180)
     with monkeypatch.context() as patch:
         patch.setattr(setup, "global_max", lambda distributed, number: max(number, -least))
-        assert "At most 192 tokens fit" in refusal(1000 * least)
-    message = refusal(needed(trainer, 64) - 1)
+        assert "At most 180 tokens fit" in refusal(1000 * least)
+    message = refusal(needed(trainer, 60) - 1)
     assert "Not even a batch with one sentence of data.max_length=60 tokens fits. Choose a smaller" in message
 
 

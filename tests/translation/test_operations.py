@@ -1,10 +1,10 @@
-"""The fast layers launch fewer operations and convert weights once per update; batches have few shapes."""
+"""The fast layers launch fewer operations and convert weights once per update."""
 
 import pytest
 import torch
 
 from course_lib.translation.configs.loader import load_config
-from tests.benchmarks.operations import FusedKernels, counted, distinct_shapes, predicted
+from tests.benchmarks.operations import FusedKernels, counted, predicted
 
 CONFIG = load_config("wmt14-base")
 
@@ -47,7 +47,3 @@ def test_bytes_of_a_fused_kernel() -> None:
 @torch.compile(dynamic=False)
 def _three_operations(x: torch.Tensor) -> torch.Tensor:
     return (2 * x + 1).relu()
-
-
-def test_buckets_leave_sixteen_shapes() -> None:
-    assert distinct_shapes(CONFIG, buckets=True) <= 16 < distinct_shapes(CONFIG, buckets=False)

@@ -265,7 +265,7 @@ def test_every_provided_config_starts_on_any_number_of_processes(name: str) -> N
     for processes in (1, 2, 4, 8, 32):
         divided = divide_updates(config, processes).training
         assert divided.batches_per_update >= processes
-        assert divided.tokens_per_batch >= config.longest_padded
+        assert divided.tokens_per_batch >= config.data.max_length
         if config.data.max_length * processes <= tokens:
             assert 0.95 * tokens <= divided.batches_per_update * divided.tokens_per_batch <= tokens
 

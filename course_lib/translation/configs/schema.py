@@ -181,12 +181,9 @@ class TrainingConfig(Section):
     """CPU threads per process. Default: the cores, divided evenly among the processes of a machine."""
     peer_timeout: MayChange[int] = Field(default=120, ge=1)
     """The run ends if another process sends no heartbeat for this many seconds."""
-    length_buckets: int | None = Field(default=None, ge=1, le=16)
-    """Pad each batch to one of this many lengths, and to a fixed number of sentences for each length, so that
-    a model is compiled for few shapes. Default: pad to the longest sentence of the batch."""
     compile: bool = False
     """Compile each layer and the loss with torch.compile. If that fails, training continues without it and
-    reports the reason. Useful on a GPU, together with length_buckets; on a CPU, it brings no gain."""
+    reports the reason. Useful on a GPU; on a CPU, it brings no gain."""
     log_every: MayChange[int] = Field(default=50, ge=1)
     """Updates between two rows of metrics.jsonl."""
     profile: MayChange[int] = Field(default=0, ge=0)
@@ -267,7 +264,7 @@ class EvaluationConfig(Section):
         if value == "auto":
             return value
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
-            return value
+            return float(value)
         raise ValueError(f'expected "auto" or a number greater than or equal to 0, got {yaml_value(value)}')
 
 
@@ -303,12 +300,6 @@ class RunConfig(Section):
     checkpoints: CheckpointConfig = CheckpointConfig()
     selection: SelectionConfig = SelectionConfig()
 
-    @property
-    def longest_padded(self) -> int:
-        """The length of a training sentence of `data.max_length` tokens with the padding of its bucket."""
-        length = self.data.max_length
-        return -(-length // 8) * 8 if self.training.length_buckets else length
-
     @model_validator(mode="after")
     def _sections_fit_together(self) -> "RunConfig":
         if self.model.tie_embeddings and not self.data.shares_vocabulary:
@@ -316,16 +307,15 @@ class RunConfig(Section):
                 f"model.tie_embeddings: needs one vocabulary for both languages, but data.tokenizer="
                 f"{self.data.tokenizer} makes two; set data.tokenizer=joint-bpe or model.tie_embeddings=false"
             )
-        max_length, padded = self.data.max_length, self.longest_padded
-        rounded = f", rounded up to {padded} for training.length_buckets" if padded > max_length else ""
-        for name, budget, least, note in (
-            ("training", self.training.tokens_per_batch, padded, rounded),
-            ("evaluation", self.evaluation.tokens_per_batch, max_length, ""),
+        max_length = self.data.max_length
+        for name, budget in (
+            ("training", self.training.tokens_per_batch),
+            ("evaluation", self.evaluation.tokens_per_batch),
         ):
-            if budget < least:
+            if budget < max_length:
                 raise ValueError(
-                    f"{name}.tokens_per_batch: must be at least data.max_length ({max_length}{note}), "
-                    f"so that every sentence fits, but got {budget}"
+                    f"{name}.tokens_per_batch: must be at least data.max_length ({max_length}), so that "
+                    f"every sentence fits, but got {budget}"
                 )
         longest = self.evaluation.max_target_length(max_length)
         if longest > MAX_POSITIONS:

@@ -1,8 +1,6 @@
 """The plan of an epoch: its batches and their order (section 5.1 of the paper)."""
 
 import hashlib
-import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +13,6 @@ def epoch_plan(
     batches_per_update: int,
     seed: int,
     epoch: int,
-    buckets: Sequence[int] = (),
 ) -> list[list[list[int]]]:
     """Plan an epoch: a list of updates, each a list of batches, each a list of indices of pairs.
 
@@ -24,19 +21,13 @@ def epoch_plan(
     has `batches_per_update` batches, except the last one, which may have fewer. Pairs of the same length are
     shuffled before they are put into batches, and the batches are shuffled too. The random choices depend
     only on the seed and the epoch, so the plan is the same for any number of processes and for a resumed run.
-
-    `buckets` is a list of ascending lengths, the last of which must be at least the length of the longest
-    pair. If the list isn't empty, all pairs of a batch are padded to the same one of these lengths, and this
-    length counts towards `max_tokens`. Raises ValueError if a pair, with this padding, is longer than
-    `max_tokens`.
+    Raises ValueError if a pair is longer than `max_tokens`.
     """
     longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
     rng = seeded_generator(f"{seed}, epoch {epoch}")
     order = rng.permutation(len(longer))
-    if buckets:
-        longer = np.asarray(buckets)[np.searchsorted(buckets, longer)]
     order = order[np.argsort(longer[order], kind="stable")]
-    ends = _batch_ends(longer[order], max_tokens, one_length=bool(buckets))
+    ends = _batch_ends(longer[order], max_tokens)
     batches = [order[first:end].tolist() for first, end in pairwise([0, *ends])]
     shuffled = [batches[number] for number in rng.permutation(len(batches))]
     return [
@@ -52,27 +43,10 @@ def seeded_generator(seed: str) -> np.random.RandomState:
     return np.random.RandomState(np.frombuffer(hashlib.sha256(seed.encode()).digest(), "<u4"))
 
 
-def bucket_lengths(max_length: int, count: int) -> list[int]:
-    """Return at most `count` lengths for padding: ascending multiples of 8 that grow roughly geometrically.
-
-    The largest is `max_length`, rounded up to a multiple of 8. GPUs multiply matrices fastest if their sizes
-    are multiples of 8.
-    """
-    largest = -(-max_length // 8)
-    growth = [math.ceil(largest ** (number / max(1, count - 1))) for number in range(count)]
-    chosen = {largest, *growth[1:]} if count > 1 else {largest}
-    # Small lengths become equal after rounding, so use the next multiples of 8 instead.
-    for eighths in range(1, largest):
-        if len(chosen) < count:
-            chosen.add(eighths)
-    return [8 * eighths for eighths in sorted(chosen)]
-
-
-def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool) -> list[int]:
+def _batch_ends(ascending: NDArray[np.int64], max_tokens: int) -> list[int]:
     """Return the exclusive ends of the batches that `token_batches` (lesson 10) makes from ascending lengths.
 
-    With `one_length`, all pairs of a batch have the same length. Raises ValueError if a length is greater
-    than `max_tokens`.
+    Raises ValueError if a length is greater than `max_tokens`.
     """
     if len(ascending) and ascending[-1] > max_tokens:
         raise ValueError(
@@ -85,8 +59,6 @@ def _batch_ends(ascending: NDArray[np.int64], max_tokens: int, one_length: bool)
         candidates = ascending[first : first + max_tokens // int(ascending[first])]
         # The size grows with each sentence, so the sentences that fit are a prefix.
         fits = candidates * np.arange(1, len(candidates) + 1) <= max_tokens
-        if one_length:
-            fits &= candidates == candidates[0]
         first += int(np.count_nonzero(fits))
         ends.append(first)
     return ends

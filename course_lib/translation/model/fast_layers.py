@@ -107,6 +107,7 @@ class MergedWeights:
         self._groups = groups
         self._dtype = dtype
         self._copies: list[Tensor] = []
+        self._views: list[tuple[Tensor, Tensor]] = []
 
     def views(self) -> list[tuple[Tensor, Tensor]]:
         """Return a pair for each weight: its part of the merged copy, as a view, and the weight itself.
@@ -119,11 +120,13 @@ class MergedWeights:
             shapes = [(sum(len(weight) for weight in group), *group[0].shape[1:]) for group in self._groups]
             device = self._groups[0][0].device
             self._copies = [torch.empty(shape, dtype=self._dtype, device=device) for shape in shapes]
-        return [
-            (view, weight)
-            for copy, group in zip(self._copies, self._groups, strict=True)
-            for view, weight in zip(copy.split([len(weight) for weight in group]), group, strict=True)
-        ]
+            # Kept, because hundreds of new views for each update would take milliseconds.
+            self._views = [
+                (view, weight)
+                for copy, group in zip(self._copies, self._groups, strict=True)
+                for view, weight in zip(copy.split([len(weight) for weight in group]), group, strict=True)
+            ]
+        return self._views
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the merged weights, one tensor for each group. Their gradients flow to the original weights.

@@ -173,7 +173,7 @@ class _SmoothedLoss(torch.autograd.Function):
         needs_gradient: bool,
         compiled: bool,
     ) -> Tensor:
-        step = _compiled_softmax_step() if compiled else _softmax_step
+        step = compiled_softmax_step() if compiled else _softmax_step
         exact = torch.promote_types(dtype, torch.float32)
         rows = _rows_per_chunk(hidden.device, weight.shape[0])
         total = torch.zeros((), dtype=exact, device=hidden.device)
@@ -230,5 +230,26 @@ def _softmax_step(
 
 
 @functools.cache
-def _compiled_softmax_step() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    return torch.compile(_softmax_step, dynamic=True)
+def compiled_softmax_step() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """Return a compiled version of `_softmax_step`, for variable numbers of rows.
+
+    It is written differently, because the compiler fuses what can be computed for each logit separately. So
+    neither the exponentials nor the gradient in float32 are ever in memory.
+    """
+
+    def step(
+        logits: Tensor, labels: Tensor, smoothing: float, exact: torch.dtype, needs_gradient: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        dtype, classes = logits.dtype, logits.shape[1]
+        logits = logits.to(exact)
+        log_sums = logits.logsumexp(1, keepdim=True)
+        at_labels = logits.gather(1, labels)
+        row_sums = logits.sum(1, keepdim=True)
+        loss = (log_sums - (1 - smoothing) * at_labels - smoothing / classes * row_sums).sum()
+        if not needs_gradient:
+            return loss, loss, loss
+        is_label = torch.arange(classes, device=labels.device) == labels
+        gradient = (logits - log_sums).exp() - smoothing / classes - (1 - smoothing) * is_label
+        return loss, gradient.to(dtype), gradient.sum(0)
+
+    return torch.compile(step, dynamic=True)

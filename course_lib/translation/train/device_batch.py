@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from course_lib.translation.configs.schema import ModelConfig
 from course_lib.translation.model.flops import training_flops
@@ -38,22 +37,13 @@ def move_to_device(
     target_vocabulary: int,
     pad_id: int,
     components: Components,
-    shape: tuple[int, int] | None = None,
 ) -> DeviceBatch:
     """Count the tokens of a collated batch, start copying it to the device, and return it as a DeviceBatch.
 
-    With `shape`, a number of sentences and a length, the batch is padded so that the inputs of the encoder
-    and the decoder have this shape. Additional rows repeat the first sentence, and their labels don't count.
     `target_vocabulary` is the size of the vocabulary.
     """
     source_lengths, target_lengths = (source != pad_id).sum(1), (target != pad_id).sum(1)
-    rows = len(target)
-    if shape is not None:
-        # The decoder's input is one token shorter than the target.
-        source, target = (
-            _padded(matrix, shape[0], shape[1] + more, pad_id) for matrix, more in ((source, 0), (target, 1))
-        )
-    positions = real_positions(target[:rows], pad_id, components)
+    positions = real_positions(target, pad_id, components)
 
     def move(matrix: Tensor) -> Tensor:
         # Only copies from pinned memory overlap with computation.
@@ -69,8 +59,3 @@ def move_to_device(
         # The decoder's input is one token shorter than the target.
         flops=training_flops(model, target_vocabulary, source_lengths, target_lengths - 1),
     )
-
-
-def _padded(matrix: Tensor, rows: int, length: int, pad_id: int) -> Tensor:
-    longer = F.pad(matrix, (0, length - matrix.shape[1]), value=pad_id)
-    return torch.cat([longer, longer[:1].expand(rows - len(longer), -1)])

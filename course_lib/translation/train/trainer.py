@@ -9,8 +9,7 @@ state has to be saved or shared.
 import contextlib
 import hashlib
 import inspect
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.epoch_plan import bucket_lengths, epoch_plan
+from course_lib.translation.data.epoch_plan import epoch_plan
 from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import DistributedInfo, global_sum
@@ -44,12 +43,6 @@ _NO_BUFFER_SYNC: dict[str, Any] = (
 )
 
 COMPILE_BACKEND = "inductor"
-#: The maximum number of shapes that a layer is compiled for. PyTorch's default is 8; a layer runs uncompiled
-#: for any further shapes.
-MAX_SHAPES = 64
-# Older versions of torch don't have the option.
-_HAS_LIMIT = "recompile_limit" in inspect.signature(torch.compile).parameters
-_LIMIT: dict[str, Any] = {"recompile_limit": MAX_SHAPES} if _HAS_LIMIT else {}
 
 
 class Trainer:
@@ -95,9 +88,6 @@ class Trainer:
             self._loss_sum = DistributedDataParallel(
                 self._loss_sum, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC
             )
-        self._buckets = (
-            bucket_lengths(config.data.max_length, training.length_buckets) if training.length_buckets else []
-        )
         # Gradients in float16 would underflow without a scaler. Other precisions need none.
         precision = resolve_precision(training.precision, device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
@@ -113,7 +103,7 @@ class Trainer:
         """Return the plan of the current epoch: a list of updates, as returned by `epoch_plan`."""
         training = self._config.training
         sizes = training.tokens_per_batch, training.batches_per_update
-        return epoch_plan(self._epoch_pairs()[1], *sizes, self._config.seed, self.epochs_done, self._buckets)
+        return epoch_plan(self._epoch_pairs()[1], *sizes, self._config.seed, self.epochs_done)
 
     def update(
         self, batches: Sequence[Sequence[int]], upcoming: Sequence[Sequence[int]] | None = None
@@ -129,15 +119,18 @@ class Trainer:
         # DDP averages the gradients over the ranks; the world size turns that average into a sum.
         scale = self._distributed.world_size / self._label_count(batches)
 
-        self._loss_sum.train()
+        if not self._loss_sum.training:  # Visiting all modules takes milliseconds.
+            self._loss_sum.train()
         self._model_and_loss.refresh()
         self._optimizer.zero_grad()
         if not moved:
             # Contribute zero gradients, because the all-reduce needs all ranks.
             empty = self._empty_sentence()
             first = torch.zeros(1, dtype=torch.int64, device=self._device)
-            # A scaler that hasn't scaled any loss yet would refuse to make a step.
-            self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
+            # Run eagerly, because the layers would be compiled again for a single sentence.
+            with torch.compiler.set_stance("force_eager"):
+                # A scaler that hasn't scaled any loss yet would refuse to make a step.
+                self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
         for number, batch in moved:
             torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
             # Gradients are synchronised once per update, with the last batch.
@@ -224,7 +217,7 @@ class Trainer:
             return None
         tokens = tokens or self._config.training.tokens_per_batch
         # Attention saves the most in batches of the longest sentences.
-        length = min(bucket_lengths(self._config.data.max_length, 1)[0], tokens)
+        length = min(self._config.data.max_length, tokens)
         return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
 
     def _epoch_pairs(self) -> tuple[TokenPairs, NDArray[np.int64]]:
@@ -254,29 +247,21 @@ class Trainer:
 
     def _load(self, batch: Sequence[int]) -> DeviceBatch:
         ids, config = self._vocabularies, self._config
-        pairs, lengths = self._epoch_pairs()
-        shape = None
-        if self._buckets:
-            length = self._buckets[bisect_left(self._buckets, int(lengths[batch].max()))]
-            shape = max(1, config.training.tokens_per_batch // length), length
+        pairs, _ = self._epoch_pairs()
         source, target = pairs.collate(batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
         return move_to_device(
-            source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components, shape
+            source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components
         )
 
     def _empty_sentence(self) -> Tensor:
         return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
 
     def _compile(self) -> None:
-        # Sizes that are equal or 1 would be compiled as constants, so use different lengths. The code of the
-        # loss is optimised for as many labels as there are here, so use several hundred.
-        source, target = self._empty_sentence().repeat(61, 2), self._empty_sentence().repeat(61, 3)
         whole = self._model_and_loss.train()
         whole.refresh()
         layers = [*self.model.encoder_layers, *self.model.decoder_layers]
         whole.compiled = COMPILE_BACKEND == "inductor"
-        dynamic = self._config.training.length_buckets is None
-        reason = compile_layers(layers, lambda: whole(source, target), COMPILE_BACKEND, dynamic)
+        reason = compile_layers(layers, whole, self._example_batches(), COMPILE_BACKEND)
         whole.zero_grad()
         # Compile on all ranks or on none: otherwise their results would differ by rounding.
         failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
@@ -285,6 +270,17 @@ class Trainer:
             for layer in layers:
                 layer.compile(disable=True)
             self.notes.append(reason or "torch.compile failed on another rank; training without it")
+
+    def _example_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield two artificial batches of different sizes, with about as many tokens as training batches.
+
+        The compiled code is optimised for the sizes of the second one.
+        """
+        longest, end_id = self._config.data.max_length, self._vocabularies.end_id
+        for length in (longest, longest // 2 + 1):
+            rows = max(2, self._config.training.tokens_per_batch // length)
+            source = torch.full((rows, length), end_id, device=self._device)
+            yield source, source[:, 1:]
 
     def _gradients_kept_local(self, local: bool) -> contextlib.AbstractContextManager[None]:
         if local and isinstance(self._loss_sum, DistributedDataParallel):
@@ -314,23 +310,28 @@ def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
 
 
 def compile_layers(
-    layers: list[nn.Module], run: Callable[[], Tensor], backend: str, dynamic: bool
+    layers: Sequence[nn.Module],
+    loss_sum: Callable[[Tensor, Tensor], Tensor],
+    batches: Iterable[tuple[Tensor, Tensor]],
+    backend: str,
 ) -> str | None:
     """Compile layers in place. Return None, or one line with the reason if that fails.
 
     After a failure, the layers run uncompiled. Each layer is compiled separately, because DDP sends a layer's
     gradients as soon as its backward pass has finished, and because layers of the same class share the
-    compiled code. Compilation happens during the first forward and backward pass, so both run here: `run`
-    computes a loss with the layers, and its gradients stay in the parameters. With `dynamic`, the compiled
-    code handles variable sizes; otherwise each layer is compiled again for each shape.
+    compiled code. Compilation happens during forward and backward passes, so `loss_sum`, which runs the
+    layers, is called with each batch. The gradients stay in the parameters. PyTorch compiles code for exactly
+    the sizes of the first batch, and then code in which all sizes that are different in the second are
+    variables. Code for each shape would take several seconds to compile for each of them.
     """
     # Within DDP, PyTorch would split each graph, so that gradients are sent before the backward pass ends. A
     # layer is small enough, and the split would only separate operations that could be fused.
     torch._dynamo.config.optimize_ddp = False
     try:
         for layer in layers:
-            layer.compile(dynamic=dynamic, backend=backend, **_LIMIT)
-        run().backward()
+            layer.compile(backend=backend)
+        for source, target in batches:
+            loss_sum(source, target).backward()
     except Exception as error:  # Each backend raises its own exceptions.
         for layer in layers:
             layer.compile(disable=True)

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(", ".join(f"{key} {value}" for key, value in machine.items()))
     if scale is REHEARSAL:
         console.print("A rehearsal at a small size: it shows that every part runs. The figures mean nothing.")
-    choose_kernels("auto")
+    choose_kernels("auto", device)
     failed = False
     for part in options.parts or PARTS:
         started = time.perf_counter()

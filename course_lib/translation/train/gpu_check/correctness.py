@@ -216,7 +216,7 @@ def compiled_is_near_eager(device: torch.device) -> str:
     for precision in dict.fromkeys(("float32", resolve_precision("auto", device))):
         found: list[Tensor] = []
         for compiled in (True, False):
-            config = _config(precision=precision, compile=compiled, length_buckets=2)
+            config = _config(precision=precision, compile=compiled)
             trainer = new_trainer(config, REHEARSAL, device)
             _update(trainer)
             if trainer.notes:

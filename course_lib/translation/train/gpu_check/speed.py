@@ -112,6 +112,7 @@ def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
             measured = trainer.window.matmul_rate
             assert measured is not None, "it was measured above"
             of_published = row["mfu"] * measured / published if published else None
+            launching = launch_share(trainer, trainer.plan()[:6], device)
             yield {
                 "model": name,
                 "layers": "compiled" if compiled and not trainer.notes else "eager",
@@ -120,10 +121,25 @@ def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
                 "MFU, of the measured rate": row["mfu"],
                 "measured TFLOP/s": round(measured / 1e12, 1),
                 "MFU, of the published rate": of_published and round(of_published, 4),
+                "launching": round(launching, 2),
                 "notes": "; ".join(trainer.notes),
             }
             del trainer
             _free(device)
+
+
+def launch_share(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], device: torch.device) -> float:
+    """Make the given updates, and return the share of their time in which the CPU launches operations.
+
+    If it is close to 1, a GPU waits for the CPU, so larger batches would be faster.
+    """
+    synchronize(device)
+    started = time.perf_counter()
+    for batches in updates:
+        trainer.update(batches)
+    launched = time.perf_counter() - started
+    synchronize(device)
+    return launched / (time.perf_counter() - started)
 
 
 #: The batches of the textbook method, and its label smoothing.

@@ -67,7 +67,6 @@ def run_config(model: ModelConfig, scale: Scale, **training: object) -> RunConfi
     settings = {
         "updates": 1000,
         "tokens_per_batch": scale.tokens_per_batch,
-        "length_buckets": 16,
         "precision": "auto",
         **training,
     }
