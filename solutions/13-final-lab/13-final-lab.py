@@ -52,13 +52,12 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
 # | four cores and an evening | `multi30k-simcut`: the same model, trained with SimCut ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)) | two hours |
-# | a GPU | `multi30k-base` | 12 minutes (predicted) |
-# | a GPU | `iwslt17`: 206,000 sentences of talks | 30 minutes (predicted) |
-# | a GPU and an evening | `wmt14-base`: the paper's base model and data, English to German | 2 to 3 hours (predicted) |
-# | a node with eight GPUs | `wmt14-base` | 30 minutes (predicted) |
+# | a GPU | `multi30k-base` | 6 minutes (predicted) |
+# | a GPU | `iwslt17`: 206,000 sentences of talks | 50 minutes (predicted) |
+# | a GPU and an evening | `wmt14-base`: the paper's base model and data, English to German | 2 hours (predicted) |
+# | a GPU and a night | `wmt14-big`: the paper's big model | 10 hours (predicted) |
 #
-# The times with a GPU are predictions for H100 cards, without the preparation of the data. No configuration has run on
-# a GPU yet.
+# The times with a GPU are predicted from the measured speed of one H100, without the preparation of the data.
 #
 # **Small data needs a small model.** A model as large as the paper's base model easily overfits 29,000 captions, so
 # `multi30k-tiny` has only a few million parameters. It isn't a toy: it reaches more than 41 BLEU.

@@ -14,6 +14,7 @@ from torch import nn
 
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
+from course_lib.translation.model.fused import fused_smoothed_loss
 from course_lib.translation.train import trainer as training
 from course_lib.translation.train.trainer import compile_layers
 
@@ -147,3 +148,25 @@ def test_several_processes_compile_a_layer_as_a_whole(tiny_config: Callable[...,
         2, graphs_of_several_processes, tiny_config("training.compile=true", *large)
     ):
         assert found == compiled > 0
+
+
+def differences_of_the_compiled_loss(distributed: DistributedInfo) -> list[float]:
+    """Return relative differences of the compiled loss and its gradients from those without the compiler."""
+    torch.manual_seed(0)
+    generator = nn.Linear(32, 300)
+    found = []
+    for rows, dtype in ((50, torch.float32), (70, torch.float32), (70, torch.bfloat16)):
+        inputs = (torch.randn(rows, 32, requires_grad=True), generator.weight, generator.bias)
+        labels = torch.randint(300, (rows,))
+        sides = []
+        for compiled in (True, False):
+            loss = fused_smoothed_loss(*inputs, labels, 0.1, dtype, compiled)
+            sides.append([loss.detach(), *torch.autograd.grad(loss, inputs)])
+        found += [float((ours - theirs).norm() / theirs.norm()) for ours, theirs in zip(*sides, strict=True)]
+    return found
+
+
+def test_the_compiled_loss_is_that_of_the_other_operations() -> None:
+    [differences] = in_processes(1, differences_of_the_compiled_loss)
+    assert max(differences[:8]) < 1e-5
+    assert max(differences[8:]) < 5e-3
