@@ -446,8 +446,8 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 # the update stays the same.
 #
 # On a GPU, a run makes such an estimate before it starts, and stops with an error if the memory won't be enough.
-# `memory_gib` is the measured peak. For the base model and batches of 27,200 tokens, the estimate was 8.5 GiB, and the
-# peak on an H100 7.5 GiB. (Without a GPU, `memory_gib` is the peak of the whole process, including Python and PyTorch.)
+# `memory_gib` is the measured peak. For the base model and batches of 27,200 tokens, the estimate is 8.0 GiB, and the
+# peak on an H100 was 7.5 GiB. (Without a GPU, `memory_gib` is the peak of the whole process, including Python and PyTorch.)
 #
 # ### Predict: where the time goes
 #
@@ -495,9 +495,9 @@ operations.head(12).round(3)
 # bar is an operation. A gap in a CPU's row is time outside all operations, usually Python's. In a gap in a GPU's row
 # the GPU was idle, usually because Python hadn't started the next operation yet.
 #
-# Such gaps can cost more than the computation. On an H100, an update of the base model with 27,200 tokens took 51
-# milliseconds, and Python needed nearly all of them to start its 1,100 operations. A batch of twice as many tokens has
-# hardly more operations. With such batches, the same GPU learned from 1.3 times as many tokens a second.
+# Such gaps add up. On an H100, an update of the base model with 27,200 tokens took 51 milliseconds: as long as Python
+# needed to start its 1,100 operations, although the GPU could have computed them in about 40. A batch with twice as
+# many tokens has hardly more operations. With such batches, training was 1.3 times as fast.
 #
 # ### Predict: two processes, four processes
 #

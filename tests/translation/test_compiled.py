@@ -125,6 +125,18 @@ def test_the_first_layer_of_a_stack_shares_the_code_of_the_others_in_mixed_preci
     assert counts["graphs"] == 2 * 2
 
 
+@pytest.mark.parametrize(("longest", "tokens"), [(3, 3), (4, 4), (20, 20), (20, 30), (128, 4096)])
+def test_the_example_batches_have_no_size_in_common(
+    tiny_config: Callable[..., RunConfig], longest: int, tokens: int
+) -> None:
+    settings = f"data.max_length={longest}", f"training.tokens_per_batch={tokens}"
+    [(first, _), (second, _)] = new_trainer(tiny_config(*settings))._example_batches()
+    (rows, length), (other_rows, other_length) = first.shape, second.shape
+    assert 1 < rows < other_rows
+    assert 2 < length < other_length
+    assert other_length % 2 == 1
+
+
 def graphs_of_several_processes(distributed: DistributedInfo, config: RunConfig) -> tuple[int, int]:
     """Return how many graphs the front end found and how many the backend compiled."""
     compiled: list[torch.fx.GraphModule] = []
@@ -166,7 +178,7 @@ def differences_of_the_compiled_loss(distributed: DistributedInfo) -> list[float
     return found
 
 
-def test_the_compiled_loss_is_that_of_the_other_operations() -> None:
+def test_the_compiled_loss_equals_the_eager_loss() -> None:
     [differences] = in_processes(1, differences_of_the_compiled_loss)
     assert max(differences[:8]) < 1e-5
     assert max(differences[8:]) < 5e-3

@@ -82,10 +82,16 @@ def test_the_estimate_is_what_a_forward_pass_saves() -> None:
     assert (estimate.weights, estimate.gradients, estimate.optimiser) == (4 * count, 4 * count, 8 * count)
 
 
-@pytest.mark.parametrize(("precision", "matrices"), [("float32", 4), ("bfloat16", 2 + 4 + 2)])
-def test_the_estimate_contains_the_logits_of_a_chunk(precision: Precision, matrices: int) -> None:
+@pytest.mark.parametrize(
+    ("precision", "compiled", "matrices"),
+    [("float32", False, 4), ("bfloat16", False, 2 + 4 + 2), ("float32", True, 8), ("bfloat16", True, 4)],
+)
+def test_the_estimate_contains_the_logits_of_a_chunk(
+    precision: Precision, compiled: bool, matrices: int
+) -> None:
     model = build_model(ModelConfig(layers=1, d_model=16, heads=2, d_ff=16), 500, 500)
     loss_sum = LossSum(model, REFERENCE.loss(500, 0, 0.1), precision)
+    loss_sum.compiled = compiled
     assert loss_sum.logits_bytes(100, CPU) == 100 * 500 * matrices
     largest = loss_sum.logits_bytes(10**9, torch.device("cuda"))
     assert 2**27 - 500 < largest / matrices <= 2**27

@@ -119,3 +119,15 @@ def test_gradients_of_several_batches_add_up_as_in_backward(with_unused: bool) -
     for left, right in zip(expected.parameters(), found.parameters(), strict=True):
         assert (left.grad is None) == (right.grad is None)
         assert left.grad is None or torch.equal(left.grad, right.grad)
+
+
+def test_a_model_left_in_evaluation_mode_is_trained_with_dropout(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    trained, left_in_evaluation = new_trainer(tiny_config()), new_trainer(tiny_config())
+    for trainer in (trained, left_in_evaluation):
+        trainer.update(trainer.plan()[0])
+    left_in_evaluation.model.eval()
+    for trainer in (trained, left_in_evaluation):
+        trainer.update(trainer.plan()[1])
+    assert weights(left_in_evaluation) == weights(trained)

@@ -101,7 +101,10 @@ def decode_with_kernels(
 
 
 class MergedWeights:
-    """A layer's weights in one dtype, with the weights of each group concatenated into one tensor."""
+    """A layer's weights in one dtype, with the weights of each group concatenated into one tensor.
+
+    After the first call of `views`, the weights may change, but may not be replaced or moved.
+    """
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> None:
         self._groups = groups

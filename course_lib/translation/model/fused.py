@@ -114,13 +114,17 @@ def _rows_per_chunk(device: torch.device, classes: int) -> int:
     return max(1, _LOGITS_PER_CHUNK.get(device.type, 2**24) // classes)
 
 
-def chunk_bytes(positions: int, classes: int, dtype: torch.dtype, device: torch.device) -> int:
+def chunk_bytes(
+    positions: int, classes: int, dtype: torch.dtype, device: torch.device, compiled: bool = False
+) -> int:
     """Return the memory in bytes that `fused_smoothed_loss` needs for the logits of its largest chunk.
 
     There are three matrices: the logits, their exponentials and their gradient. In float32 or better, these
-    share one.
+    share one. Compiled code needs only the logits and their gradient.
     """
     logits = min(positions, _rows_per_chunk(device, classes)) * classes
+    if compiled:
+        return logits * 2 * dtype.itemsize
     exact = torch.promote_types(dtype, torch.float32)
     return logits * (exact.itemsize + (2 * dtype.itemsize if dtype != exact else 0))
 
@@ -233,8 +237,8 @@ def _softmax_step(
 def compiled_softmax_step() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """Return a compiled version of `_softmax_step`, for variable numbers of rows.
 
-    It is written differently, because the compiler fuses what can be computed for each logit separately. So
-    neither the exponentials nor the gradient in float32 are ever in memory.
+    The formula differs from that of `_softmax_step`, so that the compiler can fuse all operations on a logit.
+    In mixed precision, neither the exponentials nor a gradient in float32 is stored.
     """
 
     def step(

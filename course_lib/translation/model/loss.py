@@ -96,7 +96,9 @@ class LossSum(nn.Module):
         SimCut saves its logits for the backward pass, so they count as activations, and the result is 0.
         """
         classes = self.model.generator.weight.shape[0]
-        return 0 if self.simcut_alpha else chunk_bytes(positions, classes, self._dtype(device), device)
+        if self.simcut_alpha:
+            return 0
+        return chunk_bytes(positions, classes, self._dtype(device), device, self.compiled)
 
     def _dtype(self, device: torch.device) -> torch.dtype:
         own: torch.dtype = self.model.generator.weight.dtype

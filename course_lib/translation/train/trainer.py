@@ -93,6 +93,7 @@ class Trainer:
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
         self._next_batches: tuple[tuple[int, int], Future[list[tuple[int, DeviceBatch]]]] | None = None
         self._prefetcher = ThreadPoolExecutor(1, "prefetch")
+        self._modules = list(self._loss_sum.modules())
         self._parameters = list(self.model.parameters())
         self._optimizer = make_optimizer(self._parameters, training)
         self._scheduler = make_scheduler(self._optimizer, training, config.model.d_model, components)
@@ -119,7 +120,8 @@ class Trainer:
         # DDP averages the gradients over the ranks; the world size turns that average into a sum.
         scale = self._distributed.world_size / self._label_count(batches)
 
-        if not self._loss_sum.training:  # Visiting all modules takes milliseconds.
+        # Calling `train` takes a millisecond, even if nothing changes.
+        if not all(module.training for module in self._modules):
             self._loss_sum.train()
         self._model_and_loss.refresh()
         self._optimizer.zero_grad()
@@ -263,6 +265,8 @@ class Trainer:
         whole.compiled = COMPILE_BACKEND == "inductor"
         reason = compile_layers(layers, whole, self._example_batches(), COMPILE_BACKEND)
         whole.zero_grad()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()  # Free memory is measured before training starts.
         # Compile on all ranks or on none: otherwise their results would differ by rounding.
         failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
         if int(failures):
@@ -272,15 +276,15 @@ class Trainer:
             self.notes.append(reason or "torch.compile failed on another rank; training without it")
 
     def _example_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield two artificial batches of different sizes, with about as many tokens as training batches.
+        """Yield two artificial batches, for which no size is equal.
 
-        The compiled code is optimised for the sizes of the second one.
+        The compiled code is optimised for the sizes of the second one, which is like a batch in training.
         """
-        longest, end_id = self._config.data.max_length, self._vocabularies.end_id
-        for length in (longest, longest // 2 + 1):
-            rows = max(2, self._config.training.tokens_per_batch // length)
-            source = torch.full((rows, length), end_id, device=self._device)
-            yield source, source[:, 1:]
+        # An odd length, because for others, the code for masks could depend on a divisor of the length.
+        length = max(7, self._config.data.max_length // 2 | 1)
+        for size in ((3, 5), (max(4, self._config.training.tokens_per_batch // length), length)):
+            batch = torch.full(size, self._vocabularies.end_id, device=self._device)
+            yield batch, batch
 
     def _gradients_kept_local(self, local: bool) -> contextlib.AbstractContextManager[None]:
         if local and isinstance(self._loss_sum, DistributedDataParallel):
@@ -320,13 +324,16 @@ def compile_layers(
     After a failure, the layers run uncompiled. Each layer is compiled separately, because DDP sends a layer's
     gradients as soon as its backward pass has finished, and because layers of the same class share the
     compiled code. Compilation happens during forward and backward passes, so `loss_sum`, which runs the
-    layers, is called with each batch. The gradients stay in the parameters. PyTorch compiles code for exactly
-    the sizes of the first batch, and then code in which all sizes that are different in the second are
-    variables. Code for each shape would take several seconds to compile for each of them.
+    layers, is called with each batch. The gradients stay in the parameters. PyTorch first compiles code for
+    exactly the sizes of the first batch. For the second batch, it compiles again, and makes every size that
+    has changed a variable. To compile each shape separately would take several seconds for each of them.
     """
     # Within DDP, PyTorch would split each graph, so that gradients are sent before the backward pass ends. A
     # layer is small enough, and the split would only separate operations that could be fused.
     torch._dynamo.config.optimize_ddp = False
+    # PyTorch compiles a few more versions, for example for a single sentence. After 8 of them, its default, a
+    # layer would run uncompiled without a message.
+    torch._dynamo.config.recompile_limit = 64
     try:
         for layer in layers:
             layer.compile(backend=backend)

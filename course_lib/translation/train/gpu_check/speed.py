@@ -5,9 +5,11 @@ import itertools
 import json
 import random
 import re
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,7 @@ def published_rate(name: str) -> float | None:
 
 
 def _warmed_up(config: RunConfig, scale: Scale, device: torch.device) -> Trainer:
-    """Return a trainer that has made the updates of a whole epoch, so that every shape has been compiled."""
+    """Return a trainer that has made the updates of a whole epoch, so that all code has been compiled."""
     trainer = new_trainer(config, scale, device)
     warm_up(trainer, trainer.plan())
     return trainer
@@ -129,17 +131,19 @@ def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
 
 
 def launch_share(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], device: torch.device) -> float:
-    """Make the given updates, and return the share of their time in which the CPU launches operations.
+    """Make the given updates, and return the share of an update's time in which the CPU launches operations.
 
-    If it is close to 1, a GPU waits for the CPU, so larger batches would be faster.
+    The result is the median. If it is close to 1, a GPU waits for the CPU, so larger batches would be faster.
     """
-    synchronize(device)
-    started = time.perf_counter()
-    for batches in updates:
-        trainer.update(batches)
-    launched = time.perf_counter() - started
-    synchronize(device)
-    return launched / (time.perf_counter() - started)
+    shares = []
+    for batches, upcoming in pairwise([*updates, updates[0]]):
+        synchronize(device)
+        started = time.perf_counter()
+        trainer.update(batches, upcoming)
+        launched = time.perf_counter() - started
+        synchronize(device)
+        shares.append(launched / (time.perf_counter() - started))
+    return statistics.median(shares)
 
 
 #: The batches of the textbook method, and its label smoothing.
