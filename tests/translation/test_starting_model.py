@@ -12,6 +12,7 @@ from real_processes import in_processes
 from same_run import assert_same_run, metrics, newest
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, load_trained_run, save_model
 from course_lib.translation.configs.schema import RunConfig
@@ -64,6 +65,16 @@ def test_it_begins_with_the_weights_that_the_other_translates_with(
     # Everything else begins anew: updates, schedule, optimiser.
     assert newest(folder)["trainer"]["epochs_done"] == 1
     assert metrics(folder)[0]["step"] == 4
+
+
+def test_it_can_start_from_a_provided_model(tiny_config: Configs) -> None:
+    shape = ("model.layers=3", "model.d_model=192", "model.heads=4", "model.d_ff=512")
+    folder = train_from(Path("multi30k"), tiny_config, NO_STEP, *shape, "training.epochs=1")
+    provided, run = load_run("multi30k")[1], load_trained_run(RunFolder(folder))
+    torch.testing.assert_close(run.model.weights, provided.model.weights, rtol=0, atol=1e-20)
+    # The provided model knows both directions, and this run translates in one of them.
+    assert isinstance(run.vocabularies, BidirectionalSubwords)
+    assert run.vocabularies.fingerprint == provided.vocabularies.fingerprint
 
 
 def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(

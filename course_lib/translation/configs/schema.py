@@ -148,8 +148,9 @@ class TrainingConfig(Section):
     their gradients, so the result does not depend on the number of processes. If there are more processes
     than batches, each update is divided into more and smaller batches, and the run says so."""
     init_from: MayChange[str | None] = None
-    """The folder of another run to start from: its trained weights and its vocabulary, whatever the data
-    section says about the vocabulary. Default: random weights."""
+    """The folder of another run, or the name of a provided model such as multi30k, to start from: its trained
+    weights and its vocabulary, whatever the data section says about the vocabulary. Default: random
+    weights."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Label smoothing: the probability mass that is spread evenly over the whole vocabulary."""
     optimizer: Literal["adam", "adamw"] = "adam"

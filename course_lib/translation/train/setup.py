@@ -16,8 +16,9 @@ from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.file_locks import try_lock
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, LatestCheckpoint, require_same_config
+from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
-from course_lib.translation.checkpoints.trained_model import TrainedRun, load_trained_run
+from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.loader import documented_yaml, yaml_values
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
@@ -374,7 +375,7 @@ def _divided_as_before(
 
 
 def load_starting_run(config: RunConfig) -> TrainedRun | None:
-    """Load the run that `training.init_from` names, or return None if it names none.
+    """Load the run or the provided model that `training.init_from` names, or return None if it names none.
 
     Raises BadInputError if that run has no model, or if its model or vocabulary doesn't fit the config.
     """
@@ -382,7 +383,7 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     if folder is None:
         return None
     try:
-        run = load_trained_run(RunFolder(Path(folder)))
+        _, run = load_run(folder)
     except BadInputError as error:
         raise BadInputError(
             f"training.init_from: {error} Train that run first, or set training.init_from=null."
