@@ -19,7 +19,10 @@ def material(config: RunConfig) -> tuple[TokenPairs, Subwords]:
 
 def new_trainer(config: RunConfig, distributed: DistributedInfo = SINGLE_PROCESS) -> Trainer:
     pairs, subwords = material(config)
-    return Trainer(config, pairs, subwords, distributed, torch.device("cpu"))
+    trainer = Trainer(config, pairs, subwords, distributed, torch.device("cpu"))
+    if config.training.compile:
+        trainer.compile()
+    return trainer
 
 
 def weights(trainer: Trainer) -> dict[str, list[float]]:

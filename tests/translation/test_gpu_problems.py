@@ -21,6 +21,7 @@ from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from course_lib.translation.train import setup
+from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.trainer import Trainer
 
@@ -176,6 +177,61 @@ def test_nothing_is_estimated_for_code_that_fake_tensors_cannot_run(
     with pytest.raises(BadInputError, match=r"but only 0\.0 GiB are free"):
         setup.require_enough_memory(new_trainer(config), config, SINGLE_PROCESS, CPU)
     trainer.update(trainer.plan()[0])
+
+
+#: What PyTorch says when a GPU's memory is full.
+FULL = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.25 "
+    "GiB is free. Process 5 has 77.85 GiB memory in use. Of the allocated memory 70.00 GiB is by PyTorch."
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("full", "overrides", "advice"),
+    [
+        (
+            "update",
+            ("training.tokens_per_batch=300",),
+            "Set training.tokens_per_batch=150 training.batches_per_update=6",
+        ),
+        (
+            "update",
+            ("training.tokens_per_batch=16", "data.max_length=16"),
+            "Choose a smaller model or a smaller data.max_length.",
+        ),
+        ("compile", ("training.compile=true",), "Set training.tokens_per_batch="),
+        ("validation", (), "Set evaluation.tokens_per_batch="),
+        ("test", (), "Set evaluation.tokens_per_batch="),
+    ],
+)
+def test_a_full_memory_is_reported_with_smaller_sizes(
+    full: str,
+    overrides: tuple[str, ...],
+    advice: str,
+    tiny_config: Configs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError(FULL)
+
+    where, method = {
+        "update": (LossSum, "forward"),
+        "compile": (LossSum, "forward"),
+        "validation": (Evaluator, "loss"),
+        "test": (Evaluator, "translate"),
+    }[full]
+    monkeypatch.setattr(where, method, fail)
+    config = tiny_config("evaluation.bleu_every=0", "training.updates=2", *overrides)
+    with pytest.raises(BadInputError) as refused:
+        train(config, SINGLE_PROCESS)
+    message = str(refused.value)
+    section = "evaluation" if full in ("validation", "test") else "training"
+    assert message.startswith(
+        f"{section}.tokens_per_batch: the memory of the GPU is full (CUDA out of memory. Tried to allocate "
+        "2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.25 GiB is free). If other programs use "
+        f"this GPU, end them. {advice}"
+    )
 
 
 def test_a_profile_that_does_not_begin_is_reported(

@@ -26,7 +26,13 @@ from course_lib.translation.train.profiling import UpdateProfiler
 from course_lib.translation.train.progress_bar import RunDisplay
 from course_lib.translation.train.run_files import RunFiles
 from course_lib.translation.train.scoring import Score, score, tokenized_score
-from course_lib.translation.train.setup import locked_run, open_run, require_enough_memory, set_up_process
+from course_lib.translation.train.setup import (
+    full_memory_reported,
+    locked_run,
+    open_run,
+    require_enough_memory,
+    set_up_process,
+)
 from course_lib.translation.train.student_code.adapters import reference_view, student_search
 from course_lib.translation.train.student_code.parts import (
     PartsChoice,
@@ -81,6 +87,9 @@ def train(
         trainer = Trainer(config, data.train, vocabularies, distributed, device, components)
         if device.type == "cuda":
             require_enough_memory(trainer, config, distributed, device)
+        if config.training.compile:
+            with full_memory_reported(config, "training"):
+                trainer.compile()
         trainer.measure_machine()
         if state is not None:
             trainer.load(state["trainer"])
@@ -195,7 +204,7 @@ class Experiment:
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
-            with timeouts_reported():
+            with timeouts_reported(), full_memory_reported(self.config, "training"):
                 learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self.display.advance()
             if note := self._profiler.step():
@@ -228,7 +237,8 @@ class Experiment:
         self._stop_if_requested()
         # Several ranks must stop together: if one left here, the others would wait for it.
         alone = self.distributed.world_size == 1
-        with self.interruption.immediate() if alone else contextlib.nullcontext():
+        at_once = self.interruption.immediate() if alone else contextlib.nullcontext()
+        with at_once, full_memory_reported(self.config, "evaluation"):
             row: MetricsRow = {"validation_loss": self.evaluator.loss(self._model, validation.pairs)}
             bleu_every = self.config.evaluation.bleu_every
             if bleu_every and (epochs % bleu_every == 0 or self.trainer.updates_done):
@@ -254,9 +264,10 @@ class Experiment:
                 self.distributed, lambda: self.files.load_model(use, self._best.step).weights
             )
             self._model.load_state_dict(weights)
-        settings = self.evaluator.settings(self._model, validation.source_ids, validation.references)
         model = self.trainer.model if self._student_search else self._model
-        translations = self.evaluator.translate(model, test.source_ids, settings, self._student_search)
+        with full_memory_reported(self.config, "evaluation"):
+            settings = self.evaluator.settings(self._model, validation.source_ids, validation.references)
+            translations = self.evaluator.translate(model, test.source_ids, settings, self._student_search)
         result = score(translations, test.references)
         lowercased = score(translations, test.references, lowercase=True)
         tokenized = tokenized_score(translations, test.references, self.config.data.direction[-2:])

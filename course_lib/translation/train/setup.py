@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -214,7 +214,6 @@ def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int, la
 
     `largest` is the result of `largest_batch`.
     """
-    training = config.training
     needed = (
         f"training.tokens_per_batch: training needs {estimate.description} on each GPU, but only "
         f"{free / GIB:.1f} GiB are free."
@@ -224,11 +223,39 @@ def too_little_memory(config: RunConfig, estimate: MemoryEstimate, free: int, la
             f"{needed} Not even a batch with one sentence of data.max_length={config.data.max_length} tokens "
             "fits. Choose a smaller model or a smaller data.max_length."
         )
+    parts = -(-config.training.tokens_per_batch // largest)
+    return f"{needed} At most {largest} tokens fit. {_smaller_batches(config, parts)}"
+
+
+@contextlib.contextmanager
+def full_memory_reported(config: RunConfig, section: Literal["training", "evaluation"]) -> Iterator[None]:
+    """Raise BadInputError, with advice, in place of PyTorch's error if a GPU's memory is full.
+
+    That can happen despite `require_enough_memory`, with a student's code or if other programs use the GPU.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        facts = ". ".join(str(error).split(". ")[:3])
+        if section == "training":
+            advice = _smaller_batches(config, 2)
+        else:
+            tokens = max(config.data.max_length, config.evaluation.tokens_per_batch // 2)
+            advice = f"Set evaluation.tokens_per_batch={tokens}."
+        raise BadInputError(
+            f"{section}.tokens_per_batch: the memory of the GPU is full ({facts}). If other programs use "
+            f"this GPU, end them. {advice}"
+        ) from error
+
+
+def _smaller_batches(config: RunConfig, parts: int) -> str:
+    """Return the advice to divide each batch, for a GPU with too little memory."""
+    training, longest = config.training, config.data.max_length
+    if training.tokens_per_batch <= longest:
+        return "Choose a smaller model or a smaller data.max_length."
     # Divide every batch into the same number, so that updates can be divided among the processes as before.
-    parts = -(-training.tokens_per_batch // largest)
-    tokens = max(config.data.max_length, training.tokens_per_batch // parts)
     return (
-        f"{needed} At most {largest} tokens fit. Set training.tokens_per_batch={tokens} "
+        f"Set training.tokens_per_batch={max(longest, training.tokens_per_batch // parts)} "
         f"training.batches_per_update={training.batches_per_update * parts}, which gives updates of about "
         "the same size, or choose a smaller model."
     )

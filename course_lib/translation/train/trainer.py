@@ -81,8 +81,8 @@ class Trainer:
             self.model, loss, training.precision, components, training.simcut_alpha, training.simcut_p
         )
         self._model_and_loss.use_fast_layers(device)
-        if training.compile:
-            self._compile()
+        # The estimate of memory depends on it, so it is set before `compile` is called.
+        self._model_and_loss.compiled = training.compile and COMPILE_BACKEND == "inductor"
         self._loss_sum: nn.Module = self._model_and_loss
         if distributed.has_process_group:
             self._loss_sum = DistributedDataParallel(
@@ -99,6 +99,28 @@ class Trainer:
         self._scheduler = make_scheduler(self._optimizer, training, config.model.d_model, components)
         self.window = MetricsWindow(distributed)
         self.step = self.epochs_done = self.updates_done = 0
+
+    def compile(self) -> None:
+        """Compile the layers and the loss. If that fails on any rank, add a note, and train without it.
+
+        Must be called on every rank, before the first update. Raises torch.OutOfMemoryError if a batch
+        doesn't fit into the GPU's memory.
+        """
+        whole = self._model_and_loss.train()
+        whole.refresh()
+        layers = [*self.model.encoder_layers, *self.model.decoder_layers]
+        # The model is called without DDP, which ignores these gradients.
+        reason = compile_layers(layers, whole, self._example_batches(), COMPILE_BACKEND)
+        whole.zero_grad()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        # Compile on all ranks or on none: otherwise their results would differ by rounding.
+        failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
+        if int(failures):
+            whole.compiled = False
+            for layer in layers:
+                layer.compile(disable=True)
+            self.notes.append(reason or "torch.compile failed on another rank; training without it")
 
     def plan(self) -> list[list[list[int]]]:
         """Return the plan of the current epoch: a list of updates, as returned by `epoch_plan`."""
@@ -258,23 +280,6 @@ class Trainer:
     def _empty_sentence(self) -> Tensor:
         return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
 
-    def _compile(self) -> None:
-        whole = self._model_and_loss.train()
-        whole.refresh()
-        layers = [*self.model.encoder_layers, *self.model.decoder_layers]
-        whole.compiled = COMPILE_BACKEND == "inductor"
-        reason = compile_layers(layers, whole, self._example_batches(), COMPILE_BACKEND)
-        whole.zero_grad()
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()  # Free memory is measured before training starts.
-        # Compile on all ranks or on none: otherwise their results would differ by rounding.
-        failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
-        if int(failures):
-            whole.compiled = False
-            for layer in layers:
-                layer.compile(disable=True)
-            self.notes.append(reason or "torch.compile failed on another rank; training without it")
-
     def _example_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield two artificial batches, for which no size is equal.
 
@@ -321,7 +326,8 @@ def compile_layers(
 ) -> str | None:
     """Compile layers in place. Return None, or one line with the reason if that fails.
 
-    After a failure, the layers run uncompiled. Each layer is compiled separately, because DDP sends a layer's
+    Raises torch.OutOfMemoryError if a batch doesn't fit into the GPU's memory. After any other failure, the
+    layers run uncompiled. Each layer is compiled separately, because DDP sends a layer's
     gradients as soon as its backward pass has finished, and because layers of the same class share the
     compiled code. Compilation happens during forward and backward passes, so `loss_sum`, which runs the
     layers, is called with each batch. The gradients stay in the parameters. PyTorch first compiles code for
@@ -339,6 +345,8 @@ def compile_layers(
             layer.compile(backend=backend)
         for source, target in batches:
             loss_sum(source, target).backward()
+    except torch.OutOfMemoryError:
+        raise  # Without the compiler, training would need even more memory.
     except Exception as error:  # Each backend raises its own exceptions.
         for layer in layers:
             layer.compile(disable=True)

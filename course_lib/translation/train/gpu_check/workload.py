@@ -83,4 +83,7 @@ def run_config(model: ModelConfig, scale: Scale, **training: object) -> RunConfi
 def new_trainer(config: RunConfig, scale: Scale, device: torch.device) -> Trainer:
     """Return a trainer for a config and the synthetic sentences."""
     pairs, vocabularies = TokenPairs.of(sentence_pairs(scale)), number_vocabularies(scale.vocabulary)
-    return Trainer(config, pairs, vocabularies, SINGLE_PROCESS, device)
+    trainer = Trainer(config, pairs, vocabularies, SINGLE_PROCESS, device)
+    if config.training.compile:
+        trainer.compile()
+    return trainer
