@@ -28,6 +28,7 @@ from course_lib.transformer import (
     EncoderLayer,
     attention_scores,
     attention_weights,
+    learning_rate,
     scaled_dot_product_attention,
 )
 
@@ -86,6 +87,20 @@ def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
     assert "15 of 15 numbers differ." in told
     assert "  Try (rounded inputs): attention_scores(torch.tensor([[" in told
     assert "open the next hint" in told
+
+
+def test_an_unknown_mistake_is_narrowed_down_by_the_tests_that_pass() -> None:
+    def after_warmup(step: int, d_model: int, warmup: int, factor: float = 1.0) -> float:
+        rate = learning_rate(step, d_model, warmup, factor)
+        return rate if step <= warmup else rate * math.cos(step / warmup)
+
+    told = message("learning_rate", after_warmup).replace("\n    ", " ")
+    assert "the rate of step 7 to be 0.142857, got" in told
+    assert (
+        "of the 10 tests, such as “the rate rises linearly during a warm-up of 6, with 7 features” and"
+        in told
+    )
+    assert "Your code passes" not in message("learning_rate", lambda *_: 0.123)
 
 
 def test_a_plain_relation_to_the_expected_result_is_said() -> None:

@@ -56,6 +56,8 @@ class Verdict:
     """The number of probes that were run."""
     failures: tuple[Probe, ...] = ()
     """The probes that failed, in order."""
+    successes: tuple[Probe, ...] = ()
+    """The other probes, if any failed."""
     difference: Difference | None = None
     """The difference in the first failing probe."""
     facts: tuple[str, ...] = ()
@@ -173,6 +175,7 @@ def _verdict(
         exercise.name,
         count,
         failures=tuple(exercise.probes[number] for number in differences),
+        successes=tuple(probe for number, probe in enumerate(exercise.probes) if number not in differences),
         difference=difference,
         facts=facts,
         named=explanation.named,

@@ -54,10 +54,19 @@ def failure(verdict: Verdict) -> str:
         f"✗ {name}: incorrect.",
         *test,
         *printed,
+        *_successes(verdict),
         *example,
         "Next: the check doesn't recognise this mistake. Run your code on the numbers of the worked example "
         "above the exercise and compare each step, or open the next hint.",
     )
+
+
+def _successes(verdict: Verdict) -> list[str]:
+    """Return a line about the tests that the code passes, because they narrow down an unknown mistake."""
+    shown = " and ".join(f"“{probe.says}”" for probe in verdict.successes[:2])
+    count = f"{len(verdict.successes)} of the {verdict.probes} tests"
+    link = ", such as" if len(verdict.successes) > 2 else ":"
+    return [f"Your code passes {count}{link} {shown}."] if shown else []
 
 
 def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
