@@ -48,6 +48,8 @@ class DownloadedFile:
     """The student's name, as Canvas or Moodle writes it."""
     number: str
     moodle: bool
+    depth: int = 0
+    """The number of folders around the part of the path that names the student."""
     late: bool = False
     attachment: int = 0
     """Canvas's number of the upload: a later upload has a higher one."""
@@ -73,6 +75,7 @@ def parse(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile]:
                 name=found["name"],
                 number=found["number"],
                 moodle=match.re is _MOODLE,
+                depth=depth,
                 late=bool(found.get("late")),
                 attachment=int(found.get("attachment") or 0),
             )
@@ -211,8 +214,10 @@ class DownloadCollector(FileNameCollectorPlugin):
 def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
     """Return the files of the latest upload with exactly the wanted name or, if there is none, all its files.
 
-    If the files to return all have the same content, return only one of them.
+    If the files to return all have the same content, return only one of them. Files in a folder count only if
+    there are no others: the folder can be another student's archive, who chose the names in it.
     """
+    files = [file for file in files if file.depth == min(each.depth for each in files)]
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]
     exact = [file for file in last if file.file == wanted] or last
     return exact[:1] if len({file.path.read_bytes() for file in exact}) == 1 else exact

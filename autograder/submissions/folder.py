@@ -80,11 +80,10 @@ class Submission:
         """Return a hash of the files that would be graded or copied, with their paths.
 
         Changing any of them, including `timestamp.txt`, changes the hash. Hidden folders are skipped. If the
-        whole folder is refused, the result is an empty string. Raises UnreadableError if a file can't be
-        read.
+        folder is a link, the result is an empty string. Raises UnreadableError if a file can't be read.
         """
         digest = hashlib.sha256()
-        if self.all_refused:
+        if _is_link(self.folder):
             return ""
         for where, folders, files in os.walk(self.folder):
             folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -131,9 +131,13 @@ def read_notebook(raw: bytes) -> SubmittedNotebook:
 
 def shown(value: object) -> str:
     """Format a value from a submission for a message: one line of at most 40 printable characters."""
-    text = value if isinstance(value, str) else repr(value)
-    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[:41])
+    text = printable((value if isinstance(value, str) else repr(value))[:41])
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def printable(text: str) -> str:
+    """Replace the characters that a terminal would interpret."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _in_utf8(raw: bytes, notes: list[str]) -> bytes:

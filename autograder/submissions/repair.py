@@ -6,7 +6,7 @@ The released lesson determines the cells, their order, and which of them are loc
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -70,18 +70,16 @@ class _Repair:
     """The repair of one notebook."""
 
     def __init__(self, raw: bytes, released: NotebookNode) -> None:
-        self.released = released
+        self.released, names = _with_names_as_ids(released)
         self.submitted = read_notebook(raw)
-        self.cells = self.submitted.cells
+        self.cells = [replace(cell, id=names.get(cell.id or "", cell.id)) for cell in self.submitted.cells]
         self.notes = self.submitted.notes
         self.tampering: list[str] = []
         self.from_another_release = False
         self.named = {
-            cell.metadata.nbgrader.grade_id: cell
-            for cell in released.cells
-            if is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell)
+            cell.metadata.nbgrader.grade_id: cell for cell in self.released.cells if _is_tracked(cell)
         }
-        self.others = {cell.id: cell for cell in released.cells if cell.id not in self.named}
+        self.others = {cell.id: cell for cell in self.released.cells if not _is_tracked(cell)}
         course = released.metadata.get("course", {})
         self.lesson, self.version = course.get("lesson"), course.get("version")
         #: A notebook of another release may have differences that would be suspicious in the current one.
@@ -380,6 +378,23 @@ class _Repair:
         (self.tampering if self.same_release else self.notes).append(text)
 
 
+def _is_tracked(cell: NotebookNode) -> bool:
+    return is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell)
+
+
+def _with_names_as_ids(released: NotebookNode) -> tuple[NotebookNode, dict[str, str]]:
+    """Return a copy of a release in which the id of each tracked cell is its grade_id.
+
+    Also return the grade_ids by the released ids. The two are equal in lessons that the course builds. In
+    JupyterLab, nbgrader's toolbar leaves a cell its random id. Before nbformat 4.5, cells had no ids.
+    """
+    released, names = copy.deepcopy(released), {}
+    for number, cell in enumerate(released.cells):
+        given = cell.get("id", f"released-{number}")
+        cell.id = names[given] = cell.metadata.nbgrader.grade_id if _is_tracked(cell) else given
+    return released, names
+
+
 def _positions(placed: Sequence[_Placed]) -> dict[str, int]:
     return {entry.name: position for position, entry in enumerate(placed) if entry.name}
 
@@ -403,7 +418,8 @@ def _as_its_checksum_says(cell: SubmittedCell) -> bool:
     node = NotebookNode(source=cell.source, cell_type=cell.kind, metadata=nbgrader)
     try:
         return metadata.get("checksum") == compute_checksum(node)
-    except (KeyError, UnicodeEncodeError):  # a grade without points, or a lone surrogate in the name
+    # A grade without points, a lone surrogate in the name, or points that are too large for a float.
+    except (KeyError, UnicodeEncodeError, OverflowError):
         return False
 
 

@@ -157,6 +157,19 @@ def test_links_are_not_followed(classroom: Classroom, right: NotebookNode) -> No
     assert [note for note in classroom.told("bela") if "book.db is a symbolic link" in note]
 
 
+def test_a_new_notebook_among_too_many_links_is_graded(classroom: Classroom, right: NotebookNode) -> None:
+    """A folder such as node_modules/.bin has hundreds of links."""
+    folder = classroom.hand_in("bela", classroom.released)
+    for number in range(101):
+        (folder / f"link-{number}").symlink_to("/etc/hostname")
+    classroom.autograde()
+    assert not graded(classroom, "bela")
+    assert "too many of its files are not regular files; none was copied" in classroom.told("bela")
+    classroom.hand_in("bela", right)
+    classroom.autograde()
+    assert graded(classroom, "bela")
+
+
 def test_a_file_that_becomes_a_link_after_a_look_at_it_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Damaged notebooks of a real lesson are repaired, and nbgrader accepts every result."""
 
 import copy
+import hashlib
 import json
 import random
 from collections.abc import Callable
@@ -67,6 +68,50 @@ def test_a_good_submission_passes_as_it_is(released: NotebookNode) -> None:
     assert (result.notes, result.tampering) == ([], [])
     assert result.notebook.cells == solved(released).cells
     assert result.notebook.metadata.course_grading == {"version": 1, "repairs": [], "tampering": []}
+
+
+def with_other_ids(notebook: NotebookNode) -> NotebookNode:
+    """Return a copy with random ids, as nbgrader's toolbar in JupyterLab leaves them."""
+    other = copy.deepcopy(notebook)
+    for cell in other.cells:
+        cell.id = hashlib.sha256(cell.id.encode()).hexdigest()[:8]
+    return other
+
+
+def _an_answer_above_the_original(notebook: NotebookNode) -> None:
+    original = cell_of(notebook, "explain_root")
+    answer = copy.deepcopy(original)
+    answer.id, answer.source, original.source = "new", "Because they add up.", "YOUR ANSWER HERE"
+    notebook.cells.insert(notebook.cells.index(original), answer)
+
+
+def _an_edited_set_up(notebook: NotebookNode) -> None:
+    cell_of(notebook, "setup").source += "\nimport cmath"
+
+
+def _no_metadata(notebook: NotebookNode) -> None:
+    for cell in notebook.cells:
+        cell.metadata = NotebookNode()
+
+
+@pytest.mark.parametrize(
+    "change", [_an_answer_above_the_original, _an_edited_set_up, _no_metadata, unchanged]
+)
+def test_ids_need_not_be_names(released: NotebookNode, change: Callable[[NotebookNode], object]) -> None:
+    notebook = solved(released)
+    change(notebook)
+    expected = repair(json.dumps(notebook).encode(), released)
+    found = repair(json.dumps(with_other_ids(notebook)).encode(), with_other_ids(released))
+    assert names(found.notebook) == names(expected.notebook)
+    assert [cell.source for cell in found.notebook.cells] == [cell.source for cell in expected.notebook.cells]
+    assert (found.notes, found.tampering) == (expected.notes, expected.tampering)
+
+
+def test_before_nbformat_4_5_cells_had_no_ids(released: NotebookNode) -> None:
+    notebook, old = solved(released), copy.deepcopy(released)
+    for cell in (*notebook.cells, *old.cells):
+        del cell["id"]
+    assert names(repair(json.dumps(notebook).encode(), old).notebook) == names(released)
 
 
 def test_the_same_bytes_give_the_same_notebook(released: NotebookNode) -> None:

@@ -164,6 +164,20 @@ def test_a_path_that_could_be_forged_names_nobody(path: str, tmp_path: Path) -> 
     assert list(parse(tmp_path / path, Path(path).parts)) == []
 
 
+def test_a_name_inside_another_archive_replaces_no_upload(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instructor has unpacked the download, so each archive in it was made by a student."""
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as gradebook:
+        gradebook.add_student("jdoe", first_name="Jane", last_name="Doe", lms_user_id="101")
+    archive = classroom.course / "autograder/downloaded" / LESSON / "archive"
+    archive.mkdir(parents=True)
+    (archive / f"doejane_101_500_{LESSON}.ipynb").write_text("jane's own")
+    write(archive / "mallorymal_99_501_work.zip", {f"doejane_101_999_{LESSON}.ipynb": "by mallory"})
+    assert collect(classroom, monkeypatch) == 0
+    assert collected(classroom) == {f"jdoe/{LESSON}.ipynb": "jane's own"}
+
+
 def zipped(*files: tuple[str, bytes], links: Collection[str] = ()) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
