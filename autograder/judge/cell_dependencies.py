@@ -29,6 +29,12 @@ class _Names:
     used: frozenset[str] = frozenset()
     bound: frozenset[str] = frozenset()
     """Names that the cell binds or modifies, such as `x` in `x.size = 3`."""
+    called: frozenset[str] = frozenset()
+    """Names whose methods the cell calls, such as `x` in `x.append(3)`, which may modify them."""
+    imported: frozenset[str] = frozenset()
+    """Names that the cell imports."""
+    anything: bool = False
+    """Whether the cell could bind any name, for example with `from x import *`, `exec` or a magic."""
 
 
 def cells_to_run(
@@ -42,21 +48,25 @@ def cells_to_run(
     Cells whose id is in `judged` never run there: the judge runs them in its own process, where they use the
     names in `graded`. Other code cells always run, unless their id is in `optional`. An optional cell runs
     only if it binds or modifies a name, other than a builtin, that is in `graded` or that another running
-    cell uses. If these names can't be determined, for example because a running cell calls `eval` or a cell
-    is too long to analyse, all code cells except the judged ones run.
+    cell uses, or if it could bind any name. If the names that running cells use can't be determined, for
+    example because one calls `eval` or a cell is too long to analyse, all code cells except the judged ones
+    run. Calling a method of an imported module doesn't count as modifying it.
     """
     students = [cell.cell_type == "code" and cell.get("id") not in judged for cell in cells]
     code = {index: cells[index] for index, student in enumerate(students) if student}
     if any(_is_too_long(cell.source) for cell in code.values()):
         return students
     names = {index: _names(cell.source) for index, cell in code.items()}
+    imported = frozenset[str]().union(*(found.imported for found in names.values()))
     running = {index for index, cell in code.items() if cell.get("id") not in optional}
+    running |= {index for index, found in names.items() if found.anything}
     while True:
         used = frozenset(graded).union(*(names[index].used for index in running))
         if used & _DYNAMIC:
             return students
         used -= vars(builtins).keys()
-        more = {index for index, found in names.items() if found.bound & used} - running
+        more = {index for index, found in names.items() if (found.bound | (found.called - imported)) & used}
+        more -= running
         if not more:
             return [index in running for index in range(len(cells))]
         running |= more
@@ -67,9 +77,20 @@ def _is_too_long(source: str) -> bool:
     return len(source) > _MAX_LENGTH or sum(source.count(mark) for mark in "%!?") > _MAX_MAGICS
 
 
+def without_ipython_syntax(source: str) -> str:
+    """Return a cell's source as Python, in which magics are calls of `get_ipython`.
+
+    Raises SyntaxError, ValueError, RuntimeError or MemoryError if that fails, and ValueError if the cell is
+    too long to analyse.
+    """
+    if _is_too_long(source):
+        raise ValueError("the cell is too long to analyse")
+    return str(TransformerManager().transform_cell(source))
+
+
 def _names(source: str) -> _Names:
     try:
-        source = TransformerManager().transform_cell(source)
+        source = without_ipython_syntax(source)
         table, tree = symtable.symtable(source, "cell", "exec"), ast.parse(source)
     except (SyntaxError, ValueError, RuntimeError, MemoryError):
         return _Names()  # A cell that can't be compiled binds nothing.
@@ -82,13 +103,25 @@ def _names(source: str) -> _Names:
             if symbol.is_global():
                 used |= {symbol.get_name()} if symbol.is_referenced() else set()
                 bound |= {symbol.get_name()} if symbol.is_assigned() else set()
+    imported = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_imported()}
+    called: set[str] = set()
+    anything = bool(used & _DYNAMIC)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            root: ast.expr = node
-            while isinstance(root, ast.Attribute | ast.Subscript):
-                root = root.value
-            bound |= {root.id} if isinstance(root, ast.Name) else set()
-    return _Names(frozenset(used), frozenset(bound))
+        match node:
+            case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                bound |= _root(node)
+            case ast.Call(func=ast.Attribute() as method):
+                called |= _root(method)
+            case ast.ImportFrom(names=[ast.alias(name="*")]):
+                anything = True
+    return _Names(frozenset(used), frozenset(bound), frozenset(called), frozenset(imported), anything)
+
+
+def _root(node: ast.expr) -> set[str]:
+    """Return the name at the start of attributes and subscripts, such as `x` of `x.y[0].z`, if any."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return {node.id} if isinstance(node, ast.Name) else set()
 
 
 def _inner_scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:

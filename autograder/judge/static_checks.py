@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from autograder.judge.cell_dependencies import without_ipython_syntax
 from autograder.judge.job import Cell
 
 #: Modules that no lesson needs: for processes, the network, raw memory or Python's internals.
@@ -49,8 +50,11 @@ def static_warnings(
 
 def _unusual(source: str, forbidden: Collection[str]) -> Iterator[str]:
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = ast.parse(without_ipython_syntax(source))
+    except SyntaxError:
+        return  # It doesn't run either.
+    except (ValueError, RuntimeError, MemoryError):
+        yield "it is too long or too deeply nested to be searched for unusual code"
         return
     for node in ast.walk(tree):
         modules: list[str] = []

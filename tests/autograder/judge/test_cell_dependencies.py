@@ -42,10 +42,22 @@ def test_a_cell_that_only_shows_is_left_out() -> None:
         "del size.length",
         "size += 1",
         "%matplotlib inline\nsize = 3",
+        "from sizes import *",
+        "%run sizes.py",
+        "exec('size = 3')",
+        "globals()['size'] = 3",
+        "size.append(3)",
+        "size.parts[0].extend([3])",
     ],
 )
 def test_a_cell_that_binds_or_changes_what_an_answer_uses_runs(shown: str) -> None:
     assert runs(shown, "def answer(): return size", shows="a") == "ab"
+
+
+def test_a_method_of_an_imported_module_changes_nothing() -> None:
+    assert (
+        runs("import torch", "torch.manual_seed(1)", "def answer(): return torch.ones(1)", shows="b") == "ac"
+    )
 
 
 def test_what_such_a_cell_uses_runs_too() -> None:

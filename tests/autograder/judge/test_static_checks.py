@@ -27,6 +27,9 @@ def cell(source: str, **kinds: bool) -> Cell:
         ("class T:\n    def __eq__(self, other): return True", "it uses __eq__"),
         ("torch._C.DisableTorchFunction()", "it uses DisableTorchFunction"),
         ("getattr(object, '__subclasses__')", "it uses __subclasses__"),
+        ("%time\nimport subprocess", "it imports subprocess"),
+        ("import gc\nF?", "it imports gc"),
+        (f"x = '{'%' * 101}'", "it is too long or too deeply nested to be searched for unusual code"),
     ],
 )
 def test_odd_code_is_told(source: str, told: str) -> None:
