@@ -19,7 +19,7 @@ from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerExecutor
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
-from autograder.results.version import checks_version
+from autograder.results.version import checks_version, installed_version
 from autograder.results.worker import initialize
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
@@ -114,6 +114,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         can confine students' code and `allow_unconfined` is false.
         """
         address = self.cluster or os.environ.get(CLUSTER, "")
+        installed_version()  # It is remembered, because an update of the files doesn't change running code.
         with shared.borrow((address, self.worker_count), partial(self._create_executor, address)) as executor:
             self.ahead = 4 * executor.workers
             self.results = Results(self.store, executor, self.log)

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import importlib.metadata
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -44,27 +43,38 @@ def installed_version() -> str:
 
 @cache
 def _code_version(package: str | None) -> str:
-    digest = hashlib.sha256(f"Python {sys.version_info.major}.{sys.version_info.minor}".encode())
+    text = "".join(f"\0{name} {version}" for name, version in _versions_for(package).items())
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _versions_for(package: str | None) -> dict[str, str]:
+    """Return the versions of all that can affect the results of the checks in `package`, or any, if None."""
+    return {
+        name: version
+        for name, version in _versions().items()
+        if package is None
+        or not name.startswith(f"{_COURSE_LIB.name}/")
+        or _judges(name.partition("/")[2], package)
+    }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Return the versions of Python and of packages, and the hashes of files, by name.
+
+    All are read at once, soon after a process has started, because a process that runs during an update of
+    the course continues to use the old code.
+    """
+    versions = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            digest.update(f"\0{name} {importlib.metadata.version(name)}".encode())
-    for name, path in _files(package):
-        digest.update(f"\0{name} {hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
-    return digest.hexdigest()
-
-
-def _files(package: str | None) -> Iterator[tuple[str, Path]]:
-    """Yield the names and paths of the files that can affect the results of a lesson's checks.
-
-    If `package` is None, yield the files that can affect the results of any assignment.
-    """
+            versions[name] = importlib.metadata.version(name)
     for root in (_COURSE_LIB, _AUTOGRADER / "judge", _AUTOGRADER / "sandbox"):
         for path in sorted(root.rglob("*")):
-            if not path.is_file() or "__pycache__" in path.parts:
-                continue
-            name = path.relative_to(root).as_posix()
-            if package is None or root != _COURSE_LIB or _judges(name, package):
-                yield f"{root.name}/{name}", path
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = f"{root.name}/{path.relative_to(root).as_posix()}"
+                versions[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return versions
 
 
 def _judges(name: str, package: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from autograder.judge.job import Job, NotComputedError
 from autograder.judge.lesson_source import LessonSource
-from autograder.results.version import checks_version
+from autograder.results.version import checks_version, installed_version
 from autograder.sandbox.confinement import Confinement
 from autograder.sandbox.fork_server import ForkServer
 
@@ -44,6 +44,8 @@ class GradingWorker:
 
         import autograder.judge.notebook_run  # noqa: F401
 
+        installed_version()
+
         os.environ["IPYTHONDIR"] = str(self._fork_server.folder / "ipython")  # not the instructor's own
         torch.set_num_threads(1)
         self._fork_server.start()
@@ -60,7 +62,8 @@ class GradingWorker:
             raise OtherVersionError(
                 f"this worker ({os.uname().nodename}) and the machine that runs the grading have different "
                 "versions of the course, Python or the installed packages, so the worker did not run a "
-                f"notebook of {job.lesson}. Install the same versions on both machines"
+                f"notebook of {job.lesson}. Install the same versions on both machines, and restart all "
+                "grading programs that were started before an update"
             )
         # Every wait has a timeout. As a last resort, end this process; its parent then starts another.
         faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)

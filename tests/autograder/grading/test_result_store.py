@@ -15,8 +15,9 @@ from unix_accounts import accounts, why_unavailable
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import load_lesson_source
 from autograder.release.build import COURSE
+from autograder.results import version
 from autograder.results.store import DamagedResultError, ResultStore
-from autograder.results.version import _code_version, checks_version
+from autograder.results.version import checks_version, installed_version
 from autograder.sandbox.limits import Limits
 
 JOB = Job("01-scores", (Cell("only", "print(1)", False, False),), (("a.txt", b"x"),), Limits(), version="v")
@@ -126,13 +127,11 @@ def test_two_accounts_share_a_store() -> None:
 
 def test_the_version_of_a_lesson_depends_on_its_own_checks_only(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = load_lesson_source(COURSE, "04-masks")
-    from autograder.results import version
-
-    files = {name for name, _ in version._files("masks")}
+    files = version._versions_for("masks").keys()
     assert {"course_lib/checks/exercises/masks/probes.py", "judge/notebook_run.py"} <= files
     assert "course_lib/translation/data/corpora/__init__.py" in files
     assert not {name for name in files if "exercises/decoding" in name or "translation/train" in name}
-    assert any("translation/train" in name for name, _ in version._files("final_lab"))
+    assert any("translation/train" in name for name in version._versions_for("final_lab"))
     hints = replace(masks.curriculum.lessons[4], title="Another title")
     lessons = [hints if lesson.name == "04-masks" else lesson for lesson in masks.curriculum.lessons]
     renamed = replace(masks, curriculum=replace(masks.curriculum, lessons=lessons))
@@ -144,13 +143,42 @@ def test_the_version_of_a_lesson_depends_on_its_own_checks_only(monkeypatch: pyt
 def test_the_version_changes_with_packages_that_determine_points(
     monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    masks, version = load_lesson_source(COURSE, "04-masks"), importlib.metadata.version
+    masks, installed = load_lesson_source(COURSE, "04-masks"), importlib.metadata.version
     before = checks_version(masks)
     monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: "0.0" if name == package else version(name)
+        importlib.metadata, "version", lambda name: "0.0" if name == package else installed(name)
     )
-    _code_version.cache_clear()
+    _forget_versions()
     try:
         assert checks_version(masks) != before
     finally:
-        _code_version.cache_clear()
+        _forget_versions()
+
+
+def _forget_versions() -> None:
+    version._code_version.cache_clear()
+    version._versions.cache_clear()
+
+
+def test_an_update_does_not_change_the_version_of_a_running_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its modules are still the old ones, even if a lesson's checks have not been used before the update."""
+    monkeypatch.setattr(version, "_AUTOGRADER", tmp_path)
+    monkeypatch.setattr(version, "_COURSE_LIB", tmp_path / "course_lib")
+    file = tmp_path / "judge/checks.py"
+    file.parent.mkdir()
+    file.write_text("old")
+    masks = load_lesson_source(COURSE, "04-masks")
+    _forget_versions()
+    try:
+        installed = installed_version()
+        file.write_text("new")
+        before = checks_version(masks)
+        _forget_versions()
+        assert (installed_version(), checks_version(masks)) != (installed, before)
+        file.write_text("old")
+        _forget_versions()
+        assert (installed_version(), checks_version(masks)) == (installed, before)
+    finally:
+        _forget_versions()
