@@ -1,8 +1,10 @@
 """The parts that the instructors' commands share: the option --course, the console and the error messages."""
 
 import argparse
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec
@@ -50,3 +52,13 @@ def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
             return 1
 
     return run
+
+
+@contextmanager
+def export_errors_logged(log: logging.Logger) -> Iterator[None]:
+    """Log an error that the user of `nbgrader export` can correct, and exit with code 1."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        log.error("%s", error)
+        raise SystemExit(1) from None

@@ -7,12 +7,14 @@ copies the new ones, and stops at the first error.
 import glob
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from nbgrader.api import Gradebook
 from nbgrader.exchange.default import (
     Exchange,
     ExchangeCollect,
@@ -22,7 +24,25 @@ from nbgrader.exchange.default import (
 
 from autograder.nbgrader.replacement import FolderReplacement, owner
 from autograder.submissions.folder import refuse_bad_timestamp
-from autograder.submissions.reading import UnreadableError
+from autograder.submissions.reading import UnreadableError, printable
+
+
+def students_of(gradebook: Gradebook, inbound: Path) -> set[str]:
+    """Return the students in the gradebook, and those who have handed in something under their own name."""
+    named = ((path.name.split("+")[0], path) for path in inbound.iterdir())
+    return {student.id for student in gradebook.students} | {
+        name for name, path in named if owner(path) == name
+    }
+
+
+def impostor(submission: Path, student: str, students: Collection[str]) -> str | None:
+    """Return the account that owns a submission in the exchange, if it is that of another of `students`.
+
+    Any account can create a submission under any student's name. Accounts that belong to no student prove
+    nothing: a grader may hand in for a student, and on some servers all students share one account.
+    """
+    account = owner(submission)
+    return account if account != student and account in students else None
 
 
 class _CourseExchange(Exchange):
@@ -108,11 +128,9 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
         if not records:
             super().copy_files()  # logs a warning
         for record in records:
-            if "misnamed" in record:
-                self.log.error(
-                    "%s: expected STUDENT+LESSON+TIME as the name of a submission. Remove it.",
-                    os.path.join(self.inbound_path, record["filename"]),
-                )
+            if "problem" in record:
+                path = os.path.join(self.inbound_path, record["filename"])
+                self.log.error("%s: %s", printable(path), record["problem"])
                 failed.append(record["username"])
                 continue
             self.src_records = [record]
@@ -128,12 +146,27 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             )
 
     def _path_to_record(self, path: str) -> dict[str, Any]:
+        name = Path(path).name
         try:
+            if not name.isprintable():  # A terminal would interpret the characters.
+                raise ValueError
             record: dict[str, Any] = super()._path_to_record(path)
         except ValueError:  # Any student can create a folder with a bad name, which must not stop the others.
-            name = Path(path).name
-            record = {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "misnamed": True}
-        return record
+            problem = "expected STUDENT+LESSON+TIME as the name of a submission. Remove it."
+        else:
+            account = impostor(Path(path), record["username"], self._students) if self.check_owner else None
+            if account is None:
+                return record
+            problem = (
+                f"it was handed in by {account}, in the name of {record['username']}. It is not collected."
+            )
+        # As the submission of a student of its own, it doesn't take the place of another one.
+        return {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "problem": problem}
+
+    @cached_property
+    def _students(self) -> set[str]:
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
+            return students_of(gradebook, Path(self.inbound_path))
 
     @contextmanager
     def _protecting(self, record: dict[str, Any]) -> Iterator[None]:

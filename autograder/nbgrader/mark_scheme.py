@@ -15,7 +15,6 @@ from traitlets import Unicode
 #: The tag of the added cells, which keeps them out of the feedback.
 TAG = "mark-scheme"
 
-_MARKER = re.compile(r"^.*(BEGIN|END) MARK SCHEME.*$\n?", re.MULTILINE)
 _SCHEME = re.compile(r"^.*BEGIN MARK SCHEME.*\n([\s\S]*?)^.*END MARK SCHEME.*$\n?", re.MULTILINE)
 _CRITERION = re.compile(r"^- (\d+(?:\.\d+)?) points?: (.*(?:\n {2,}\S.*)*)", re.MULTILINE)
 _HEADING = re.compile(r"^#{2,6} .*$", re.MULTILINE)
@@ -72,27 +71,20 @@ class ShowMarkScheme(NbGraderPreprocessor):
 
     solutions = Unicode("", help="The folder of the solution notebooks").tag(config=True)
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._known: dict[Path, dict[str, str]] = {}
-
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the cells with the model answers and mark schemes to one notebook."""
         names = resources["nbgrader"]
-        schemes = self._schemes(Path(self.solutions, names["assignment"], f"{names['notebook']}.ipynb"))
+        solution = Path(self.solutions, names["assignment"], f"{names['notebook']}.ipynb")
+        schemes = mark_schemes(solution) if solution.is_file() else {}
         cells: list[NotebookNode] = []
         for cell in nb.cells:
             cells.append(cell)
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
             if is_grade(cell) and is_solution(cell) and grade_id in schemes:
-                text = f"**Model answer and mark scheme, for graders only**\n\n{schemes[grade_id]}"
+                known = schemes[grade_id]
+                text = "\n\n".join(
+                    ["**Model answer and mark scheme, for graders only**", known.model_answer, known.scheme]
+                )
                 cells.append(new_markdown_cell(text, id=f"{TAG}-{grade_id}", metadata={"tags": [TAG]}))
         nb.cells = cells
         return nb, resources
-
-    def _schemes(self, path: Path) -> dict[str, str]:
-        """Return the sources of a solution notebook's cells, without markers, keyed by cell id."""
-        if path not in self._known:
-            cells = nbformat.read(path, as_version=4).cells
-            self._known[path] = {cell.id: _MARKER.sub("", cell.source) for cell in cells}
-        return self._known[path]

@@ -103,11 +103,10 @@ class Regrading:
         """Write changes into the gradebook and the graded notebooks, by grading the submissions again.
 
         Return the changes that were written, which are also appended to the audit trail. Submissions that
-        have changed since they were graded keep their grades, and are recorded in `failed`. Manual points are
-        kept. A cell that a person has graded is marked for manual grading again only if its automatic points,
-        or the submission's files, have changed. Raises NbGraderException if a submission could not be graded;
-        such a submission keeps its grade. Raises OSError, and writes no grade, if the audit trail can't be
-        written.
+        have changed since they were graded, or that could not be graded again, keep their grades and are
+        recorded in `failed`. Manual points are kept. A cell that a person has graded is marked for manual
+        grading again only if its automatic points, or the submission's files, have changed. Raises OSError,
+        and writes no grade, if the audit trail can't be written.
         """
         (self._course.folder / AUDIT).touch()
         affected = {change.student for change in changes}
@@ -126,8 +125,13 @@ class Regrading:
             coursedir=self._directory, config=self._course.config, workers=self._workers, students=graded
         )
         converter.log, converter.force = self._log, True
+        written: list[Change] = []
         try:
             converter.start()
+        except NbGraderException as error:
+            reason = str(error)
+        else:
+            reason = ""
         finally:
             # A submission that was collected again in the meantime has a new grade, which is no correction.
             same = {student for student, found in graded.items() if self._is_graded_from(*found)}
@@ -139,6 +143,10 @@ class Regrading:
                             grade.needs_manual_grade = False
                 gradebook.db.commit()
                 written = self._record(gradebook, [change for change in changes if change.student in same])
+        if reason:
+            unwritten = {change.student for change in changes} - {change.student for change in written}
+            for student in unwritten & graded.keys() or ("autograde",):
+                self.failed.setdefault(student, reason)
         return written
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:
@@ -222,11 +230,12 @@ class Regrading:
             known = self._preparation.releases.gradebook_cells(self._lesson, name)
             changed = []
             for cell in nbformat.read(path, as_version=4).cells:
-                points = cell.metadata.get("nbgrader", {}).get("points")
-                if known.locked.get(cell.id, cell.source) != cell.source or (
-                    known.points.get(cell.id, points) != points
+                tracked = cell.metadata.get("nbgrader", {})
+                cell_name, points = tracked.get("grade_id"), tracked.get("points")
+                if known.locked.get(cell_name, cell.source) != cell.source or (
+                    known.points.get(cell_name, points) != points
                 ):
-                    changed.append(cell.id)
+                    changed.append(cell_name)
             if changed:
                 raise CourseError(
                     f"{', '.join(sorted(changed))} changed since {self._lesson} was released. Run "

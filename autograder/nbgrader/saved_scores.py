@@ -1,7 +1,7 @@
 """Write a submission's automatic scores to the gradebook, and restore the old scores if grading fails.
 
-The old automatic scores, comments, late penalties and timestamp are restored from a snapshot. It doesn't
-contain manual scores or manual comments, because automatic grading never changes those.
+The old automatic scores, comments, late penalties and timestamp are restored from a snapshot. Manual scores
+and comments aren't restored, because automatic grading never changes them.
 """
 
 from datetime import datetime
@@ -66,7 +66,7 @@ def save_scores(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
             notebook.name: {
                 "penalty": notebook.late_submission_penalty,
                 "grades": {
-                    name: [grade.auto_score, grade.needs_manual_grade]
+                    name: [grade.auto_score, grade.needs_manual_grade, grade.manual_score]
                     for name, grade in _by_cell(gradebook, notebook, Grade).items()
                 },
                 "comments": {
@@ -98,8 +98,10 @@ def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Sn
         saved = snapshot["notebooks"].get(notebook.name, {"penalty": None, "grades": {}, "comments": {}})
         notebook.late_submission_penalty = saved["penalty"]
         for name, grade in _by_cell(gradebook, notebook, Grade).items():
-            unscored = [None, grade.manual_score is not None]
-            grade.auto_score, grade.needs_manual_grade = saved["grades"].get(name, unscored)
+            unscored = [None, grade.manual_score is not None, grade.manual_score]
+            grade.auto_score, needs_manual_grade, manual_score = saved["grades"].get(name, unscored)
+            if manual_score == grade.manual_score:  # Otherwise a person has graded the cell since then.
+                grade.needs_manual_grade = needs_manual_grade
         for name, comment in _by_cell(gradebook, notebook, Comment).items():
             comment.auto_comment = saved["comments"].get(name)
     gradebook.db.commit()
@@ -119,6 +121,7 @@ def _is_graded_by_hand(submission: SubmittedAssignment) -> bool:
         for notebook in submission.notebooks
         for entry in (
             *(grade.manual_score for grade in notebook.grades),
+            *(grade.extra_credit for grade in notebook.grades),
             *(comment.manual_comment for comment in notebook.comments),
         )
     )

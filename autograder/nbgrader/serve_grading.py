@@ -23,8 +23,10 @@ from sqlalchemy.exc import DBAPIError
 
 from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.exchange import impostor, students_of
 from autograder.nbgrader.gradebook import gradebook_problem
 from autograder.nbgrader.preparation import Preparation, Prepared
+from autograder.nbgrader.replacement import owner
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.reports.feedback import without_paths
 from autograder.reports.verdicts import is_check
@@ -87,6 +89,8 @@ class GradingService:
         self._running: list[Prepared] = []
         self._in_gradebook: dict[str, bool] = {}
         """Whether the gradebook has a lesson. Missing lessons are looked up again in each step."""
+        self._forged: dict[str, bool] = {}
+        """Whether another student has handed in a submission of the exchange, keyed by folder."""
         self._warned: set[str] = set()
         """The warnings that were logged and are not repeated."""
 
@@ -144,12 +148,30 @@ class GradingService:
         for path in entries:
             named = _INBOUND.fullmatch(path.name)
             # Unlike Path.is_file, this returns False for a folder that the student has made unreadable.
-            if named is None or not os.path.isfile(path / SECRET):
+            if named is None or not path.name.isprintable() or not os.path.isfile(path / SECRET):
                 continue
             key = named["student"], named["lesson"]
+            if self._is_forged(path, named["student"]):
+                continue
             newest[key] = max(newest.get(key, ("", path)), (named["time"], path))
         for (student, lesson), (_, path) in newest.items():
             yield Submission(student, lesson, str(path), released_notebooks(self._directory, lesson))
+
+    def _is_forged(self, path: Path, student: str) -> bool:
+        """Return whether another student has handed in a folder in this student's name."""
+        if path.name not in self._forged:
+            try:
+                if owner(path) == student:
+                    account = None
+                else:
+                    with self._course.gradebook() as gradebook:
+                        account = impostor(path, student, students_of(gradebook, path.parent))
+            except (OSError, CourseError, DBAPIError):
+                return True  # The folder has just been deleted, or the gradebook is busy: look again later.
+            self._forged[path.name] = account is not None
+            if account is not None:
+                self._log.warning("%s: not graded: it was handed in by %s", path.name, account)
+        return self._forged[path.name]
 
     def _start(self) -> None:
         busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}
@@ -265,11 +287,14 @@ def _handed_in_at(folder: str) -> float:
 
 def _changed_at(folder: str) -> tuple[float, ...]:
     """Return the modification times of a folder and of its direct contents."""
-    times = []
-    for path in (Path(folder), *sorted(Path(folder).glob("*"))):
-        with suppress(OSError):
-            times.append(path.lstat().st_mtime)
-    return tuple(times)
+    times: dict[str, float] = {}
+    # A student may delete or change the folder at any moment.
+    with suppress(OSError), os.scandir(folder) as entries:
+        times[""] = os.lstat(folder).st_mtime
+        for entry in entries:
+            with suppress(OSError):
+                times[entry.name] = entry.stat(follow_symlinks=False).st_mtime
+    return tuple(times[name] for name in sorted(times))
 
 
 @reporting_errors

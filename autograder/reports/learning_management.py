@@ -20,6 +20,7 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
+from autograder.nbgrader.command_line import export_errors_logged
 from course_lib.atomic_files import atomic_write_text
 
 _POINTS_POSSIBLE = "Points Possible"
@@ -38,11 +39,6 @@ class StudentGrades:
     email: str
     lms_user_id: str
     points: Mapping[str, float]
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """The student's identifiers in a learning management system."""
-        return frozenset(filter(None, (self.id, self.email, self.lms_user_id)))
 
 
 def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
@@ -98,9 +94,13 @@ class _Export(ExportPlugin):
         """Write the grades, and log the students who are only in the gradebook or only on the roster.
 
         The option `to` is the path of the CSV file, by default `file`. If no students or no lessons are
-        requested, all of them are written. Raises ValueError if the roster can't be read, lacks necessary
-        columns or has two rows for a student.
+        requested, all of them are written. Exits with code 1, and writes nothing, if the roster can't be
+        read, lacks necessary columns or doesn't identify the students.
         """
+        with export_errors_logged(self.log):
+            self._export(gradebook)
+
+    def _export(self, gradebook: Gradebook) -> None:
         wanted = set(map(str, self.assignment))
         most = {
             lesson.name: float(lesson.max_score)
@@ -146,22 +146,37 @@ class _Export(ExportPlugin):
     ) -> list[list[str]]:
         """Return the rows with the points filled in. `columns` maps each lesson to the index of its column.
 
-        Students are recognised by the columns in `identifiers`. Students who are only in the gradebook or
-        only in the rows are logged. Raises ValueError if the header has none of these columns, or if a
-        student has two rows.
+        Students are recognised by the columns in `identifiers`, of which the first contains the numbers of
+        the learning management system. Students who are only in the gradebook or only in the rows are logged.
+        Raises ValueError if the header has none of these columns, if a student has two rows, or if a row fits
+        several students.
         """
-        at = [header.index(name) for name in identifiers if name in header]
-        if not at:
+        if not set(identifiers) & set(header):
             raise ValueError(
                 f"the roster {self.roster} has none of the columns {', '.join(identifiers)}; "
                 f"its columns are {', '.join(header)}"
             )
-        known: dict[str, StudentGrades] = {key: grade for grade in grades for key in grade.keys}
+        numbers = {grade.lms_user_id: grade for grade in grades}
+        names = {grade.email: grade for grade in grades} | {grade.id: grade for grade in grades}
         found: set[str] = set()
         filled: list[list[str]] = []
         for row in rows:
             cells = [*row, *[""] * (max([len(header) - 1, *columns.values()]) + 1 - len(row))]
-            grade = next((known[key] for key in (cells[place] for place in at) if key in known), None)
+            fitting = {
+                owner.id: owner
+                for column, known, others in (
+                    (column, *((numbers, names) if column == identifiers[0] else (names, numbers)))
+                    for column in identifiers
+                )
+                if column in header and (key := cells[header.index(column)])
+                if (owner := known.get(key) or others.get(key)) is not None
+            }
+            if len(fitting) > 1:
+                raise ValueError(
+                    f"the roster's row of {cells[0]} fits several students in the gradebook: "
+                    f"{', '.join(sorted(fitting))}. Correct their lms_user_id or email there."
+                )
+            grade = next(iter(fitting.values()), None)
             if grade is None:
                 self.log.warning("%s is in %s but not in the gradebook", cells[0], self.roster)
             elif grade.id in found:

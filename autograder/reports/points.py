@@ -19,7 +19,7 @@ class GradedCell:
     name: str
     """The name of the cell, which is its anchor on the page."""
     by_hand: bool
-    """Whether it is a written answer, which a person grades."""
+    """Whether it is an answer that only a person can grade."""
     points: float
     most: float
     automatic: float | None
@@ -42,7 +42,8 @@ class GradedCell:
         """
         return cls(
             name=grade.name,
-            by_hand=grade.cell.cell_type == "markdown",
+            by_hand=grade.cell.cell_type == "markdown"
+            or any(cell.name == grade.name for cell in grade.cell.notebook.solution_cells),
             points=float(grade.score),
             most=float(grade.cell.max_score),
             automatic=grade.auto_score,
@@ -101,9 +102,9 @@ class GradedCell:
         if self.by_hand:
             if not self.answered:
                 return "There was no answer."
-            return f"A person {'still has to' if self.person is None else 'has'} read your answer."
+            return f"A person {'still has to grade' if self.person is None else 'has graded'} your answer."
         found = self._found()
-        extra = f" {_number(self.extra)} of them are extra credit." if self.extra else ""
+        extra = f" They include {_number(self.extra)} of extra credit." if self.extra else ""
         if self.person is None:
             return found + extra
         gave = f"A person gave these points instead of the check's {_number(self.automatic or 0)}."
@@ -173,7 +174,7 @@ def summary(
         f"<ul>\n{repairs}\n</ul>\n</div>\n"
     )
     head = "<tr><th>exercise</th><th>verdict</th><th>points</th><th>of</th></tr>"
-    sums = f'<tr><th scope="row">sum</th><td></td><td>{_number(score)}</td><td>{_number(most)}</td></tr>'
+    sums = f'<tr><th scope="row">total</th><td></td><td>{_number(score)}</td><td>{_number(most)}</td></tr>'
     return (
         f'<table class="course-summary">\n<thead>{head}</thead>\n'
         f"<tbody>\n{rows}\n{late if penalty else ''}</tbody>\n<tfoot>{sums}</tfoot>\n</table>\n"

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +39,10 @@ def _attribute(tag: str, name: str, value: str) -> bool:
         case "src":
             return tag == "img" and _PICTURE.match(value.strip()) is not None
         case "href":
-            return tag == "a" and not value.strip().lower().startswith("data:")
+            # Browsers ignore whitespace and control characters in a protocol, also if they are escaped.
+            letters = filter(str.isprintable, unescape(value))
+            address = "".join(letter for letter in letters if not letter.isspace())
+            return tag == "a" and not address.lower().startswith("data:")
         case "alt" | "title" | "scope" | "colspan" | "rowspan":
             return True
         case _:
@@ -131,7 +134,7 @@ def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] =
     renderer = FormulaRenderer(
         escape=False, attachments=attachments, embed_images=False, path="", exclude_anchor_links=True
     )
-    return renderer.put_in(clean(MarkdownWithMath(renderer=renderer).render(source)))
+    return renderer.with_formulas(clean(MarkdownWithMath(renderer=renderer).render(source)))
 
 
 #: The only MIME types in which an output may be shown.

@@ -235,7 +235,12 @@ class ForkServer:
         return self._last_log if self._process is None else self._read_log()
 
     def _read_log(self) -> str:
-        return (self.folder / "log").read_text(errors="replace", encoding="utf-8")[-2000:]
+        log = (self.folder / "log").read_text(errors="replace", encoding="utf-8")[-2000:]
+        # Students' code can write to it, and a terminal would interpret control characters.
+        return "".join(
+            letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}"
+            for letter in log
+        )
 
 
 def _remove_stale_folders() -> None:

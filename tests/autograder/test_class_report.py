@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -85,6 +86,24 @@ def test_totals_count_a_missing_lesson_as_zero_and_leave_open_points_out(graded:
     # Nobody has handed in the third lesson, so it does not count yet.
     assert list(totals.loc["ann"][["points", "of", "share"]]) == [10, 14, 1]
     assert list(totals.loc["cem"][["points", "of"]]) == [2, 14]
+
+
+def test_work_that_only_a_person_can_grade_is_graded(empty: GradedClass) -> None:
+    empty.gradebook.add_assignment("essay")
+    empty.gradebook.add_notebook("essay", "essay")
+    empty.gradebook.add_grade_cell("explain", "essay", "essay", max_score=2, cell_type="markdown")
+    empty.hand_in("ann", "essay", {}, {}, -1, complete=True)
+    empty.hand_in("ben", "essay", {}, None, -1)
+    page, tables = empty.report()
+    states = tables["scores"].set_index("student")["state"]
+    assert (states["ann"], states["ben"]) == ("waiting for a person", "not graded")
+    assert page.count("did not finish grading it") == 1
+
+
+def test_a_folder_whose_name_is_not_utf_8_stops_no_report(graded: GradedClass) -> None:
+    os.makedirs(os.fsencode(graded.root) + b"/autograder/submitted/b\xfcrger/01-first")
+    page, _ = graded.report()
+    assert "b?rger" in page
 
 
 def test_students_who_are_behind_are_listed_with_what_they_lack(graded: GradedClass) -> None:

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from autograder.reports.feedback import FIRST_LINES, LAST_LINES, ForStudents, without_paths
 from autograder.reports.points import GradedCell, points_line, summary
-from autograder.reports.safe_html import Harmless, clean, clean_output
+from autograder.reports.safe_html import Harmless, clean, clean_output, markdown_to_html
 from autograder.reports.verdicts import CheckVerdict, verdicts_in
 
 LESSON = "01-first"
@@ -46,9 +46,9 @@ def judged_as(verdict: str, **more: object) -> GradedCell:
         (
             replace(WRONG, points=3.5, person=3.0, extra=0.5),
             "3.5 of 4 points.",
-            "instead of the check&#x27;s 2. 0.5 of them are extra credit. The check: The scores",
+            "instead of the check&#x27;s 2. They include 0.5 of extra credit. The check: The scores",
         ),
-        (replace(WRONG, points=5.0, extra=3.0), "5 of 4 points.", "3 of them are extra credit."),
+        (replace(WRONG, points=5.0, extra=3.0), "5 of 4 points.", "They include 3 of extra credit."),
     ],
 )
 def test_a_check_says_how_many_points_and_why(points: GradedCell, said: str, why: str) -> None:
@@ -233,6 +233,9 @@ def test_elements_nested_without_end_become_text() -> None:
         '<img src="x.png">',
         '<img src="data:text/html,x">',
         '<a href="data:text/html,x">x</a>',
+        '<a href="da\tta:text/html,x">x</a>',
+        '<a href="&#1; data:text/html,x">x</a>',
+        '<a href="da&#9;ta:text/html,x">x</a>',
         '<a href=" javascript:alert(1)">x</a>',
         '<img src="data:image/png;base64,AAAA" onload="alert(1)">',
     ],
@@ -241,6 +244,14 @@ def test_attributes_that_do_harm_are_dropped(html: str) -> None:
     left = clean(html)
     harm = ("id=", "class=", "style=", "http", "x.png", "text/html", "javascript", "onload")
     assert [word for word in harm if word in left] == []
+
+
+def test_an_answer_of_formulas_takes_no_longer_than_others() -> None:
+    page = markdown_to_html("$x_1$ " * 5000 + "$$y$$")
+    assert page.count("<math") == 300
+    assert page.count("<code>x_1</code>") == 4700
+    assert "formula-" not in page
+    assert "<math" not in markdown_to_html(f"${'x' * 3000}$")
 
 
 def test_what_a_page_needs_stays() -> None:

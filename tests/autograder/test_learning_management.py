@@ -90,6 +90,17 @@ def test_moodle_fills_the_grade_items_of_its_export(graded: GradedClass) -> None
     assert (ben["Assignment: 01-first (Real)"], ben["Assignment: 02-second (Real)"]) == ("-", "3.5")
 
 
+def test_a_number_of_canvas_that_is_another_students_name(graded: GradedClass) -> None:
+    graded.gradebook.add_student("77", first_name="Seven")
+    roster = graded.root / "roster.csv"
+    header, possible, *_ = CANVAS.splitlines()
+    roster.write_text(
+        "\n".join([header, possible, "Ben,77,,ben,A,,,", "Seven,78,,77,A,,,", ""]), encoding="utf-8"
+    )
+    ben, seven = rows_of(CanvasExport(roster=str(roster)), graded)[1:]
+    assert (ben["02-second"], seven["02-second"]) == ("3.5", "")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -97,11 +108,15 @@ def test_moodle_fills_the_grade_items_of_its_export(graded: GradedClass) -> None
         ("Name,Room\nAnn,3\n", "Moodle has no grade item for 01-first, 02-second"),
         (MOODLE.replace("ID number", "No").replace("Email address", "Mail"), "has none of the columns"),
         (MOODLE + "Ann,Ås,,ann@example.org,-,-,1\n", "has ann twice"),
+        (MOODLE.replace("ben@example.org", "ann@example.org"), "row of Ben fits several students in the"),
     ],
 )
-def test_a_roster_that_does_not_fit_changes_no_file(graded: GradedClass, text: str, says: str) -> None:
+def test_a_roster_that_does_not_fit_changes_no_file(
+    graded: GradedClass, caplog: pytest.LogCaptureFixture, text: str, says: str
+) -> None:
     roster = graded.root / "roster.csv"
     roster.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(SystemExit, match="1"):
         rows_of(MoodleExport(roster=str(roster)), graded)
+    assert says in caplog.text
     assert not (graded.root / "out.csv").exists()

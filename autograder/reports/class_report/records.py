@@ -15,6 +15,7 @@ from autograder.nbgrader.lock import grading_folder
 from autograder.nbgrader.not_graded import NAME, read_not_graded
 from autograder.reports.points import GradedCell
 from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
+from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
@@ -158,17 +159,19 @@ class _Reader:
         cells: list[GradedCell] = []
         code: dict[str, str] = {}
         notes: list[GradingNotes] = []
+        is_complete = False
         for notebook in submission.notebooks:
             read = self._notebook(submission, notebook)
             verdicts: dict[str, CheckVerdict] = {}
             if read is not None:
                 verdicts, code = verdicts | verdicts_in(read), code | _code(read)
                 notes += filter(None, [notes_on(read)])
+                is_complete |= bool(read.metadata.get(GRADING, {}).get("complete"))
             cells += (GradedCell.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
         place = {name: number for number, name in enumerate(lesson.cells)}
         cells.sort(key=lambda cell: place.get(cell.name, len(place)))
         key = (lesson.name, student)
-        if all(cell.automatic is None and cell.person is None for cell in cells):
+        if not is_complete and all(cell.automatic is None and cell.person is None for cell in cells):
             self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish grading it")
         due = submission.assignment.duedate
         return SubmissionRecord(
@@ -224,7 +227,7 @@ class _Reader:
         """
         step = Path(self._course.root, self._course.submitted_directory)
         for folder in sorted(step.glob(f"*/{lesson}")):
-            student = folder.parent.name
+            student = folder.parent.name.encode(errors="replace").decode()  # It may not be valid UTF-8.
             if student not in known and self._wants_student(student):
                 reason = "handed in but not graded yet: run `nbgrader autograde`"
                 self._records.not_graded.setdefault((lesson, student), reason)

@@ -210,6 +210,26 @@ def test_what_a_second_grader_may_not_replace_in_the_exchange_is_kept(department
     assert damaged.read_text() != "yesterday"  # collected again
 
 
+def test_nobody_hands_in_for_another_student(department: Department) -> None:
+    ann, ben = department.students
+    for student in (ann, ben):
+        department.run(student, FetchAssignmentApp, LESSON)
+        department.run(student, SubmitApp, LESSON)
+    inbound = department.folder / "exchange" / COURSE_ID / "inbound"
+    own = next(path for path in inbound.iterdir() if path.name.startswith(f"{ben.name}+"))
+    forged = inbound / f"{ann.name}+{LESSON}+2999-01-01 00:00:00.000000 UTC"
+    shutil.copytree(own, forged)
+    (forged / "timestamp.txt").write_text("2999-01-01 00:00:00.000000 UTC")
+    (forged / f"{LESSON}.ipynb").write_text("forged")
+    for path in (forged, *forged.rglob("*")):
+        os.chown(path, ben.uid, ben.group)
+    code, printed = department.attempt(department.instructor, CollectApp, LESSON)
+    assert code == 1
+    assert f"it was handed in by {ben.name}, in the name of {ann.name}" in printed
+    for student in (ann, ben):
+        assert (department.classroom.folder(student.name) / f"{LESSON}.ipynb").read_text() != "forged"
+
+
 def test_one_student_cannot_read_what_another_hands_in(department: Department) -> None:
     ann, ben = department.students
     department.run(ann, FetchAssignmentApp, LESSON)

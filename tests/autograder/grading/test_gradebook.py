@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from classroom import Classroom, configuration
+from nbgrader.api import Gradebook
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON
@@ -15,6 +16,7 @@ from autograder.nbgrader import regrade
 from autograder.nbgrader.converters import CourseGenerateAssignment
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.gradebook import gradebook_file
+from autograder.nbgrader.saved_scores import restore_scores, save_scores
 from autograder.results import __main__ as results
 from autograder.sandbox.limits import Limits
 
@@ -66,6 +68,24 @@ def test_a_gradebook_that_cannot_be_opened_is_reported(
     printed = capsys.readouterr().err
     assert f"✗ {problem}" in printed
     assert "COURSE_GRADEBOOK" in printed
+
+
+def test_the_recovery_of_an_interrupted_run_keeps_what_a_person_has_done(classroom: Classroom) -> None:
+    student = ("explain_root", LESSON, LESSON)
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as book:
+        for name in ("anna", "bela"):
+            book.add_student(name)
+        book.add_submission(LESSON, "anna")
+        before = [save_scores(book, LESSON, name) for name in ("anna", "bela")]
+        book.add_submission(LESSON, "bela")
+        grade = book.find_grade(*student, "anna")
+        grade.manual_score, grade.needs_manual_grade = 2.0, False
+        book.find_grade(*student, "bela").extra_credit = 1.0
+        book.db.commit()
+        for name, snapshot in zip(("anna", "bela"), before, strict=True):
+            restore_scores(book, LESSON, name, snapshot)
+        assert not book.find_grade(*student, "anna").needs_manual_grade
+        assert book.find_grade(*student, "bela").extra_credit == 1.0
 
 
 def test_a_file_that_is_no_database_is_reported(

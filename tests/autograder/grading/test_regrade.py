@@ -216,6 +216,26 @@ def test_a_submission_that_is_collected_while_grades_are_written_needs_manual_gr
     assert ("None", "2.0", True) in [grade[1:] for grade in after["bela"]["grades"]]
 
 
+def test_one_failure_keeps_no_others_note_back(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more_points(classroom)
+    convert = CourseAutograde._convert
+
+    def fail_for_bela(self: Any, prepared: Any, gradebook: Any) -> None:
+        if prepared.submission.student == "bela":
+            raise OSError("the disk is full")
+        convert(self, prepared, gradebook)
+
+    monkeypatch.setattr(CourseAutograde, "_convert", fail_for_bela)
+    assert main([LESSON, "--write", "--notes", "--course", str(classroom.course)]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "bela: skipped: 1 of 2 submissions could not be graded" in shown
+    assert trail(classroom) == ["anna"]
+    notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
+    assert [path.name for path in notes.iterdir()] == ["anna.md"]
+
+
 def test_a_submission_that_cannot_be_compared_completely_is_not_changed(
     classroom: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
 from sqlalchemy.exc import OperationalError
 
-from autograder.nbgrader import converters
+from autograder.nbgrader import converters, exchange, serve_grading
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.serve_grading import SECRET, GradingService
@@ -249,6 +249,34 @@ def test_released_feedback_is_never_replaced(
     released = f"<!DOCTYPE html>\n<html>{automatic}</html>"
     page.write_text(released)  # nobody has graded a cell by hand
     assert report_again() == released
+
+
+def test_a_submission_in_another_students_name_does_not_run(
+    classroom: Classroom,
+    service: GradingService,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inbound = classroom.course.parent / "exchange/build-the-transformer/inbound"
+    accounts: dict[str, str] = {}
+    for student, account, time_ in (("anna", "anna", "10"), ("mal", "mal", "10"), ("anna", "mal", "11")):
+        folder = inbound / f"{student}+{LESSON}+2025-01-30 {time_}:00:00.000000 UTC"
+        folder.mkdir(parents=True)
+        (folder / SECRET).write_text("x")
+        accounts[folder.name] = account
+    (inbound / f"\x1b]0;title\x07+{LESSON}+2025-01-30 10:00:00.000000 UTC").mkdir()
+    for module in (exchange, serve_grading):
+        monkeypatch.setattr(module, "owner", lambda path: accounts.get(path.name, "nobody"))
+    found = {submission.student: Path(submission.folder).name for submission in service._inbound()}
+    assert sorted(found) == ["anna", "mal"]
+    assert accounts[found["anna"]] == "anna"
+    assert "not graded: it was handed in by mal" in caplog.text
+
+
+def test_a_folder_that_is_deleted_while_it_is_looked_at_stops_nothing(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "deleted"):
+        assert len(serve_grading._changed_at(str(folder))) == folder.is_dir()
+    assert serve_grading._handed_in_at(str(tmp_path / "deleted")) == 0
 
 
 def test_the_rate_limit_counts_all_lessons_of_a_student(
