@@ -201,7 +201,10 @@ def _require_safe(address: str, allow_plain_tcp: bool) -> None:
 
     With `allow_plain_tcp`, any valid address is accepted.
     """
-    scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
+    try:
+        scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
+    except ValueError:  # a bracket that isn't closed
+        scheme = host = ""
     if scheme not in ("tcp", "tls") or not host:
         raise CourseError(
             f"COURSE_CLUSTER={address}: expected the address of a Dask scheduler, such as tls://grader:8786"
@@ -209,8 +212,9 @@ def _require_safe(address: str, allow_plain_tcp: bool) -> None:
     if scheme == "tls" or allow_plain_tcp:
         return
     try:
-        local = ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
-    except OSError as error:
+        addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+        local = all(ipaddress.ip_address(each).is_loopback for each in addresses)
+    except (OSError, UnicodeError) as error:
         raise CourseError(f"COURSE_CLUSTER={address}: {host} is not known: {error}") from None
     if not local:
         raise CourseError(

@@ -69,6 +69,7 @@ def test_no_letter_is_a_good_guess_and_the_tests_differ(test: ConceptTest) -> No
         ),
         ('["root_forgotten"]', '["LayerNorm.root_forgotten"]', "misconceptions of at least two lessons"),
         ("({key})", "({lock})", "question scaling: values: lock is missing"),
+        ("({key})", "({key})}", "question scaling: Single '}' encountered"),
         ("[[questions]]", "[questions]]", "solutions/concept_test.toml: "),
     ],
 )
@@ -80,6 +81,20 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, old: str, new: str, probl
     with pytest.raises(CourseError) as error:
         load(tmp_path)
     assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"# caf\xe9\n", "solutions/concept_test.toml: 'utf-8' codec can't decode"),
+        (b"questions = []\nideas = []\n", "questions: List should have at least 1 item"),
+    ],
+)
+def test_a_file_without_questions_is_refused(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions/concept_test.toml").write_bytes(content)
+    with pytest.raises(CourseError, match=problem):
+        load(tmp_path)
 
 
 def test_a_wrong_key_stops_the_tests_from_being_written(test: ConceptTest, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import nbformat
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import course_lib.transformer
 from autograder.submissions.reading import SubmittedNotebook
@@ -155,7 +155,7 @@ class Idea(_Table):
 class ConceptTest(_Table):
     """The contents of `concept_test.toml`: all questions and ideas."""
 
-    questions: list[Question]
+    questions: list[Question] = Field(min_length=1)
     ideas: list[Idea]
 
     def version(self, test: str) -> str:
@@ -186,7 +186,7 @@ def load(course: Path) -> ConceptTest:
     try:
         entries = tomllib.loads((course / SOURCES / QUESTIONS).read_text(encoding="utf-8"))
         test = ConceptTest.model_validate(entries)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CourseError(f"{shown}: {error}") from None
     except ValidationError as error:
         places = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
@@ -214,9 +214,12 @@ def _problems(test: ConceptTest) -> Iterator[str]:
         for numbers in (question.pre, question.post):
             texts = [numbers.answer, *numbers.wrong.values()]
             templates = (question.text, question.call, *question.calls.values())
-            if missing := {key for text in templates for _, key, *_ in Formatter().parse(text) if key} - set(
-                numbers.values
-            ):
+            try:
+                keys = {key for text in templates for _, key, *_ in Formatter().parse(text) if key}
+            except ValueError as error:
+                yield f"{here}: {error}. A brace that belongs to the text is written twice"
+                break
+            if missing := keys - set(numbers.values):
                 yield f"{here}: values: {', '.join(sorted(missing))} is missing"
             if len(set(texts)) < len(texts) or not 3 <= len(texts) <= len(_LETTERS):
                 yield f"{here}: expected three to {len(_LETTERS)} options, all of them different"
