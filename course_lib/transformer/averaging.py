@@ -34,8 +34,11 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
         entries = [state[name].detach() for state in states]
         last = entries[-1]
         if last.is_floating_point():
-            mean = torch.stack([entry.double() for entry in entries]).mean(dim=0)
-            average[name] = mean.to(last.dtype)
+            # Large models have many snapshots, so only one of them is converted at a time.
+            total = torch.zeros_like(last, dtype=torch.float64)
+            for entry in entries:
+                total += entry
+            average[name] = (total / len(entries)).to(last.dtype)
         else:
             average[name] = last.clone()
     return average
