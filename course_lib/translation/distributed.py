@@ -239,18 +239,29 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
     return result  # type: ignore[return-value]
 
 
+def memory_of(tensor: Tensor) -> tuple[object, ...]:
+    """Return a key that is equal for tensors that are the same numbers in memory, such as tied weights."""
+    return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
 class _TensorPickler(pickle.Pickler):
-    """A pickler that writes only the shapes and dtypes of tensors, and collects the tensors in a list."""
+    """A pickler that writes only the shapes and dtypes of tensors, and collects the tensors in a list.
+
+    Tensors that share their memory are collected once.
+    """
 
     def __init__(self, file: io.BytesIO, tensors: list[Tensor]) -> None:
         super().__init__(file)
         self._tensors = tensors
+        self._positions: dict[tuple[object, ...], int] = {}
 
-    def persistent_id(self, obj: object) -> tuple[torch.Size, torch.dtype] | None:
+    def persistent_id(self, obj: object) -> tuple[int, torch.Size, torch.dtype] | None:
         if not isinstance(obj, Tensor):
             return None
-        self._tensors.append(obj)
-        return obj.shape, obj.dtype
+        position = self._positions.setdefault(memory_of(obj), len(self._tensors))
+        if position == len(self._tensors):
+            self._tensors.append(obj)
+        return position, obj.shape, obj.dtype
 
 
 class _TensorUnpickler(pickle.Unpickler):
@@ -260,9 +271,11 @@ class _TensorUnpickler(pickle.Unpickler):
         super().__init__(file)
         self._tensors = tensors
 
-    def persistent_load(self, pid: tuple[torch.Size, torch.dtype]) -> Tensor:
-        self._tensors.append(torch.empty(pid[0], dtype=pid[1]))
-        return self._tensors[-1]
+    def persistent_load(self, pid: tuple[int, torch.Size, torch.dtype]) -> Tensor:
+        position, shape, dtype = pid
+        if position == len(self._tensors):
+            self._tensors.append(torch.empty(shape, dtype=dtype))
+        return self._tensors[position]
 
 
 def raise_on_all_ranks(distributed: DistributedInfo, message: str) -> NoReturn:

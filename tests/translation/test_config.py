@@ -110,6 +110,9 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
         ("training.epochs=2.5", "training.epochs: expected an integer, got 2.5"),
         ("training.epochs=true", "training.epochs: expected an integer, got true"),
         ("training.epochs=0", "training.epochs: expected a number greater than or equal to 1, got 0"),
+        (f"seed={2**63}", f"seed: expected a number less than or equal to {2**63 - 1}, got {2**63}"),
+        (f"training.warmup_steps=1{'0' * 309}", "training.warmup_steps: must be less than 2^63"),
+        ("training.threads=2000", "training.threads: expected a number less than or equal to 1024, got 2000"),
         ("model.dropout=1", "model.dropout: expected a number less than 1, got 1"),
         ("model.tie_embeddings=0.5", "model.tie_embeddings: expected a boolean, got 0.5"),
         (

@@ -159,9 +159,11 @@ def state_from_first(distributed: DistributedInfo) -> bool:
         "b": [torch.arange(6.0).view(2, 3).T, torch.tensor([True, False])],
         "c": "x",
     }
+    state["tied"] = state["a"]
     got = broadcast_from_rank_zero(distributed, lambda: state if distributed.is_rank_zero else {})
     same = [torch.equal(got["a"], state["a"]), *map(torch.equal, got["b"], state["b"])]
-    return all(same) and got["c"] == "x" and got["b"][1].dtype == torch.bool
+    tied = got["tied"].data_ptr() == got["a"].data_ptr()
+    return all(same) and tied and got["c"] == "x" and got["b"][1].dtype == torch.bool
 
 
 def test_tensors_are_sent_as_they_are() -> None:

@@ -1,10 +1,15 @@
 """`precision: auto` is resolved once for a run, by all of its ranks together."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 from real_processes import in_processes
 
-from course_lib.translation.distributed import DistributedInfo
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model import precision as model_precision
 from course_lib.translation.model.precision import (
     Precision,
@@ -12,6 +17,7 @@ from course_lib.translation.model.precision import (
     has_bfloat16,
     resolve_precision,
 )
+from course_lib.translation.train.experiment import train
 from course_lib.translation.train.setup import resolve_precision_on_all_ranks
 
 CPU = torch.device("cpu")
@@ -47,6 +53,29 @@ def test_products_are_computed_in_it(
     set_capabilities(monkeypatch, avx512_bf16=True)
     with autocast(precision, CPU):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_resumed_run_keeps_its_precision(
+    tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def until(updates: int, run_folder: str, **capabilities: bool) -> Path:
+        set_capabilities(monkeypatch, **capabilities)
+        options = (
+            "training.precision=auto",
+            "evaluation.bleu_every=0",
+            f"run_folder={tmp_path / run_folder}",
+        )
+        train(tiny_config(*options, f"training.updates={updates}"), SINGLE_PROCESS)
+        return tmp_path / run_folder / "config.yaml"
+
+    for updates in (2, 3):
+        config = until(updates, "begun without", amx_bf16=updates == 3)
+        assert "precision: float32" in config.read_text("utf-8")
+    until(2, "begun with", amx_bf16=True)
+    with pytest.raises(BadInputError, match="was started in bfloat16, but this machine's cpu can't compute"):
+        until(3, "begun with", amx_bf16=False)
 
 
 def one_lacks_it(distributed: DistributedInfo) -> list[str]:

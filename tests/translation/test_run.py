@@ -1,6 +1,7 @@
 """A run writes what it promises, resumes exactly where it stopped, and refuses other runs' files."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from same_run import MEASURED, metrics, newest
 
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints import checkpoint
+from course_lib.translation.checkpoints.checkpoint import load_checkpoint
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, save_model
 from course_lib.translation.configs.loader import load_config, provided_configs
@@ -21,8 +23,10 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
+from course_lib.translation.train.metrics import MetricsLog
 from course_lib.translation.train.scoring import score
 from course_lib.translation.train.setup import choose_device, divide_updates, locked_run
+from course_lib.translation.train.trainer import Trainer
 
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
@@ -323,9 +327,41 @@ def test_training_ends_early_and_the_best_weights_translate(
         run(config)
 
 
+def test_a_run_that_diverges_ends_and_keeps_its_good_files(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = ("evaluation.bleu_every=0", "training.log_every=1", "training.average_last=2")
+    config = tiny_config(*quick, "training.updates=30", "training.checkpoint_every=2")
+    update = Trainer.update
+
+    def diverge(self: Trainer, *batches: Any) -> float:
+        rate = update(self, *batches)
+        if self.step == 10:
+            next(self.model.parameters()).data[0] = torch.nan
+        return rate
+
+    monkeypatch.setattr(Trainer, "update", diverge)
+    with pytest.raises(BadInputError, match=r"after update 10, weights are NaN .* lower training\.lr_factor"):
+        run(config)
+    folder = RunFolder(tmp_path / "run")
+    checkpoints = sorted(path.name for path in folder.checkpoints.iterdir())
+    assert checkpoints[-1] == "step-00000008.pt"
+    for path in folder.checkpoints.iterdir():
+        weights = load_checkpoint(path)["trainer"]["model"].values()
+        assert all(weight.isfinite().all() for weight in weights)
+    assert load_model(folder.model("last")).step == 7
+    # The loss of an update that was made with such weights is no number, and JSON has only null for it.
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.write({"step": 11, "loss": math.nan, "lr": 0.5})
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 11, "loss": None, "lr": 0.5}
+
+
 def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
     quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.epochs=3")
     run(tiny_config(*quick, "training.average_last=2", "evaluation.weights=averaged"))
+    averaged = load_model(RunFolder(tmp_path / "run").model("averaged")).weights
+    tables = ("source_embedding.table.weight", "target_embedding.table.weight", "generator.weight")
+    assert len({averaged[name].data_ptr() for name in tables}) == 1
     snapshots = sorted((tmp_path / "run" / "snapshots").iterdir())
     assert [path.name for path in snapshots] == ["step-00000014.pt", "step-00000021.pt"]
     first, second = (load_model(path).weights for path in snapshots)

@@ -23,6 +23,7 @@ from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
+from course_lib.translation.distributed import memory_of
 
 
 @dataclass(frozen=True)
@@ -146,4 +147,10 @@ class Snapshots(StepFiles):
             return None
         if len(models) < self.count:
             report(f"Averaging {len(models)} snapshots; training.average_last is {self.count}.")
-        return replace(models[0], weights=average_checkpoints([model.weights for model in models]))
+        # Tied weights are averaged once, and stay tied.
+        names = {memory_of(weight): name for name, weight in models[0].weights.items()}
+        average = average_checkpoints(
+            [{name: model.weights[name] for name in names.values()} for model in models]
+        )
+        weights = {name: average[names[memory_of(weight)]] for name, weight in models[0].weights.items()}
+        return replace(models[0], weights=weights)

@@ -36,6 +36,13 @@ class Section(BaseModel):
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    @field_validator("*")
+    @classmethod
+    def _fits_into_64_bits(cls, value: object) -> object:
+        if isinstance(value, int) and value >= 2**63:
+            raise ValueError("must be less than 2^63")
+        return value
+
 
 class DataConfig(Section):
     """The corpus and its tokenisation."""
@@ -178,7 +185,7 @@ class TrainingConfig(Section):
     on a CPU; the run's saved config records the choice."""
     device: MayChange[Literal["auto", "cpu", "cuda"]] = "auto"
     """auto: a GPU if there is one, otherwise the CPU."""
-    threads: MayChange[int | None] = Field(default=None, ge=1)
+    threads: MayChange[int | None] = Field(default=None, ge=1, le=1024)
     """CPU threads per process. Default: the cores, divided evenly among the processes of a machine."""
     peer_timeout: MayChange[int] = Field(default=120, ge=1)
     """The run ends if another process sends no heartbeat for this many seconds."""
@@ -292,7 +299,7 @@ class RunConfig(Section):
 
     run_folder: MayChange[str]
     """The folder of the run: config, vocabulary, metrics, checkpoints and translations."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, le=2**63 - 1)
     """Seed of all randomness: initial weights, order of the batches, dropout."""
     data: DataConfig
     model: ModelConfig = ModelConfig()

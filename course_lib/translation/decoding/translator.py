@@ -26,7 +26,7 @@ from course_lib.translation.decoding.attention_maps import AttentionMaps, record
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings, load_settings
-from course_lib.translation.model.precision import has_bfloat16
+from course_lib.translation.model.precision import choose_kernels, has_bfloat16
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
 #: The precisions that a user can choose for decoding.
@@ -209,6 +209,8 @@ def load_translator(
     config, target_device = run.model.config, device_named(device)
     if precision == "bfloat16" and not has_bfloat16(target_device):
         raise BadInputError("precision: this device has no bfloat16 matrix products. Use float32.")
+    if target_device.type == "cuda":
+        choose_kernels(config.training.precision, target_device)
     first = _build(folder, run, target_device)
     model: TransformerModel | Ensemble = first
     if ensemble_with:

@@ -195,7 +195,10 @@ class _SmoothedLoss(torch.autograd.Function):
                 if weight_gradient is None or bias_gradient is None:
                     continue
                 bias_gradient += column_sums
-                hidden_gradient[chunk] = gradient @ matrix
+                if hidden_gradient.dtype == dtype:
+                    torch.mm(gradient, matrix, out=hidden_gradient[chunk])
+                else:
+                    hidden_gradient[chunk] = gradient @ matrix
                 weight_gradient += gradient.t() @ x
         if needs_gradient:
             ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)

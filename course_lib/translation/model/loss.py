@@ -85,11 +85,6 @@ class LossSum(nn.Module):
         """Update the fast layers' converted copies of the weights."""
         refresh(self._weights)
 
-    @property
-    def copied_bytes(self) -> int:
-        """The total size in bytes of the fast layers' converted copies of the weights."""
-        return sum(copy.numel() * copy.element_size() for each in self._weights for copy, _ in each.views())
-
     def logits_bytes(self, positions: int, device: torch.device) -> int:
         """Return the memory in bytes for the logits of a batch with the given number of labels.
 

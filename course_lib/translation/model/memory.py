@@ -21,7 +21,7 @@ class MemoryEstimate:
     optimiser: int
     """The two running means that Adam keeps for each weight."""
     activations: int
-    """The tensors saved for the backward pass, and the converted copies of the weights."""
+    """The tensors saved for the backward pass, among them the converted copies of the weights."""
     logits: int
     """The logits that are in memory at a time, with their exponentials and gradients."""
 
@@ -65,4 +65,4 @@ def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torc
         activations = sum(size for _, size in saved.values())
     loss_sum.train(was_training)
     logits = loss_sum.logits_bytes(len(positions), device)
-    return MemoryEstimate(weights, weights, 2 * weights, activations + loss_sum.copied_bytes, logits)
+    return MemoryEstimate(weights, weights, 2 * weights, activations, logits)

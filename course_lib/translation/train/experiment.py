@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel
@@ -213,16 +215,19 @@ class Experiment:
             if trainer.step % training.log_every == 0 or last:
                 self._record({"lr": learning_rate, **trainer.window.close()})
             if training.average_every and trainer.step % training.average_every == 0:
+                self._require_finite_weights()
                 self.files.save_snapshot(self._trained_model)
             if last:
                 break
             if trainer.step % training.checkpoint_every == 0:
+                self._require_finite_weights()
                 self._save_checkpoint()
             listen_every = self.config.checkpoints.stop_check_every
             if self.distributed.world_size == 1 or trainer.step % listen_every == 0:
                 self._stop_if_requested()
         if trainer.updates_done == len(plan):
             trainer.end_epoch()
+        self._require_finite_weights()
         if not training.average_every:
             self.files.save_snapshot(self._trained_model)
         self.files.save_model("last", self._trained_model)
@@ -305,6 +310,21 @@ class Experiment:
         self.files.write_metrics(row)
         self.display.show_metrics(row, permanent)
 
+    def _require_finite_weights(self) -> None:
+        """Raise BadInputError if training has diverged, before a good checkpoint is replaced.
+
+        All ranks have the same weights, so they all raise it. A single update without effect, as float16 has
+        them, is no reason to stop.
+        """
+        finite = torch.stack([weight.isfinite().all() for weight in self.trainer.model.parameters()])
+        if not finite.all():
+            rate = "lr_factor" if self.config.training.schedule == "paper" else "lr"
+            raise BadInputError(
+                f"training: after update {self.trainer.step:,}, weights are NaN or infinite, so the run "
+                "stops. Its saved files are from before. Start a new run, with another run_folder, and with "
+                f"a lower training.{rate}, with training.max_grad_norm=1, or with more training.warmup_steps."
+            )
+
     def _save_checkpoint(self) -> None:
         self._saved = self.trainer.step, self._validated_step
         state = {
@@ -326,6 +346,7 @@ class Experiment:
         """If any rank received a signal, save a checkpoint and raise Interrupted on all ranks."""
         if number := global_max(self.distributed, self.interruption.requested):
             if self._saved != (self.trainer.step, self._validated_step):
+                self._require_finite_weights()
                 self._save_checkpoint()
             self.files.finish_writing()
             # torchrun stops all processes as soon as one has failed, so wait until rank 0 has saved.

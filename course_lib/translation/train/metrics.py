@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
@@ -32,8 +33,15 @@ class MetricsLog:
             self._file.truncate(keep_bytes)
 
     def write(self, row: MetricsRow) -> None:
-        """Append a row, which readers can see at once. If the disk is full, try again with the next row."""
-        self._unwritten += json.dumps(row).encode("utf-8") + b"\n"
+        """Append a row, which readers can see at once. If the disk is full, try again with the next row.
+
+        NaN and infinity, for which JSON has no words, are written as null.
+        """
+        known = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in row.items()
+        }
+        self._unwritten += json.dumps(known, allow_nan=False).encode("utf-8") + b"\n"
         with contextlib.suppress(OSError):
             self._write()
 

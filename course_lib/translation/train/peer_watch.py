@@ -57,7 +57,8 @@ class _PeerWatch:
         rank, world_size = distributed.rank, distributed.world_size
         self._rank, self._previous, self._next = rank, (rank - 1) % world_size, (rank + 1) % world_size
         self._names = all_gather(distributed, [f"{socket.gethostname()}, process id {os.getpid()}"])
-        self._group = dist.new_group(backend="gloo")
+        # By default, gloo would give up after half an hour.
+        self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=2 * seconds) + 10 * _INTERVAL)
         self._limit = seconds
         self._silent = 0.0
         self.stopped = threading.Event()

@@ -7,8 +7,9 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from course_lib.translation.train.metrics import uses_gpu
 
-#: Updates before the profile begins: kernels are loaded and layers compiled during the first ones.
-_SKIPPED, _WARMUP = 5, 1
+#: Updates before the profile begins: kernels are loaded and layers compiled during the first ones, and the
+#: profiler itself during the last one.
+_SKIPPED, _WARMUP = 4, 1
 
 
 class UpdateProfiler:
@@ -39,19 +40,19 @@ class UpdateProfiler:
 
     def end(self) -> str | None:
         """Save an incomplete profile. Return a message for the user, or None if none is incomplete."""
-        recorded, self._remaining = self._count + 1 - self._remaining, 0
-        if recorded > self._count:
+        recorded, self._remaining = self._count - self._remaining, 0
+        if recorded >= self._count:
             return None
         if self._profiler is None or recorded <= 0:
             return (
-                f"training.profile: nothing was profiled, because the first {_SKIPPED} updates are skipped "
-                "and training ended before any others."
+                f"training.profile: nothing was profiled, because the first {_SKIPPED + _WARMUP} updates are "
+                "skipped and training ended before any others."
             )
         return self._save(self._profiler, recorded)
 
     def _started(self) -> profile:
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if uses_gpu() else [])]
-        phases = schedule(wait=_SKIPPED - 1, warmup=_WARMUP, active=self._count)
+        phases = schedule(wait=_SKIPPED, warmup=_WARMUP, active=self._count)
         profiler = profile(activities=activities, schedule=phases, profile_memory=True)
         profiler.start()
         if uses_gpu():

@@ -22,6 +22,7 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
 from course_lib.translation.configs.schema import ModelKind, RunConfig
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
+from course_lib.translation.distributed import memory_of
 from course_lib.translation.train.dashboards import Dashboards
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 
@@ -85,9 +86,10 @@ class RunFiles:
         The size of the metrics file is added to it.
         """
 
-        def save(log: MetricsLog) -> None:
+        def save() -> None:
+            assert self._log is not None
             self._finish_all_but(_WAITING - 1)
-            copied = _copied({**state, "metrics_bytes": log.sync()})
+            copied = _copied({**state, "metrics_bytes": self._log.sync()})
             self._submit("The checkpoint", lambda: self._checkpoints.save(step, copied))
 
         self._try("The checkpoint", save)
@@ -114,7 +116,7 @@ class RunFiles:
         path.unlink(missing_ok=True)
         averaged = self._snapshots.average(up_to, self._report)
         if averaged is not None:
-            self._try("The averaged model", lambda _: save_model(path, averaged))
+            self._try("The averaged model", lambda: save_model(path, averaged))
 
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
         """Load the last, the best or the averaged model of the run.
@@ -167,13 +169,13 @@ class RunFiles:
         """Wait until at most `count` files are still to be written, and report those that can't be."""
         while len(self._writing) > count:
             what, writing = self._writing.popleft()
-            self._try(what, lambda _, writing=writing: writing.result())  # type: ignore[misc]
+            self._try(what, writing.result)
 
-    def _try(self, what: str, write: Callable[[MetricsLog], None]) -> None:
+    def _try(self, what: str, write: Callable[[], None]) -> None:
         if self._log is None:
             return
         try:
-            write(self._log)
+            write()
         except OSError as error:
             self._report(
                 f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
@@ -185,7 +187,7 @@ def _copied(state: State) -> State:
     copies: dict[tuple[object, ...], torch.Tensor] = {}
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
-        key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        key = memory_of(tensor)
         if key not in copies:
             copies[key] = tensor.detach().to("cpu", copy=True)
         return copies[key]

@@ -19,7 +19,7 @@ from course_lib.translation.checkpoints.checkpoint import Checkpoints, LatestChe
 from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
-from course_lib.translation.configs.loader import documented_yaml, yaml_values
+from course_lib.translation.configs.loader import documented_yaml, load_config, yaml_values
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
 from course_lib.translation.data.subwords import BidirectionalSubwords
@@ -35,7 +35,7 @@ from course_lib.translation.distributed import (
     require_equal,
 )
 from course_lib.translation.model.memory import GIB, MemoryEstimate
-from course_lib.translation.model.precision import resolve_precision
+from course_lib.translation.model.precision import choose_kernels, resolve_precision
 from course_lib.translation.train.student_code.parts import StudentCode, require_same_code
 from course_lib.translation.train.trainer import Trainer
 
@@ -58,8 +58,8 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     """Select this rank's device, set its number of threads, and check that the config is equal on all ranks.
 
     All ranks need the same model of GPU, or a CPU, and the same version of PyTorch. Return the config with
-    `precision: auto` resolved, so that a resumed run uses the same precision, and the device. Must be called
-    on every rank. Raises BadInputError on all ranks if the config cannot be satisfied or if the ranks differ.
+    `precision: auto` resolved, to that of the run if it is resumed, and the device. Must be called on every
+    rank. Raises BadInputError on all ranks if the config cannot be satisfied or if the ranks differ.
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
@@ -70,6 +70,9 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     rank_zero_first(distributed, lambda: require_dashboards(training, distributed))
     share_cores(training, distributed)
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
+    if training.precision == "auto":
+        folder = RunFolder(Path(config.run_folder))
+        precision = rank_zero_first(distributed, lambda: resumed_precision(folder, precision, device))
     choose_kernels(precision, device)
     config = config.model_copy(update={"training": training.model_copy(update={"precision": precision})})
     settings = {path: value for path, value in yaml_values(config).items() if path not in _LOCAL_SETTINGS}
@@ -116,16 +119,21 @@ def resolve_precision_on_all_ranks(
     return resolved[0] if len(set(resolved)) == 1 else "float32"
 
 
-def choose_kernels(precision: Precision, device: torch.device) -> None:
-    """Select PyTorch's kernels for the whole process, with TF32 if `precision` is "tf32"."""
-    if device.type == "cuda":
-        # PyTorch would select cuDNN's attention on Hopper GPUs if there is no dropout inside attention, but
-        # it takes tens of milliseconds to plan each new shape. Flash attention works on blocks of 128 tokens,
-        # and most sentences are much shorter: on an H100, a decoder's self-attention took 2.6 times as long
-        # with it as an encoder's with the memory-efficient kernel. (It may win for very long ones.)
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        torch.backends.cuda.enable_flash_sdp(False)
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.device) -> Precision:
+    """Return the precision in which the run in a folder was started, or `resolved` if there is no such run.
+
+    Raises BadInputError if that precision is not for this device, whose own is `resolved`.
+    """
+    if not folder.config.is_file() or not any(folder.checkpoints.glob("*")):
+        return resolved
+    started = load_config(str(folder.config)).training.precision
+    if started in (resolved, "float32") or (started == "float16" and device.type == "cuda"):
+        return started
+    raise BadInputError(
+        f"training.precision: the run in {folder.path} was started in {started}, but this machine's "
+        f"{device_name(device)} can't compute in {started}. Resume it on hardware like the first, or choose "
+        "another run_folder to start a new run."
+    )
 
 
 def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch.device:

@@ -11,6 +11,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -242,7 +243,13 @@ class Trainer:
         tokens = tokens or self._config.training.tokens_per_batch
         # Attention saves the most in batches of the longest sentences.
         length = min(self._config.data.max_length, tokens)
-        return estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
+        estimate = estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
+        if self._distributed.has_process_group and (
+            self._config.training.batches_per_update > self._distributed.world_size
+        ):
+            # The sums of earlier batches are kept beside DDP's buckets.
+            return replace(estimate, gradients=2 * estimate.gradients)
+        return estimate
 
     def _epoch_pairs(self) -> tuple[TokenPairs, NDArray[np.int64]]:
         """Return the pairs of the current epoch and their lengths, (pairs, 2), with start and end tokens."""
