@@ -288,7 +288,7 @@ class Trainer:
         return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
 
     def _example_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield two artificial batches, for which no size is equal.
+        """Yield two artificial batches, whose numbers of sentences and tokens differ.
 
         The compiled code is optimised for the sizes of the second one, which is like a batch in training.
         """
