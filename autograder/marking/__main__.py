@@ -9,7 +9,7 @@ from pathlib import Path
 from autograder.marking.answers import LessonAnswers
 from autograder.marking.comment_bank import CommentBank
 from autograder.marking.server import MarkingServer
-from autograder.nbgrader.command_line import command_parser, reporting_errors
+from autograder.nbgrader.command_line import command_parser, counted, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _serve(server: MarkingServer, port: int, waiting: int) -> None:
     _, address = server.listen(port)
-    print(f"{server.answers.lesson}: {waiting} answer{'s' * (waiting != 1)} to be marked.")
+    print(f"{server.answers.lesson}: {counted(waiting, 'answer')} to be marked.")
     print(f"Open this address in a browser on this machine. It is secret:\n\n    {address}\n")
     print("Every mark is saved at once. To stop, press Ctrl+C.", flush=True)
     await asyncio.Event().wait()

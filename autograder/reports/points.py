@@ -117,15 +117,15 @@ class GradedCell:
         match verdict.verdict:
             case "right":
                 return "It is correct."
-            case "wrong" if verdict.says:
+            case "wrong" if verdict.statements:
                 left = " That costs some of the points." if 0 < (self.automatic or 0) < self.most else ""
-                return f"{_sentence('; and '.join(verdict.says))}{left}"
+                return f"{_sentence('; and '.join(verdict.statements))}{left}"
             case "wrong":
                 return "Some tests failed. The check doesn't recognise this mistake."
             case "unwritten":
                 return "It has not been written yet."
-            case "missing" if verdict.says:  # a missing file
-                return _sentence("; and ".join(verdict.says))
+            case "missing" if verdict.statements:  # a missing file
+                return _sentence("; and ".join(verdict.statements))
             case "missing":
                 return "The notebook does not define this name."
             case "forbidden":

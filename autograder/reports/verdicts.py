@@ -36,7 +36,7 @@ class CheckVerdict(_Note):
     """A key of `IN_WORDS`."""
     misconceptions: list[str] = []
     """The names, in `course_lib.checks`, of the mistakes that were found."""
-    says: list[str] = []
+    statements: list[str] = []
     """The descriptions of these mistakes, as clauses."""
     forbidden: list[str] = []
     """The forbidden functions that were called."""

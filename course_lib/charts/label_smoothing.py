@@ -153,10 +153,10 @@ def calibration_curves(
     ends = pd.DataFrame({"confidence": [0, 1], "share": [0, 1]})
     diagonal = alt.Chart(ends).mark_line(strokeDash=[5, 4], color=QUIET_INK).encode(x=x, y=y)
     notes = [
-        alt.Chart(pd.DataFrame({"confidence": [confidence], "share": [share], "says": [says]}))
+        alt.Chart(pd.DataFrame({"confidence": [confidence], "share": [share], "text": [text]}))
         .mark_text(align="left" if confidence < 0.5 else "right", color=QUIET_INK, fontStyle="italic")
-        .encode(x=x, y=y, text="says:N")
-        for confidence, share, says in ((0.03, 0.93, "underconfident"), (0.97, 0.05, "overconfident"))
+        .encode(x=x, y=y, text="text:N")
+        for confidence, share, text in ((0.03, 0.93, "underconfident"), (0.97, 0.05, "overconfident"))
     ]
     details = [
         f"{name}: mean confidence {own['confidence'].mean():.0%}, correct {own['right'].mean():.0%}"

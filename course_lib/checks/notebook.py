@@ -139,11 +139,11 @@ def _check_prediction(
 def _check_hand_in(entry: HandIn, levels: Levels, grading: GradingOptions | None) -> float | None:
     found = judge_file(entry, levels)
     kind: Kind = "right" if found.share == 1 else found.kind
-    says = () if kind == "right" else (found.says.rstrip("."),)
-    emit(Finding(entry.name, kind, says=says, review=found.review))
+    statements = () if kind == "right" else (found.message.rstrip("."),)
+    emit(Finding(entry.name, kind, statements=statements, review=found.review))
     if not found.share:
-        raise CheckError(messages.line("✗", entry.name, found.says))
-    print(messages.line("✓" if found.share == 1 else "◐", entry.name, found.says))
+        raise CheckError(messages.line("✗", entry.name, found.message))
+    print(messages.line("✓" if found.share == 1 else "◐", entry.name, found.message))
     return None if found.share == 1 or grading is None else found.share * grading["points"]
 
 
@@ -164,11 +164,11 @@ def _emit(
     named: Sequence[Misconception | WrongNumber] = (),
     forbidden: tuple[str, ...] = (),
 ) -> None:
-    says = tuple(
+    statements = tuple(
         one.statement if isinstance(one, Misconception) else f"{one.value:g} is a common wrong answer"
         for one in named
     )
-    emit(Finding(name, kind, tuple(one.name for one in named), says, forbidden))
+    emit(Finding(name, kind, tuple(one.name for one in named), statements, forbidden))
 
 
 def _points(named: Sequence[Misconception | WrongNumber], grading: GradingOptions | None) -> float:

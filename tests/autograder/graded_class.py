@@ -99,7 +99,11 @@ def about(name: str, **kind: bool) -> dict[str, object]:
 
 
 RIGHT = {"verdict": "right"}
-NOT_SCALED = {"verdict": "wrong", "misconceptions": ["not_scaled"], "says": ["the scores are not divided"]}
+NOT_SCALED = {
+    "verdict": "wrong",
+    "misconceptions": ["not_scaled"],
+    "statements": ["the scores are not divided"],
+}
 
 
 def empty_course(root: Path) -> Path:

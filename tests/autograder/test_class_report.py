@@ -157,7 +157,7 @@ def test_common_mistakes_are_explained_in_the_words_of_the_checks() -> None:
         "of_students": 5,
     }
     [explanation] = explanations(pd.DataFrame(made))
-    assert (explanation.says, explanation.hint, explanation.students) == (known.statement, known.hint, 3)
+    assert (explanation.statement, explanation.hint, explanation.students) == (known.statement, known.hint, 3)
 
 
 def test_misconceptions_are_counted_with_an_example(graded: GradedClass) -> None:
@@ -322,7 +322,7 @@ def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
 
 @pytest.mark.parametrize(("most", "ticks"), [(1, [0, 1]), (2, [0, 1, 2]), (12, [0, 3, 6, 9, 12])])
 def test_the_axis_of_mistakes_has_whole_numbers(most: int, ticks: list[int]) -> None:
-    table = pd.DataFrame({"exercise": ["scores"], "says": ["they are not divided"], "students": [most]})
+    table = pd.DataFrame({"exercise": ["scores"], "statement": ["they are not divided"], "students": [most]})
     chart = misconceptions_chart(SimpleNamespace(misconceptions=table)).to_dict()
     assert chart["layer"][0]["encoding"]["x"]["axis"]["values"] == ticks
 

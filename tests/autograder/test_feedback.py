@@ -37,7 +37,11 @@ def judged_as(verdict: str, **more: object) -> GradedCell:
         (judged_as("wrong"), "✗ incorrect: 0 of 4", "recognise this mistake"),
         (judged_as("unwritten"), "○ not written yet: 0", "It has not been written yet."),
         (judged_as("missing"), "○ missing: 0", "The notebook does not define this name."),
-        (judged_as("missing", says=["no file a.txt was handed in"]), "○ missing: 0", "No file a.txt was"),
+        (
+            judged_as("missing", statements=["no file a.txt was handed in"]),
+            "○ missing: 0",
+            "No file a.txt was",
+        ),
         (judged_as("forbidden", forbidden=["a.b"]), "✗ calls a forbidden function: 0", "It calls a.b, which"),
         (judged_as("out-of-time"), "✗ took too long: 0", "did not finish"),
         (judged_as("kernel-died"), "✗ ended its process: 0", "ended its own process"),

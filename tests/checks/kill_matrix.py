@@ -61,8 +61,8 @@ def summary(exercise: Exercise) -> Summary:
     only: defaultdict[str, list[str]] = defaultdict(list)
     for name, verdict in single.items():
         if len(verdict.failures) == 1:
-            only[verdict.failures[0].says].append(name)
-    rejecting = {probe.says for verdict in single.values() for probe in verdict.failures}
+            only[verdict.failures[0].description].append(name)
+    rejecting = {probe.description for verdict in single.values() for probe in verdict.failures}
     lists = {
         "correct_but_rejected": [
             one.__name__ for one in right if not examine(exercise, LocalBackend(one), SEED).passed
@@ -70,7 +70,7 @@ def summary(exercise: Exercise) -> Summary:
         "not_rejected": [name for name, verdict in (single | paired).items() if verdict.passed],
         "not_named": [name for name, verdict in single.items() if _named(verdict) != name]
         + [name for name, verdict in paired.items() if not verdict.named],
-        "idle_probes": [probe.says for probe in exercise.probes if probe.says not in rejecting],
+        "idle_probes": [probe.description for probe in exercise.probes if probe.description not in rejecting],
     }
     return {
         "misconceptions": len(single),

@@ -80,7 +80,8 @@ def test_what_a_run_writes_is_worth_everything() -> None:
     found = metrics(written(rows()))
     assert found.share == 1
     assert (
-        found.says == "After 200 updates, the loss has fallen from 5.00 to 0.25, and the test score is 50.0"
+        found.message
+        == "After 200 updates, the loss has fallen from 5.00 to 0.25, and the test score is 50.0"
     )
 
 
@@ -113,7 +114,7 @@ def test_what_a_run_writes_is_worth_everything() -> None:
 def test_what_no_run_has_written_is_worth_nothing(content: bytes, says: str) -> None:
     found = metrics(content)
     assert found.share == 0
-    assert says in found.says
+    assert says in found.message
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_an_unedited_config_is_worth_nothing(name: str, overrides: list[str]) ->
         for entry in (CONFIG, METRICS, TRANSLATIONS):
             found = judge_file(entry, LEVELS)
             assert found.share == 0
-            assert f"the provided configuration {name}, unchanged" in found.says
+            assert f"the provided configuration {name}, unchanged" in found.message
 
 
 @pytest.mark.parametrize("edit", ["model.dropout=0.2", "training.epochs=9", "data.vocab_size=1500"])
@@ -150,7 +151,7 @@ def test_an_edited_config_earns_its_points(edit: str) -> None:
 )
 def test_what_is_no_config_says_so(content: bytes) -> None:
     with handed_in({CONFIG.file: content, METRICS.file: written(rows())}):
-        says = judge_file(CONFIG, {}).says
+        says = judge_file(CONFIG, {}).message
         assert says.startswith("In config.yaml: ")
         assert len(says) < 600
         assert judge_file(METRICS, {}).share == 0
@@ -158,7 +159,7 @@ def test_what_is_no_config_says_so(content: bytes) -> None:
 
 def test_a_run_without_its_config_is_worth_nothing() -> None:
     with handed_in({METRICS.file: written(rows())}):
-        assert judge_file(METRICS, {}).says == "No file config.yaml was handed in with the notebook."
+        assert judge_file(METRICS, {}).message == "No file config.yaml was handed in with the notebook."
 
 
 def test_translations_are_worth_what_their_score_is() -> None:
@@ -167,11 +168,11 @@ def test_translations_are_worth_what_their_score_is() -> None:
         bleu = score(worse(share), ENGLISH).bleu
         reached = max([points for least, points in LEVELS["captions"] if bleu >= least], default=0)
         assert found.share == reached / 8
-        assert f"BLEU {bleu:.1f} on captions" in found.says
-        assert f"{reached} of 8 points" in found.says
+        assert f"BLEU {bleu:.1f} on captions" in found.message
+        assert f"{reached} of 8 points" in found.message
     assert len({found.share for found in shares.values()}) >= 3
-    assert "For more points you need BLEU" in shares[0.6].says
-    assert "There would be" not in shares[0.05].says
+    assert "For more points you need BLEU" in shares[0.6].message
+    assert "There would be" not in shares[0.05].message
 
 
 def test_translations_into_german_are_scored_against_german_references() -> None:
@@ -179,7 +180,7 @@ def test_translations_into_german_are_scored_against_german_references() -> None
     config = documented_yaml(load_config("captions", ["data.direction=en-de"])).encode()
     found = translations(lines(german), config_yaml=config)
     assert found.share == 1
-    assert "BLEU 100.0 on captions into German" in found.says
+    assert "BLEU 100.0 on captions into German" in found.message
     assert translations(lines(ENGLISH), config_yaml=config).share == 0
 
 
@@ -189,7 +190,7 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
     assert translations(lines(worse(0.05)).removesuffix(b"\n")) == plain
     # Characters at which Python's splitlines would cut a line, and a file has none.
     strange = [line.replace(" ", "\u2028", 1) for line in worse(0.05)]
-    assert "on captions" in translations(lines(strange)).says
+    assert "on captions" in translations(lines(strange)).message
 
 
 @pytest.mark.parametrize(
@@ -205,11 +206,11 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
 def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
     found = translations(content)
     assert (found.share, found.kind) == (0, "wrong")
-    assert says in found.says
+    assert says in found.message
 
 
 def test_empty_lines_are_translations_too() -> None:
-    assert "BLEU 0.0 on captions" in translations(b"\n" * 300).says
+    assert "BLEU 0.0 on captions" in translations(b"\n" * 300).message
 
 
 def test_a_file_that_is_not_there_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +218,7 @@ def test_a_file_that_is_not_there_is_missing(tmp_path: Path, monkeypatch: pytest
         found = judge_file(METRICS, {})
         assert (found.share, found.kind) == (0, "missing")
     monkeypatch.chdir(tmp_path)
-    assert judge_file(METRICS, {}).says == "There is no file metrics.jsonl next to this notebook yet."
+    assert judge_file(METRICS, {}).message == "There is no file metrics.jsonl next to this notebook yet."
     (tmp_path / METRICS.file).mkdir()
     assert judge_file(METRICS, {}).kind == "missing"
 
@@ -230,7 +231,7 @@ def test_a_students_own_file_lies_beside_the_notebook(
     (tmp_path / METRICS.file).write_bytes(written(rows()))
     assert judge_file(METRICS, {}).share == 1
     (tmp_path / METRICS.file).write_bytes(b"x" * (MOST_BYTES + 1))
-    assert "the limit is 4.2 MB" in judge_file(METRICS, {}).says
+    assert "the limit is 4.2 MB" in judge_file(METRICS, {}).message
 
 
 def test_the_references_themselves_are_for_a_person_to_look_at() -> None:
@@ -266,7 +267,9 @@ def test_where_the_references_are_not_there_the_score_has_to_wait(
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     found = translations(b"a translation\n" * 1000)
     assert (found.share, found.kind) == (0, "error")
-    assert "the references of multi30k are not on this machine, so the file can't be scored yet" in found.says
+    assert (
+        "the references of multi30k are not on this machine, so the file can't be scored yet" in found.message
+    )
     assert "set COURSE_DATA and grade again" in found.review
 
 
@@ -276,7 +279,7 @@ def test_the_sentences_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> Non
     if isinstance(right, str):
         pytest.skip("the published files of Multi30k are not at hand")
     assert SENTENCES["multi30k"] == len(right)
-    assert "on multi30k" in translations(lines(right)).says
+    assert "on multi30k" in translations(lines(right)).message
 
 
 def checked(name: str, content: bytes, points: float | None) -> tuple[float | None, Finding]:
@@ -294,7 +297,7 @@ def test_a_graded_check_gives_points(capsys: pytest.CaptureFixture[str]) -> None
     given, finding = checked(TRANSLATIONS.name, lines(worse(0.3)), points=8)
     assert given == 4
     assert finding.verdict == "wrong"
-    assert finding.says[0].startswith("BLEU ")
+    assert finding.statements[0].startswith("BLEU ")
     said = capsys.readouterr().out
     assert "✓ hand_in_metrics: After 200 updates" in said
     assert "◐ hand_in_translations: BLEU" in said

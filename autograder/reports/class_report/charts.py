@@ -162,8 +162,8 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     table = figures.misconceptions.head(SHOWN)
     if table.empty:
         return None
-    says = table["says"].map(lambda text: text if len(text) <= 64 else text[:63].rstrip() + "…")
-    data = pd.DataFrame({"label": table["exercise"] + ": " + says, "students": table["students"]})
+    statements = table["statement"].map(lambda text: text if len(text) <= 64 else text[:63].rstrip() + "…")
+    data = pd.DataFrame({"label": table["exercise"] + ": " + statements, "students": table["students"]})
     data = data.drop_duplicates("label")
     top = int(data["students"].max())
     base = alt.Chart(data).encode(

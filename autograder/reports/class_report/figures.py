@@ -80,7 +80,8 @@ def figures(records: ClassRecords) -> Figures:
         ),
         misconceptions=_table(
             _misconceptions(records),
-            "lesson exercise misconception says students of_students example_student example all_students",
+            "lesson exercise misconception statement students of_students example_student example "
+            "all_students",
         ),
         similar_answers=_table(
             _similar(records), "lesson exercise students other similarity usual code other_code"
@@ -162,7 +163,7 @@ def _students_to_help(
         lessons = list(missing.loc[missing["student"] == student, "lesson"])
         if lessons or share < HELP_BELOW:
             exercises = (cell.exercise for cell in weak[student])
-            mistakes = (text for cell in weak[student] if cell.verdict for text in cell.verdict.says)
+            mistakes = (text for cell in weak[student] if cell.verdict for text in cell.verdict.statements)
             lists = ("; ".join(dict.fromkeys(texts)) for texts in (lessons, exercises, mistakes))
             yield student, name, share, *lists
 
@@ -247,9 +248,9 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
                 continue
             examined[submission.lesson, cell.exercise] += 1
             # The two lists are parallel, except for a file that was handed in.
-            for name, says in zip(cell.verdict.misconceptions, cell.verdict.says, strict=False):
-                made[submission.lesson, cell.exercise, name, says].append(submission)
-    for (lesson, exercise, name, says), submissions in sorted(
+            for name, statement in zip(cell.verdict.misconceptions, cell.verdict.statements, strict=False):
+                made[submission.lesson, cell.exercise, name, statement].append(submission)
+    for (lesson, exercise, name, statement), submissions in sorted(
         made.items(), key=lambda entry: (-len(entry[1]), entry[0])
     ):
         # The shortest answer shows the mistake with the least other code.
@@ -260,7 +261,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "lesson": lesson,
             "exercise": exercise,
             "misconception": name,
-            "says": says,
+            "statement": statement,
             "students": len(submissions),
             "of_students": examined[lesson, exercise],
             "example_student": example.student,

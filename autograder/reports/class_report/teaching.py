@@ -28,7 +28,7 @@ class Explanation:
     exercise: str
     students: int
     of_students: int
-    says: str
+    statement: str
     hint: str
     source: str
 

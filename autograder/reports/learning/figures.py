@@ -59,7 +59,7 @@ def figures(test: ConceptTest, records: LearningRecords) -> Figures:
         questions=_table(_questions(test, right), "question lesson pre post learned lost gain"),
         options=_table(_options(test, records), "question option statement pre post"),
         ideas=ideas.sort_values(["again", "students"], ascending=False, kind="stable"),
-        attempts=_table(_attempts(records.logged), "lesson check after says students passed runs"),
+        attempts=_table(_attempts(records.logged), "lesson check after statement students passed runs"),
     )
 
 
@@ -155,8 +155,8 @@ def _attempts(logged: Sequence[Run]) -> Iterator[tuple[object, ...]]:
                 until[name].append(_passed(runs[first:]))
         for name, numbers in until.items():
             passed = [number for number in numbers if number]
-            says = statements(exercise)[name] if name else ""
-            yield lesson, exercise, name, says, len(numbers), len(passed), spread(passed)
+            statement = statements(exercise)[name] if name else ""
+            yield lesson, exercise, name, statement, len(numbers), len(passed), spread(passed)
 
 
 def _passed(runs: Sequence[Run]) -> int:

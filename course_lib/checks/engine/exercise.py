@@ -80,14 +80,14 @@ class Exercise:
             return ()
         return misconceptions_of(self.misconceptions_file, self.name, self.source)
 
-    def probe(self, says: str, tolerance: float | None = None) -> Callable[[Ask], Probe]:
+    def probe(self, description: str, tolerance: float | None = None) -> Callable[[Ask], Probe]:
         """Return a decorator that replaces a function with a `Probe`, and adds it to this exercise's probes.
 
-        `says` and `tolerance` are the fields of the same names in `Probe`.
+        `description` and `tolerance` are the fields of the same names in `Probe`.
         """
 
         def add(ask: Ask) -> Probe:
-            self.probes.append(Probe(says, ask, tolerance, f"{ask.__module__}.{ask.__qualname__}"))
+            self.probes.append(Probe(description, ask, tolerance, f"{ask.__module__}.{ask.__qualname__}"))
             return self.probes[-1]
 
         return add
@@ -95,12 +95,14 @@ class Exercise:
     def cases(self, ask: Callable[..., Observed]) -> Callable[..., None]:
         """Return a function that adds a probe without random numbers.
 
-        Its first argument is what the probe `says`. The probe passes the other arguments to `ask`, after the
-        candidate.
+        Its first argument is the probe's `description`. The probe passes the other arguments to `ask`, after
+        the candidate.
         """
 
-        def add(says: str, *arguments: object, **keywords: object) -> None:
-            self.probes.append(Probe(says, lambda candidate, _: ask(candidate, *arguments, **keywords)))
+        def add(description: str, *arguments: object, **keywords: object) -> None:
+            self.probes.append(
+                Probe(description, lambda candidate, _: ask(candidate, *arguments, **keywords))
+            )
 
         return add
 
@@ -110,15 +112,15 @@ class Exercise:
         """Return a function that adds a probe with random numbers and this `tolerance`.
 
         Its first argument is a name that is unique in `module`, on which the random numbers depend. The
-        second is what the probe `says`. The probe passes the others to `ask`, after the candidate and the
+        second is the probe's `description`. The probe passes the others to `ask`, after the candidate and the
         generator of random numbers.
         """
 
-        def add(name: str, says: str, *arguments: object, **keywords: object) -> None:
+        def add(name: str, description: str, *arguments: object, **keywords: object) -> None:
             def call(candidate: Candidate, draw: Draw) -> Observed:
                 return ask(candidate, draw, *arguments, **keywords)
 
-            self.probes.append(Probe(says, call, tolerance, f"{module}.{name}"))
+            self.probes.append(Probe(description, call, tolerance, f"{module}.{name}"))
 
         return add
 

@@ -17,7 +17,7 @@ class Finding:
     verdict: Kind
     misconceptions: tuple[str, ...] = ()
     """The names of the known misconceptions that explain the failure."""
-    says: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
     """The statements of these misconceptions, as clauses that follow the exercise's name."""
     forbidden: tuple[str, ...] = ()
     """The functions that were called although the exercise does not allow them."""

@@ -13,9 +13,9 @@ from course_lib.checks.engine.search import Resemblance
 _WIDTH = 100
 
 
-def line(sign: str, name: str, says: str) -> str:
+def line(sign: str, name: str, sentence: str) -> str:
     """Return a message of one sentence about the check called `name`, with a sign in front."""
-    return _lines(f"{sign} {name}: {says}")
+    return _lines(f"{sign} {name}: {sentence}")
 
 
 def failure(verdict: Verdict) -> str:
@@ -31,7 +31,7 @@ def failure(verdict: Verdict) -> str:
             "Next: build it from smaller parts. The hints above say which.",
         )
     assert verdict.difference is not None
-    test = (f"Test: {verdict.failures[0].says}.", verdict.difference.facts)
+    test = (f"Test: {verdict.failures[0].description}.", verdict.difference.facts)
     printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
     similar = verdict.similar
     is_clear = similar is not None and not _is_vague(similar, verdict.failures[0])
@@ -63,7 +63,7 @@ def failure(verdict: Verdict) -> str:
 
 def _successes(verdict: Verdict) -> list[str]:
     """Return a line about the tests that the code passes, because they narrow down an unknown mistake."""
-    shown = " and ".join(f"“{probe.says}”" for probe in verdict.successes[:2])
+    shown = " and ".join(f"“{probe.description}”" for probe in verdict.successes[:2])
     count = f"{len(verdict.successes)} of the {verdict.probes} tests"
     link = ", such as" if len(verdict.successes) > 2 else ":"
     return [f"Your code passes {count}{link} {shown}."] if shown else []
@@ -76,7 +76,7 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     what += " are" if " and " in what else " is"
     where = "this test"
     if similar.probe is not failures[0]:
-        where = f"another test ({similar.probe.says})"
+        where = f"another test ({similar.probe.description})"
     elif similar.others:
         where += f" and {similar.others} other{'s' if similar.others > 1 else ''}"
         what = "your results are"
@@ -85,7 +85,7 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     resemblance = f"In {where}, {what} if {statement}."
     if similar.unexplained is None:
         return [resemblance, "That does not explain the rest of your result."]
-    other = f"the test “{similar.unexplained.says}”"
+    other = f"the test “{similar.unexplained.description}”"
     alone = "these mistakes alone" if len(similar.mistakes) > 1 else "this mistake alone"
     if similar.unexplained not in failures:
         return [resemblance, f"But with {alone}, {other} should fail, and your code passes it."]

@@ -42,13 +42,13 @@ Ask: TypeAlias = Callable[[Candidate, Draw], Observed]
 class Probe:
     """A test of an exercise. It runs on the candidate and on the reference, and the results are compared."""
 
-    says: str
+    description: str
     """What is true if the probe succeeds, as a short sentence for students."""
     ask: Ask
     tolerance: float | None = None
     """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
     name: str = ""
-    """A unique name. The random numbers depend on it instead of on `says`, which may be reworded."""
+    """A unique name. The random numbers depend on it instead of on `description`, which may be reworded."""
 
     def run(self, candidate: Candidate, seed: str) -> Observed:
         """Run the probe. Its random numbers depend on the seed and its name."""

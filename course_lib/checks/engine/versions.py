@@ -72,8 +72,9 @@ class Versions:
                 self._exercise.outcomes.pop((self._seed, ()), None)
                 raise BrokenCheckError(
                     f"The check of {self._exercise.name} could not run: its reference raised {reply.kind} "
-                    f"({reply.message}) in the test “{self._exercise.probes[number].says}”. This is an "
-                    "error of the course, not of your code. Run the cell again; if it fails again, report it."
+                    f"({reply.message}) in the test “{self._exercise.probes[number].description}”. This is "
+                    "an error of the course, not of your code. Run the cell again; if it fails again, report "
+                    "it."
                 )
         return outcome
 

@@ -107,7 +107,7 @@ def _random_ones(like: Tensor, dropped: int) -> Tensor:
 
 
 #: The number of logits computed at a time: few enough for a CPU's cache, many enough to keep a GPU busy.
-_LOGITS_PER_CHUNK = {"cpu": 2**20, "cuda": 2**27}
+_LOGITS_PER_CHUNK = {"cpu": 2**20, "cuda": 2**28}
 
 
 def _rows_per_chunk(device: torch.device, classes: int) -> int:

@@ -17,6 +17,7 @@ from course_lib.translation.distributed import (
     DistributedInfo,
     broadcast_from_rank_zero,
     global_max,
+    raise_on_all_ranks,
     rank_zero_first,
     timeouts_reported,
 )
@@ -311,18 +312,19 @@ class Experiment:
         self.display.show_metrics(row, permanent)
 
     def _require_finite_weights(self) -> None:
-        """Raise BadInputError if training has diverged, before a good checkpoint is replaced.
+        """Raise BadInputError on all ranks if training has diverged, before a good checkpoint is replaced.
 
-        All ranks have the same weights, so they all raise it. A single update without effect, as float16 has
-        them, is no reason to stop.
+        All ranks have the same weights. A single update without effect, as float16 has them, is no reason to
+        stop. Must be called on every rank.
         """
         finite = torch.stack([weight.isfinite().all() for weight in self.trainer.model.parameters()])
         if not finite.all():
             rate = "lr_factor" if self.config.training.schedule == "paper" else "lr"
-            raise BadInputError(
+            raise_on_all_ranks(
+                self.distributed,
                 f"training: after update {self.trainer.step:,}, weights are NaN or infinite, so the run "
                 "stops. Its saved files are from before. Start a new run, with another run_folder, and with "
-                f"a lower training.{rate}, with training.max_grad_norm=1, or with more training.warmup_steps."
+                f"a lower training.{rate}, with training.max_grad_norm=1, or with more training.warmup_steps.",
             )
 
     def _save_checkpoint(self) -> None:

@@ -37,7 +37,7 @@ _submitted: ContextVar[Mapping[str, bytes] | None] = ContextVar("submitted", def
 class FileVerdict:
     """The result of judging one submitted file."""
 
-    says: str
+    message: str
     """A sentence or two for the student."""
     share: float
     """The share of the points, between 0 and 1."""
@@ -138,10 +138,10 @@ def _judge_translations(content: bytes, levels: Levels) -> FileVerdict:
     further = [f"{least:g} for {more:g}" for least, more in levels[corpus] if more > points]
     more = f" For more points you need BLEU {', '.join(further)}." if further else ""
     into = " into German" if direction == "en-de" else ""
-    says = (
+    message = (
         f"BLEU {score.bleu:.1f} on {corpus}{into} ({score.signature}): {points:g} of {most:g} points.{more}"
     )
-    return FileVerdict(says, points / most, review=_odd(content, score.bleu))
+    return FileVerdict(message, points / most, review=_odd(content, score.bleu))
 
 
 def _odd(content: bytes, bleu: float) -> str:

@@ -33,8 +33,8 @@ class FileError(ValueError):
     `kind` and `review` have the same meaning as in `FileVerdict`.
     """
 
-    def __init__(self, says: str, kind: Kind = "wrong", review: str = "") -> None:
-        super().__init__(says)
+    def __init__(self, message: str, kind: Kind = "wrong", review: str = "") -> None:
+        super().__init__(message)
         self.kind = kind
         self.review = review
 

@@ -129,7 +129,7 @@ def _loaded(
 
 
 def _attends(
-    says: str,
+    description: str,
     sizes: tuple[int, int, int, int, int],
     mask_of: Callable[[Draw], Tensor] | None = None,
     dtype: torch.dtype = torch.float64,
@@ -143,7 +143,7 @@ def _attends(
     """
     batch, queries, keys, d_model, heads = sizes
 
-    @MULTI_HEAD_ATTENTION.probe(says)
+    @MULTI_HEAD_ATTENTION.probe(description)
     def ask(candidate: Candidate, draw: Draw) -> Reply:
         options = {} if attention is None else {"attention": attention()}
         module = _loaded(candidate, _weights(draw, d_model, dtype), d_model, heads, 0.3, **options)

@@ -190,7 +190,7 @@ def _copy(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> O
 
 def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: str, reached: str) -> None:
     """Add the probes that encoder and decoder layers share. The other arguments are parts of `says`."""
-    for part, ask, says in (
+    for part, ask, description in (
         ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
         ("twice", _twice, "a second call with other inputs has its own result"),
         ("other_attention", _other_attention, attention),
@@ -207,7 +207,7 @@ def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: s
             "a deep copy after a call has its own weights, and a state dict can be loaded into it",
         ),
     ):
-        exercise.random_cases(ask, __name__)(f"_{name}_{part}", says, exercise.reference)
+        exercise.random_cases(ask, __name__)(f"_{name}_{part}", description, exercise.reference)
 
 
 # --- EncoderLayer -------------------------------------------------------------------------------------------

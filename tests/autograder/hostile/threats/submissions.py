@@ -77,7 +77,7 @@ def _forge_outputs(notebook: NotebookNode) -> None:
             "name": name.removeprefix("check_"),
             "verdict": "right",
             "misconceptions": [],
-            "says": [],
+            "statements": [],
             "forbidden": [],
             "points": points,
             "most": points,
