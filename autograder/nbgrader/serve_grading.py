@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.exchange import impostor, students_of
 from autograder.nbgrader.gradebook import gradebook_problem
 from autograder.nbgrader.preparation import Preparation, Prepared
-from autograder.nbgrader.replacement import owner
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.reports.feedback import without_paths
 from autograder.reports.verdicts import is_check
@@ -140,38 +139,45 @@ class GradingService:
     def _inbound(self) -> Iterator[Submission]:
         """Yield each student's newest complete submission for each lesson in the exchange."""
         inbound = Path(self._exchange.root, self._directory.course_id, "inbound")
-        newest: dict[tuple[str, str], tuple[str, Path]] = {}
         try:
             entries = sorted(inbound.iterdir())
         except OSError:
             return
-        for path in entries:
-            named = _INBOUND.fullmatch(path.name)
-            # Unlike Path.is_file, this returns False for a folder that the student has made unreadable.
-            if named is None or not path.name.isprintable() or not os.path.isfile(path / SECRET):
-                continue
-            key = named["student"], named["lesson"]
-            if self._is_forged(path, named["student"]):
-                continue
-            newest[key] = max(newest.get(key, ("", path)), (named["time"], path))
+        found = {
+            path: named
+            for path in entries
+            # Unlike Path.is_file, isfile returns False for a folder that the student has made unreadable.
+            if (named := _INBOUND.fullmatch(path.name))
+            and path.name.isprintable()
+            and os.path.isfile(path / SECRET)
+        }
+        self._find_forged({path: named["student"] for path, named in found.items()}, inbound)
+        newest: dict[tuple[str, str], tuple[str, Path]] = {}
+        for path, named in found.items():
+            if self._forged.get(path.name) is False:
+                key = named["student"], named["lesson"]
+                newest[key] = max(newest.get(key, ("", path)), (named["time"], path))
         for (student, lesson), (_, path) in newest.items():
             yield Submission(student, lesson, str(path), released_notebooks(self._directory, lesson))
 
-    def _is_forged(self, path: Path, student: str) -> bool:
-        """Return whether another student has handed in a folder in this student's name."""
-        if path.name not in self._forged:
-            try:
-                if owner(path) == student:
-                    account = None
-                else:
-                    with self._course.gradebook() as gradebook:
-                        account = impostor(path, student, students_of(gradebook, path.parent))
-            except (OSError, CourseError, DBAPIError):
-                return True  # The folder has just been deleted, or the gradebook is busy: look again later.
-            self._forged[path.name] = account is not None
-            if account is not None:
-                self._log.warning("%s: not graded: it was handed in by %s", path.name, account)
-        return self._forged[path.name]
+    def _find_forged(self, submissions: Mapping[Path, str], inbound: Path) -> None:
+        """Determine for each new folder whether it is another student's than that in its name.
+
+        If the gradebook can't be read, or a folder has just been deleted, that is done in a later step.
+        """
+        new = {path: student for path, student in submissions.items() if path.name not in self._forged}
+        if not new:
+            return
+        try:
+            with self._course.gradebook() as gradebook:
+                students = students_of(gradebook, inbound)
+            for path, student in new.items():
+                account = impostor(path, student, students)
+                self._forged[path.name] = account is not None
+                if account is not None:
+                    self._log.warning("%s: not graded: it was handed in by %s", path.name, account)
+        except (OSError, CourseError, DBAPIError):
+            return
 
     def _start(self) -> None:
         busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}

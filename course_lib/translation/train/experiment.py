@@ -324,7 +324,7 @@ class Experiment:
                 self.distributed,
                 f"training: after update {self.trainer.step:,}, weights are NaN or infinite, so the run "
                 "stops. Its saved files are from before. Start a new run, with another run_folder, and with "
-                f"a lower training.{rate}, with training.max_grad_norm=1, or with more training.warmup_steps.",
+                f"a lower training.{rate}, training.max_grad_norm=1, or more training.warmup_steps.",
             )
 
     def _save_checkpoint(self) -> None:

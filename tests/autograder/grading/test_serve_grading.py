@@ -265,8 +265,7 @@ def test_a_submission_in_another_students_name_does_not_run(
         (folder / SECRET).write_text("x")
         accounts[folder.name] = account
     (inbound / f"\x1b]0;title\x07+{LESSON}+2025-01-30 10:00:00.000000 UTC").mkdir()
-    for module in (exchange, serve_grading):
-        monkeypatch.setattr(module, "owner", lambda path: accounts.get(path.name, "nobody"))
+    monkeypatch.setattr(exchange, "owner", lambda path: accounts.get(path.name, "nobody"))
     found = {submission.student: Path(submission.folder).name for submission in service._inbound()}
     assert sorted(found) == ["anna", "mal"]
     assert accounts[found["anna"]] == "anna"
