@@ -47,7 +47,7 @@ MISTAKES = {
     "LabelSmoothingLoss": ("/ real_tokens", "/ labels.numel()"),
     "length_penalty": ("return ((5 + length)", "return ((6 + length)"),
     "beam_search": ("total[:, 0] = 0.0", "total[:] = 0.0"),
-    "average_checkpoints": ("mean(dim=0)", "sum(dim=0)"),
+    "average_checkpoints": ("total / len(entries)", "total / 1"),
 }
 
 
