@@ -31,7 +31,7 @@ def students_of(gradebook: Gradebook, inbound: Path) -> set[str]:
     """Return the students in the gradebook, and those who have handed in something under their own name."""
     named = ((path.name.split("+")[0], path) for path in inbound.iterdir())
     return {student.id for student in gradebook.students} | {
-        name for name, path in named if owner(path) == name
+        name for name, path in named if _account(path) == name
     }
 
 
@@ -41,8 +41,15 @@ def impostor(submission: Path, student: str, students: Collection[str]) -> str |
     Any account can create a submission under any student's name. Accounts that belong to no student prove
     nothing: a grader may hand in for a student, and on some servers all students share one account.
     """
-    account = owner(submission)
+    account = _account(submission)
     return account if account != student and account in students else None
+
+
+def _account(submission: Path) -> str:
+    try:
+        return owner(submission)
+    except OSError:  # It has just been deleted.
+        return ""
 
 
 class _CourseExchange(Exchange):

@@ -40,10 +40,10 @@ class FormulaRenderer(IPythonRenderer):
 
     def with_formulas(self, page: str) -> str:
         """Replace the placeholders in a sanitised page with the formulas."""
-        return re.sub(rf"{self._prefix}\d+", lambda found: self._formulas[found[0]], page)
+        return re.sub(rf"{self._prefix}\d+-end", lambda found: self._formulas[found[0]], page)
 
     def _keep(self, body: str, display: str) -> str:
-        name = f"{self._prefix}{len(self._formulas)}"
+        name = f"{self._prefix}{len(self._formulas)}-end"
         # A conversion takes up to a millisecond, and an answer can have millions of characters.
         is_short = len(self._formulas) < _MAX_FORMULAS and len(body) <= _MAX_LENGTH
         self._formulas[name] = _converted(body, display) if is_short else f"<code>{escape(body)}</code>"

@@ -255,6 +255,7 @@ def test_an_answer_of_formulas_takes_no_longer_than_others() -> None:
     assert page.count("<math") == 300
     assert page.count("<code>x_1</code>") == 4700
     assert "formula-" not in page
+    assert markdown_to_html("$x$0 and $y$1").count("</math>0 and") == 1
     assert "<math" not in markdown_to_html(f"${'x' * 3000}$")
 
 
