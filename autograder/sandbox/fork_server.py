@@ -19,6 +19,7 @@ from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import SANDBOX_FILES, Confinement, probe
 from autograder.sandbox.inside import MAX_MESSAGE_BYTES
 from autograder.sandbox.limits import Limits
+from autograder.submissions.reading import printable
 from course_lib.curriculum.course_file import CourseError
 from course_lib.file_locks import try_lock
 
@@ -237,10 +238,7 @@ class ForkServer:
     def _read_log(self) -> str:
         log = (self.folder / "log").read_text(errors="replace", encoding="utf-8")[-2000:]
         # Students' code can write to it, and a terminal would interpret control characters.
-        return "".join(
-            letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}"
-            for letter in log
-        )
+        return "\n".join(map(printable, log.splitlines()))
 
 
 def _remove_stale_folders() -> None:

@@ -203,6 +203,11 @@ FULL = (
         ("compile", ("training.compile=true",), "Set training.tokens_per_batch="),
         ("validation", (), "Set evaluation.tokens_per_batch="),
         ("test", (), "Set evaluation.tokens_per_batch="),
+        (
+            "test",
+            ("evaluation.tokens_per_batch=40",),
+            "Choose a smaller model or a smaller data.max_length.",
+        ),
     ],
 )
 def test_a_full_memory_is_reported_with_smaller_sizes(

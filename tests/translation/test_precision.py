@@ -8,6 +8,7 @@ import torch
 from real_processes import in_processes
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model import precision as model_precision
@@ -18,7 +19,7 @@ from course_lib.translation.model.precision import (
     resolve_precision,
 )
 from course_lib.translation.train.experiment import train
-from course_lib.translation.train.setup import resolve_precision_on_all_ranks
+from course_lib.translation.train.setup import resolve_precision_on_all_ranks, resumed_precision
 
 CPU = torch.device("cpu")
 
@@ -74,8 +75,12 @@ def test_a_resumed_run_keeps_its_precision(
         config = until(updates, "begun without", amx_bf16=updates == 3)
         assert "precision: float32" in config.read_text("utf-8")
     until(2, "begun with", amx_bf16=True)
-    with pytest.raises(BadInputError, match="was started in bfloat16, but this machine's cpu can't compute"):
+    with pytest.raises(BadInputError, match="was started in bfloat16, but auto means float32 on this"):
         until(3, "begun with", amx_bf16=False)
+    # Where the user has changed the precision, that is what the message is about.
+    config = tmp_path / "begun with" / "config.yaml"
+    config.write_text(config.read_text("utf-8").replace("precision: bfloat16", "precision: float64"), "utf-8")
+    assert resumed_precision(RunFolder(config.parent), "float32", CPU) == "float32"
 
 
 def one_lacks_it(distributed: DistributedInfo) -> list[str]:

@@ -72,7 +72,10 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     if training.precision == "auto":
         folder = RunFolder(Path(config.run_folder))
-        precision = rank_zero_first(distributed, lambda: resumed_precision(folder, precision, device))
+        # Other nodes may have mounted the folder elsewhere.
+        precision = broadcast_from_rank_zero(
+            distributed, lambda: resumed_precision(folder, precision, device)
+        )
     choose_kernels(precision, device)
     config = config.model_copy(update={"training": training.model_copy(update={"precision": precision})})
     settings = {path: value for path, value in yaml_values(config).items() if path not in _LOCAL_SETTINGS}
@@ -120,19 +123,24 @@ def resolve_precision_on_all_ranks(
 
 
 def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.device) -> Precision:
-    """Return the precision in which the run in a folder was started, or `resolved` if there is no such run.
+    """Return what `precision: auto` means for the run in a folder.
 
-    Raises BadInputError if that precision is not for this device, whose own is `resolved`.
+    A resumed run keeps the precision in which it was started. For a new one, the result is `resolved`, the
+    choice for this hardware. Raises BadInputError if a run was started in a 16-bit precision that isn't for
+    this hardware.
     """
     if not folder.config.is_file() or not any(folder.checkpoints.glob("*")):
         return resolved
     started = load_config(str(folder.config)).training.precision
-    if started in (resolved, "float32") or (started == "float16" and device.type == "cuda"):
+    if started == "float32" or (started == "float16" and device.type == "cuda"):
         return started
+    # `auto` never means the other precisions, so the user has changed the config, which is reported later.
+    if started == resolved or started not in ("bfloat16", "float16"):
+        return resolved
     raise BadInputError(
-        f"training.precision: the run in {folder.path} was started in {started}, but this machine's "
-        f"{device_name(device)} can't compute in {started}. Resume it on hardware like the first, or choose "
-        "another run_folder to start a new run."
+        f"training.precision: the run in {folder.path} was started in {started}, but auto means {resolved} "
+        f"on this hardware ({device_name(device)}). Resume the run on hardware like the first, or choose "
+        "another run_folder to start a new one."
     )
 
 
@@ -245,11 +253,12 @@ def full_memory_reported(config: RunConfig, section: Literal["training", "evalua
         yield
     except torch.OutOfMemoryError as error:
         facts = ". ".join(str(error).split(". ")[:3])
-        if section == "training":
-            advice = _smaller_batches(config, 2)
-        else:
-            tokens = max(config.data.max_length, config.evaluation.tokens_per_batch // 2)
-            advice = f"Set evaluation.tokens_per_batch={tokens}."
+        longest, tokens = config.data.max_length, config.evaluation.tokens_per_batch
+        advice = _smaller_batches(config, 2)
+        if section == "evaluation" and tokens > longest:
+            advice = f"Set evaluation.tokens_per_batch={max(longest, tokens // 2)}."
+        elif section == "evaluation":
+            advice = "Choose a smaller model or a smaller data.max_length."
         raise BadInputError(
             f"{section}.tokens_per_batch: the memory of the GPU is full ({facts}). If other programs use "
             f"this GPU, end them. {advice}"
