@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from autograder.example_class import Submission, example_lesson, hand_in
+from autograder.graded_notebooks.feedback import CHECK_ERROR
 from autograder.release.build import COURSE
-from autograder.reports.feedback import CHECK_ERROR
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
 

@@ -20,14 +20,14 @@ from nbgrader.preprocessors import (
     SaveCells,
 )
 
+from autograder.graded_notebooks.feedback import FeedbackExporter, ForStudents
+from autograder.graded_notebooks.safe_html import Harmless
 from autograder.nbgrader.converters import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
 from autograder.nbgrader.saved_scores import SaveScores
 from autograder.release.solutions import refresh_at_start
 from autograder.release.stubs import NamedStubs
-from autograder.reports.feedback import FeedbackExporter, ForStudents
-from autograder.reports.safe_html import Harmless
 from course_lib.curriculum.course_file import CourseError
 
 course = Path(__file__).resolve().parents[1]
@@ -59,7 +59,7 @@ c.CourseDirectory.feedback_directory = "autograder/feedback"
 # Downloads from Canvas or Moodle, for `nbgrader zip_collect`.
 c.ZipCollectApp.downloaded_directory = "autograder/downloaded"
 c.ZipCollectApp.extractor_plugin = "autograder.submissions.archives.DownloadExtractor"
-c.ZipCollectApp.collector_plugin = "autograder.submissions.downloads.DownloadCollector"
+c.ZipCollectApp.collector_plugin = "autograder.nbgrader.downloads.DownloadCollector"
 # To use another gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")
 # Set this to True if several graders have Unix accounts of their own: see "Several graders" in the guide.
@@ -142,8 +142,8 @@ c.GenerateFeedback.preprocessors = [
 c.HTMLExporter.preprocessors = [Harmless]
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
-    "clean_html": "autograder.reports.safe_html.clean_output",
-    "markdown2html": "autograder.reports.safe_html.clean_markdown",
+    "clean_html": "autograder.graded_notebooks.safe_html.clean_output",
+    "markdown2html": "autograder.graded_notebooks.safe_html.clean_markdown",
 }
 
 # --- The solution notebooks, which git does not keep --------------------------------------------------------

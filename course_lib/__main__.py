@@ -55,7 +55,8 @@ COMMANDS = {
         "mark": Command("autograder.marking", "mark explanations question by question, in a browser"),
         "learning": Command("autograder.reports.learning", "test what a class has learned, and report it"),
         "results": Command(
-            "autograder.results", "list, verify or prune the stored results of graded notebooks"
+            "autograder.nbgrader.stored_results",
+            "list, verify or prune stored results of graded notebooks",
         ),
         "build": Command("autograder.release.build", "build lessons/ from solutions/"),
         "check": Command(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,25 @@ def test_arrows_point_one_way(package: str, may_not_import: tuple[str, ...]) -> 
                 for other in may_not_import:
                     assert name != other, f"{path} imports {name}"
                     assert not name.startswith(f"{other}."), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("package", ["autograder", "course_lib.translation"])
+def test_packages_do_not_depend_on_each_other_in_a_circle(package: str) -> None:
+    folder = ROOT.joinpath(*package.split("."))
+    members = {path.relative_to(folder).parts[0].removesuffix(".py") for path in folder.rglob("*.py")}
+    needs: dict[str, set[str]] = {member: set() for member in members}
+    for path in folder.rglob("*.py"):
+        member = path.relative_to(folder).parts[0].removesuffix(".py")
+        for name in imports(path):
+            if name.startswith(f"{package}."):
+                needs[member].add(name.removeprefix(f"{package}.").split(".")[0])
+    for member, others in needs.items():
+        others.discard(member)
+    try:
+        order = list(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        pytest.fail(f"{package}: {' needs '.join(reversed(error.args[1]))}")
+    assert set(order) >= members
 
 
 def test_the_lab_and_the_reference_need_no_notebooks() -> None:

@@ -19,10 +19,10 @@ from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
+from autograder.graded_notebooks.safe_html import markdown_to_html, templates
 from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Question, Written
 from autograder.marking.comment_bank import CommentBank, CommentError
 from autograder.marking.grouping import Card, Group, differences, grouped
-from autograder.reports.safe_html import markdown_to_html, templates
 from course_lib.curriculum.course_file import CourseError
 
 HOST = "127.0.0.1"
@@ -337,7 +337,7 @@ def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str)
 
 
 def _written(written: Written) -> Markup:
-    """Render an answer as HTML in which no scripts can run: see `autograder.reports.safe_html`.
+    """Render an answer as HTML in which no scripts can run: see `autograder.graded_notebooks.safe_html`.
 
     A very long answer is truncated.
     """

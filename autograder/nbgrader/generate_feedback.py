@@ -12,9 +12,9 @@ from functools import partial
 
 from nbgrader.converters import GenerateFeedback
 
+from autograder.graded_notebooks.feedback import FeedbackExporter, digest_in, render, start_rendering
 from autograder.nbgrader.replacing_converter import ReplacingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.reports.feedback import FeedbackExporter, digest_in, render, start_rendering
 from autograder.results.local_executor import LocalExecutor
 
 #: The minimum number of submissions per worker, because starting a worker takes two seconds.

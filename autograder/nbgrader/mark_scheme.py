@@ -12,8 +12,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 from traitlets import Unicode
 
-#: The tag of the added cells, which keeps them out of the feedback.
-TAG = "mark-scheme"
+from autograder.submissions.repair import MARK_SCHEME
 
 _SCHEME = re.compile(r"^.*BEGIN MARK SCHEME.*\n([\s\S]*?)^.*END MARK SCHEME.*$\n?", re.MULTILINE)
 _CRITERION = re.compile(r"^- (\d+(?:\.\d+)?) points?: (.*(?:\n {2,}\S.*)*)", re.MULTILINE)
@@ -85,6 +84,7 @@ class ShowMarkScheme(NbGraderPreprocessor):
                 text = "\n\n".join(
                     ["**Model answer and mark scheme, for graders only**", known.model_answer, known.scheme]
                 )
-                cells.append(new_markdown_cell(text, id=f"{TAG}-{grade_id}", metadata={"tags": [TAG]}))
+                name = f"{MARK_SCHEME}-{grade_id}"
+                cells.append(new_markdown_cell(text, id=name, metadata={"tags": [MARK_SCHEME]}))
         nb.cells = cells
         return nb, resources

@@ -13,9 +13,9 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, Unicode
 
+from autograder.graded_notebooks.verdicts import is_check
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
-from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerExecutor
 from autograder.results.results import Results
 from autograder.results.store import ResultStore

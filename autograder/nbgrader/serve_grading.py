@@ -21,14 +21,14 @@ from nbgrader.exchange.default import Exchange
 from nbgrader.utils import determine_grade, notebook_hash
 from sqlalchemy.exc import DBAPIError
 
+from autograder.graded_notebooks.feedback import without_paths
+from autograder.graded_notebooks.verdicts import is_check
 from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.exchange import impostor, students_of
 from autograder.nbgrader.gradebook import gradebook_problem
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.sandboxed_execute import insert_outputs
-from autograder.reports.feedback import without_paths
-from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError

@@ -1,1 +1,1 @@
-"""The reports after grading: feedback for students, the class report, exported grades and learning gains."""
+"""The reports after grading: the class report, exported grades and learning gains."""

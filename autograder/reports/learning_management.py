@@ -21,6 +21,7 @@ from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
 from autograder.nbgrader.command_line import export_errors_logged
+from autograder.nbgrader.downloads import read_roster
 from course_lib.atomic_files import atomic_write_text
 
 _POINTS_POSSIBLE = "Points Possible"
@@ -63,21 +64,6 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
         )
         for student in sorted(gradebook.students, key=lambda student: student.id)
     ]
-
-
-def read_roster(path: str) -> list[list[str]]:
-    """Read the rows of a CSV file exported from Canvas or Moodle.
-
-    Raises ValueError if the file can't be read or has no rows.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the roster {path} cannot be read ({error})") from None
-    rows = [row for row in csv.reader(io.StringIO(text)) if any(row)]
-    if not rows:
-        raise ValueError(f"the roster {path} is empty; export it from the gradebook again")
-    return rows
 
 
 class _Export(ExportPlugin):

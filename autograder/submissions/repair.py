@@ -14,11 +14,13 @@ from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_notebook
 from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, is_task
 
-from autograder.nbgrader.mark_scheme import TAG as MARK_SCHEME
 from autograder.submissions.reading import SubmittedCell, UnreadableError, read_notebook, shown
 
 #: The key of the grading record in a notebook's metadata.
 GRADING = "course_grading"
+
+#: The tag of the cells that show graders a mark scheme, and the beginning of their IDs.
+MARK_SCHEME = "mark-scheme"
 
 #: Tags that would keep a cell from running, or an error in it from counting.
 EVASIVE_TAGS = {"skip-execution", "raises-exception"}

@@ -12,9 +12,9 @@ from nbformat import NotebookNode
 from nbgrader.utils import determine_grade
 
 from autograder.example_class import example_class
+from autograder.graded_notebooks.verdicts import is_check
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, insert_outputs
 from autograder.release.build import COURSE
-from autograder.reports.verdicts import is_check
 from autograder.results.local_executor import SharedExecutor
 from autograder.sandbox.confinement import probe
 from course_lib.curriculum import Lesson

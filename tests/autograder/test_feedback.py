@@ -12,10 +12,10 @@ from graded_class import NOT_SCALED, RIGHT, GradedClass, copy_of, empty_course, 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from autograder.reports.feedback import FIRST_LINES, LAST_LINES, ForStudents, without_paths
-from autograder.reports.points import GradedCell, points_line, summary
-from autograder.reports.safe_html import Harmless, clean, clean_output, markdown_to_html
-from autograder.reports.verdicts import CheckVerdict, verdicts_in
+from autograder.graded_notebooks.feedback import FIRST_LINES, LAST_LINES, ForStudents, without_paths
+from autograder.graded_notebooks.points import GradedCell, points_line, summary
+from autograder.graded_notebooks.safe_html import Harmless, clean, clean_output, markdown_to_html
+from autograder.graded_notebooks.verdicts import CheckVerdict, verdicts_in
 
 LESSON = "01-first"
 MISTAKE, ALL = (CheckVerdict(name="scores", **verdict) for verdict in (NOT_SCALED, RIGHT))

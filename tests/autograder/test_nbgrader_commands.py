@@ -20,10 +20,10 @@ from small_course import cell_of
 
 from autograder.demo import copy_course, first_verdict, score_table
 from autograder.example_class import Submission, example_lesson, hand_in, partial_mistake
+from autograder.graded_notebooks.feedback import CHECK_ERROR
 from autograder.nbgrader.converters import install
 from autograder.release.build import COURSE
 from autograder.release.lessons import released
-from autograder.reports.feedback import CHECK_ERROR
 from course_lib.checks import CheckError
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import load_curriculum

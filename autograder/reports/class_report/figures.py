@@ -8,10 +8,10 @@ from statistics import fmean
 
 import pandas as pd
 
+from autograder.graded_notebooks.points import GradedCell
+from autograder.graded_notebooks.verdicts import IN_WORDS
 from autograder.reports.class_report.records import ClassRecords, SubmissionRecord
 from autograder.reports.class_report.similarity import similar_answers
-from autograder.reports.points import GradedCell
-from autograder.reports.verdicts import IN_WORDS
 
 #: The states of a submission.
 GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "waiting for a person", "not graded", "not handed in"

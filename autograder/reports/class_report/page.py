@@ -7,6 +7,7 @@ import pandas as pd
 from jinja2 import Template
 from markupsafe import Markup
 
+from autograder.graded_notebooks.safe_html import templates
 from autograder.reports.class_report.charts import CHARTS
 from autograder.reports.class_report.figures import (
     GRADED,
@@ -18,7 +19,6 @@ from autograder.reports.class_report.figures import (
 )
 from autograder.reports.class_report.records import ClassRecords, LessonRecord
 from autograder.reports.class_report.teaching import differing_lines, explanations
-from autograder.reports.safe_html import templates
 from course_lib.charts import Picture, as_svg
 
 #: The maximum size of an example: lines, and characters per line. No sensible answer is longer.

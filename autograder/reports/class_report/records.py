@@ -10,11 +10,11 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.graded_notebooks.points import GradedCell
+from autograder.graded_notebooks.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
 from autograder.marking.answers import UNREADABLE
 from autograder.nbgrader.lock import grading_folder
 from autograder.nbgrader.not_graded import NAME, read_not_graded
-from autograder.reports.points import GradedCell
-from autograder.reports.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum

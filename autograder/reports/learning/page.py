@@ -6,11 +6,11 @@ import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
+from autograder.graded_notebooks.safe_html import templates
 from autograder.reports.class_report.charts import finished, rows_of
 from autograder.reports.learning.concept_test import TESTS, ConceptTest
 from autograder.reports.learning.figures import MIN_FOR_GAIN, MIN_FOR_INTERVAL, Figures, gain
 from autograder.reports.learning.records import LearningRecords
-from autograder.reports.safe_html import templates
 from course_lib.charts import Picture, as_svg
 from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK
 

@@ -28,7 +28,7 @@ from nbgrader.apps.baseapp import NbGrader
 from small_course import LESSON, SmallCourse
 from unix_accounts import Account, accounts, why_unavailable
 
-from autograder.reports.safe_html import clean
+from autograder.graded_notebooks.safe_html import clean
 from course_lib.student.configuration import COURSE_ID, write_configuration
 
 pytestmark = [

@@ -17,7 +17,7 @@ from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
 
 from autograder.nbgrader import converters
-from autograder.results.__main__ import main
+from autograder.nbgrader.stored_results import main
 from autograder.results.local_executor import SharedExecutor, WorkerExecutor
 from autograder.results.store import Entry, ResultStore
 from autograder.sandbox.confinement import probe

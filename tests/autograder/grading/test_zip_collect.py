@@ -21,7 +21,7 @@ from nbgrader.apps import ZipCollectApp
 from small_course import LESSON
 from unix_accounts import accounts, why_unavailable
 
-from autograder.submissions.downloads import parse
+from autograder.nbgrader.downloads import parse
 from tests.nbgrader_command import try_nbgrader
 
 LONG = "Wolfeschlegelsteinhausenbergerdorff" * 5 + "Adolph Blaine Charles Sen"  # 200 characters

@@ -18,7 +18,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.reports.verdicts import verdicts_in
+from autograder.graded_notebooks.verdicts import verdicts_in
 from autograder.submissions.repair import GRADING
 from tests.autograder.hostile.arena import (
     LESSON,

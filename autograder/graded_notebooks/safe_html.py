@@ -15,7 +15,7 @@ from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 
-from autograder.reports.formulas import FormulaRenderer
+from autograder.graded_notebooks.formulas import FormulaRenderer
 from autograder.submissions.repair import GRADING
 
 _TAGS = [

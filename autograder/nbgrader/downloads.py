@@ -8,6 +8,8 @@ Both systems include the student in the name of each file or of its folder:
   where NAME is the full name, and PARTICIPANT is a number that differs between assignments (`mod/assign`).
 """
 
+import csv
+import io
 import re
 import unicodedata
 from collections import defaultdict
@@ -22,7 +24,6 @@ from nbgrader.plugins import FileNameCollectorPlugin
 from traitlets import Unicode
 
 from autograder.nbgrader.gradebook import open_gradebook
-from autograder.reports.learning_management import read_roster
 from autograder.submissions.reading import shown
 from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
 
@@ -221,6 +222,21 @@ def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]
     exact = [file for file in last if file.file == wanted] or last
     return exact[:1] if len({file.path.read_bytes() for file in exact}) == 1 else exact
+
+
+def read_roster(path: str) -> list[list[str]]:
+    """Read the rows of a CSV file exported from Canvas or Moodle.
+
+    Raises ValueError if the file can't be read or has no rows.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"the roster {path} cannot be read ({error})") from None
+    rows = [row for row in csv.reader(io.StringIO(text)) if any(row)]
+    if not rows:
+        raise ValueError(f"the roster {path} is empty; export it from the gradebook again")
+    return rows
 
 
 def _letters(name: str) -> str:

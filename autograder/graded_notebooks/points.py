@@ -6,7 +6,7 @@ from html import escape
 
 from nbgrader.api import Grade
 
-from autograder.reports.verdicts import CheckVerdict
+from autograder.graded_notebooks.verdicts import CheckVerdict
 
 #: Signs for statuses. They are shown next to words, never instead of them.
 _SIGNS = {"correct": "✓", "partly correct": "◐", "not written yet": "○", "missing": "○", "waiting": "…"}

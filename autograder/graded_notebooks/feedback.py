@@ -25,9 +25,9 @@ from nbgrader.preprocessors import ClearHiddenTests
 from traitlets import List
 from traitlets.config import Config
 
-from autograder.nbgrader.mark_scheme import TAG
-from autograder.reports.points import STYLE, GradedCell, points_line, summary
-from autograder.reports.verdicts import is_check, notes_on, verdicts_in
+from autograder.graded_notebooks.points import STYLE, GradedCell, points_line, summary
+from autograder.graded_notebooks.verdicts import is_check, notes_on, verdicts_in
+from autograder.submissions.repair import MARK_SCHEME
 from course_lib import __version__
 
 #: The name of the exception of `course_lib.checks`. Importing the class would import torch.
@@ -181,7 +181,7 @@ class ForStudents(ClearHiddenTests):
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Prepare a notebook for feedback, and insert the points at the top and at each check."""
-        nb.cells = [cell for cell in nb.cells if TAG not in cell.metadata.get("tags", [])]
+        nb.cells = [cell for cell in nb.cells if MARK_SCHEME not in cell.metadata.get("tags", [])]
         self._points = _points(nb, resources["nbgrader"])
         nb, resources = super().preprocess(nb, resources)
         notes = notes_on(nb)
