@@ -125,8 +125,8 @@ def _machine() -> Table:
     table.add_row("bubblewrap", version)
     table.add_row("system", f"{platform.system()} {platform.release()} on {platform.machine()}")
     table.add_row("cores", f"{joblib.cpu_count()}")
-    most = Limits().total_memory_bytes
-    table.add_row("memory", f"{_gibibytes(_memory())}; one submission may use {_gibibytes(most)}")
+    maximum = Limits().total_memory_bytes
+    table.add_row("memory", f"{_gibibytes(_memory())}; one submission may use {_gibibytes(maximum)}")
     return table
 
 

@@ -21,7 +21,7 @@ class GradedCell:
     by_hand: bool
     """Whether it is an answer that only a person can grade."""
     points: float
-    most: float
+    max_points: float
     automatic: float | None
     """The points from the check, or None if there are none."""
     person: float | None
@@ -45,7 +45,7 @@ class GradedCell:
             by_hand=grade.cell.cell_type == "markdown"
             or any(cell.name == grade.name for cell in grade.cell.notebook.solution_cells),
             points=float(grade.score),
-            most=float(grade.cell.max_score),
+            max_points=float(grade.cell.max_score),
             automatic=grade.auto_score,
             person=grade.manual_score,
             extra=float(grade.extra_credit or 0),
@@ -87,14 +87,14 @@ class GradedCell:
         return _SIGNS.get(self.status, "✗")
 
     def _outcome(self, points: float) -> str:
-        if points >= self.most:
+        if points >= self.max_points:
             return "correct"
         return "partly correct" if points > 0 else "incorrect"
 
     @property
     def sum(self) -> str:
         """The points earned and the maximum, such as "3 of 4 points"."""
-        return f"{_number(self.points)} of {_number(self.most)} points"
+        return f"{_number(self.points)} of {_number(self.max_points)} points"
 
     @property
     def why(self) -> str:
@@ -118,7 +118,9 @@ class GradedCell:
             case "right":
                 return "It is correct."
             case "wrong" if verdict.statements:
-                left = " That costs some of the points." if 0 < (self.automatic or 0) < self.most else ""
+                left = (
+                    " That costs some of the points." if 0 < (self.automatic or 0) < self.max_points else ""
+                )
                 return f"{_sentence('; and '.join(verdict.statements))}{left}"
             case "wrong":
                 return "Some tests failed. The check doesn't recognise this mistake."
@@ -154,17 +156,17 @@ def points_line(cell: GradedCell) -> str:
 
 
 def summary(
-    cells: Iterable[GradedCell], score: float, most: float, penalty: float, notes: Iterable[str]
+    cells: Iterable[GradedCell], score: float, max_points: float, penalty: float, notes: Iterable[str]
 ) -> str:
     """Return the HTML of the table at the top of a page, and of a list of notes below it.
 
-    `score` is the total after the late `penalty`, which has a row of its own unless it is 0, and `most` is
-    the maximum. The HTML has no empty lines, because they would end it in Markdown.
+    `score` is the total after the late `penalty`, which has a row of its own unless it is 0. The HTML has
+    no empty lines, because they would end it in Markdown.
     """
     rows = "\n".join(
         f'<tr class="{_colour(cell)}"><th scope="row"><a href="#{cell.name}">{escape(cell.exercise)}</a></th>'
         f"<td>{cell.sign} {escape(cell.status)}</td>"
-        f"<td>{_number(cell.points)}</td><td>{_number(cell.most)}</td></tr>"
+        f"<td>{_number(cell.points)}</td><td>{_number(cell.max_points)}</td></tr>"
         for cell in cells
     )
     late = f'<tr><th scope="row">handed in late</th><td></td><td>−{_number(penalty)}</td><td></td></tr>\n'
@@ -174,7 +176,9 @@ def summary(
         f"<ul>\n{repairs}\n</ul>\n</div>\n"
     )
     head = "<tr><th>exercise</th><th>verdict</th><th>points</th><th>of</th></tr>"
-    sums = f'<tr><th scope="row">total</th><td></td><td>{_number(score)}</td><td>{_number(most)}</td></tr>'
+    sums = (
+        f'<tr><th scope="row">total</th><td></td><td>{_number(score)}</td><td>{_number(max_points)}</td></tr>'
+    )
     return (
         f'<table class="course-summary">\n<thead>{head}</thead>\n'
         f"<tbody>\n{rows}\n{late if penalty else ''}</tbody>\n<tfoot>{sums}</tfoot>\n</table>\n"

@@ -73,10 +73,10 @@ def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
 
 
 class _Clock:
-    """A clock that stops while a notebook's kernel waits for a core, for at most `most` seconds in total."""
+    """A clock that stops while a kernel waits for a core, for at most `max_waiting` seconds in total."""
 
-    def __init__(self, fork_server: ForkServer, most: float) -> None:
-        self._fork_server, self._most = fork_server, most
+    def __init__(self, fork_server: ForkServer, max_waiting: float) -> None:
+        self._fork_server, self._max_waiting = fork_server, max_waiting
         self._of_earlier_kernels = self._of_this_kernel = 0.0
 
     def seconds(self) -> float:
@@ -88,7 +88,7 @@ class _Clock:
         with contextlib.suppress(ForkServerError):
             # A kernel that has ended reports 0.
             self._of_this_kernel = max(self._of_this_kernel, self._fork_server.state().seconds_without_core)
-        return min(self._of_earlier_kernels + self._of_this_kernel, self._most)
+        return min(self._of_earlier_kernels + self._of_this_kernel, self._max_waiting)
 
     def kernel_ended(self) -> None:
         """Add the waiting time of the kernel that has ended to the total. The next kernel starts at 0."""
@@ -97,10 +97,10 @@ class _Clock:
 
     def require_core(self) -> None:
         """Raise NotComputedError if the kernels have waited for the maximum time."""
-        if self._of_earlier_kernels + self._of_this_kernel >= self._most:
+        if self._of_earlier_kernels + self._of_this_kernel >= self._max_waiting:
             raise NotComputedError(
-                f"the machine was too busy: this notebook waited {self._most:g} seconds for a processor. "
-                "Run this command again when less else is running, or with fewer workers"
+                f"the machine was too busy: this notebook waited {self._max_waiting:g} seconds for a "
+                "processor. Run this command again when less else is running, or with fewer workers"
             )
 
     async def limit(self, awaitable: Awaitable[Any], seconds: float) -> None:

@@ -33,7 +33,7 @@ class Question:
 
     notebook: str
     name: str
-    most: float
+    max_points: float
     """The maximum number of points."""
     scheme: MarkScheme
     grade_cell: str
@@ -174,8 +174,8 @@ class LessonAnswers:
 
         If an error is raised, nothing has been saved.
         """
-        if points is not None and not 0 <= points <= question.most:
-            raise ValueError(f"points: expected a number from 0 to {question.most:g}, got {points:g}")
+        if points is not None and not 0 <= points <= question.max_points:
+            raise ValueError(f"points: expected a number from 0 to {question.max_points:g}, got {points:g}")
         with self._course.gradebook() as gradebook:
             if gradebook.engine.dialect.name == "sqlite":
                 # SQLite has no row locks: take the write lock before the first read.

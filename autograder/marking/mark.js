@@ -1,6 +1,6 @@
 "use strict";
 // Everything that depends on the gradebook is decided by the server. This script only sends what a grader types.
-const { base, xsrf, notebook, question, most } = document.body.dataset;
+const { base, xsrf, notebook, question, maxPoints } = document.body.dataset;
 const cards = [...document.querySelectorAll(".card")];
 const bank = document.getElementById("bank");
 const keep = document.getElementById("keep");
@@ -57,7 +57,7 @@ async function save(card) {
   const focused = document.activeElement;
   const given = points.value.trim() === "" ? null : Number(points.value);
   if (given === null && points.validity.badInput) {
-    said.textContent = `Points: type a number from 0 to ${most}.`;
+    said.textContent = `Points: type a number from 0 to ${maxPoints}.`;
     points.focus();
     return;
   }
@@ -151,7 +151,7 @@ function setPoints(card, value) {
 
 function sumOfCriteria(card) {
   const met = fields(card).criteria.filter((box) => box.checked);
-  setPoints(card, Math.min(met.reduce((sum, box) => sum + Number(box.value), 0), Number(most)));
+  setPoints(card, Math.min(met.reduce((sum, box) => sum + Number(box.value), 0), Number(maxPoints)));
 }
 
 function likeTheFirst(card) {
@@ -284,7 +284,7 @@ for (const dialog of [bank, keep]) {
 const KEYS = {
   j: (card) => go(card, 1),
   k: (card) => go(card, -1),
-  f: (card) => setPoints(card, most),
+  f: (card) => setPoints(card, maxPoints),
   0: (card) => setPoints(card, 0),
   p: (card) => fields(card).points.select(),
   c: (card) => fields(card).comment.focus(),

@@ -305,7 +305,7 @@ def _state(answer: Answer, question: Question) -> dict[str, object]:
     if mark.waiting:
         state = "unmarked" if mark.points is None else f"{_points(mark.points)} so far: mark it again"
     elif mark.points is not None:
-        state = f"{mark.points:g} of {_points(question.most)}"
+        state = f"{mark.points:g} of {_points(question.max_points)}"
     else:
         state = f"no answer: {_points(mark.automatic or 0)}"
     return {

@@ -21,10 +21,10 @@ _transfer_files = ZipCollectApp._transfer_files
 _start_import = DbStudentImportApp.start
 
 #: The number of problems with a roster that are listed.
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 
 #: The length of nbgrader's columns, which PostgreSQL enforces and SQLite doesn't.
-_MOST_CHARACTERS = 128
+_MAX_CHARACTERS = 128
 
 
 def extract_archive_files(app: ZipCollectApp) -> None:
@@ -82,8 +82,8 @@ def import_students(app: DbStudentImportApp) -> None:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         problems = [f"it is not a CSV file in UTF-8 ({error})"]
     if problems:
-        more = len(problems) - _MOST_PROBLEMS
-        listed = [*problems[:_MOST_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+        more = len(problems) - _MAX_PROBLEMS
+        listed = [*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
         app.fail(
             "No student was imported from %s. Correct these problems first:%s",
             path,
@@ -116,8 +116,8 @@ def _roster_problems(rows: Sequence[Sequence[str]], is_limited: bool) -> Iterato
             yield f"row {number}: expected {len(header)} values, found {len(row)}"
         elif not student or student != student.strip() or "/" in student or student in (".", ".."):
             yield f"row {number}: expected an id without a slash or spaces around it, found {student!r}"
-        elif is_limited and any(len(cell) > _MOST_CHARACTERS for cell in row):
-            yield f"row {number}: a value has more than {_MOST_CHARACTERS} characters, the database's limit"
+        elif is_limited and any(len(cell) > _MAX_CHARACTERS for cell in row):
+            yield f"row {number}: a value has more than {_MAX_CHARACTERS} characters, the database's limit"
         else:
             for column in ("id", "email", "lms_user_id"):
                 if value := cells.get(column):

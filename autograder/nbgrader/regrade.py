@@ -52,7 +52,7 @@ class Change:
     """The automatic points from the current checks, or None if a person has to grade the cell."""
     manual: float | None
     """The points that a person gave instead, which are kept; None if there are none."""
-    most: float
+    max_points: float
     """The points that the cell is worth now."""
 
 
@@ -161,7 +161,7 @@ class Regrading:
             lines = [f"# {self._lesson}: your points were corrected", ""]
             lines += [
                 f"- {change.cell.removeprefix('check_')}: {_points(change.before)} before, "
-                f"{_points(change.after)} of {change.most:g} points now"
+                f"{_points(change.after)} of {change.max_points:g} points now"
                 for change in changes
                 if change.student == student and change.manual is None
             ]
@@ -217,9 +217,11 @@ class Regrading:
             if is_grade(cell):
                 cell_name = cell.metadata.nbgrader.grade_id
                 grade = gradebook.find_grade(cell_name, name, self._lesson, student)
-                after, most = determine_grade(cell, self._log)
+                after, max_points = determine_grade(cell, self._log)
                 if after != grade.auto_score:
-                    yield Change(student, name, cell_name, grade.auto_score, after, grade.manual_score, most)
+                    yield Change(
+                        student, name, cell_name, grade.auto_score, after, grade.manual_score, max_points
+                    )
 
     def _require_current_release(self) -> None:
         """Raise CourseError if locked cells or points in the solution notebooks differ from the gradebook."""
@@ -306,7 +308,7 @@ def _show(console: Console, changes: Sequence[Change]) -> None:
             escape(change.cell),
             _points(change.before),
             _points(change.after),
-            f"{change.most:g}",
+            f"{change.max_points:g}",
             remark,
         )
     console.print(table)

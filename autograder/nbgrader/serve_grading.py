@@ -69,16 +69,16 @@ _PAGE = Environment(autoescape=True).from_string(
 class GradingService:
     """A service that watches a course, and grades each submission when it is new or has changed.
 
-    In an hour, at most `most_per_hour` submissions of each student are run. Further submissions wait, and
+    In an hour, at most `max_per_hour` submissions of each student are run. Further submissions wait, and
     only the newest of a student's waiting submissions for a lesson is graded. If `feedback` is true, the
     verdicts of the checks are returned to students through the exchange.
     """
 
-    def __init__(self, course: CourseFolder, most_per_hour: int, feedback: bool, log: logging.Logger) -> None:
+    def __init__(self, course: CourseFolder, max_per_hour: int, feedback: bool, log: logging.Logger) -> None:
         self._course, self._feedback, self._log = course, feedback, log
         self._directory = course.directory()
         self._exchange = Exchange(config=course.config)
-        self._most_per_hour = most_per_hour
+        self._max_per_hour = max_per_hour
         self._started: defaultdict[str, deque[float]] = defaultdict(deque)
         """The times at which a submission of each student was started in the last hour."""
         self._seen: dict[str, tuple[float, ...]] = {}
@@ -202,7 +202,7 @@ class GradingService:
         times = self._started[student]
         while times and time.monotonic() - times[0] > _HOUR:
             times.popleft()
-        return len(times) < self._most_per_hour
+        return len(times) < self._max_per_hour
 
     def _finish(self) -> None:
         execute = self._course.execute
@@ -235,7 +235,7 @@ class GradingService:
             submission.student,
             name,
             sum(score or 0 for score, _ in points.values()),
-            sum(most for _, most in points.values()),
+            sum(max_points for _, max_points in points.values()),
             time.time() - _handed_in_at(submission.folder),
         )
         if self._feedback and os.path.isfile(Path(submission.folder, SECRET)):
@@ -266,13 +266,13 @@ def automatic_feedback(
     checks = []
     for cell in filter(is_check, notebook.cells):
         grade_id = cell.metadata.nbgrader.grade_id
-        score, most = points[grade_id]
+        score, max_points = points[grade_id]
         texts = [
             output.evalue if output.output_type == "error" else output.text
             for output in cell.outputs
             if output.output_type in ("error", "stream")
         ]
-        title = f"{grade_id.removeprefix('check_')}: {score or 0:g} of {most:g}"
+        title = f"{grade_id.removeprefix('check_')}: {score or 0:g} of {max_points:g}"
         checks.append((title, without_paths("\n".join(texts))))
     return _PAGE.render(name=name, checks=checks)
 
@@ -314,7 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--feedback", action="store_true", help="return the checks' verdicts to students at once"
     )
     parser.add_argument(
-        "--most-per-hour",
+        "--max-per-hour",
         type=int,
         default=12,
         metavar="N",
@@ -325,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log = logging.getLogger("serve-grading")
     try:
         course = CourseFolder(options.course)
-        service = GradingService(course, options.most_per_hour, options.feedback, log)
+        service = GradingService(course, options.max_per_hour, options.feedback, log)
         with course.execute.running(SharedExecutor()):
             log.info("Waiting for submissions.")
             while True:

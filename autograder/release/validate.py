@@ -25,7 +25,7 @@ from course_lib.curriculum import Curriculum, Exercise, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 
 #: Shorter lines of a solution, such as `return x`, reveal nothing.
-SHORTEST_SECRET = 15
+MIN_SECRET_LENGTH = 15
 BOILERPLATE = {"super().__init__()"}
 
 #: The maximum number of notebooks that run at the same time. Each takes about a gigabyte.
@@ -189,7 +189,7 @@ def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
 def _leaked(location: str, text: str, secrets: set[str]) -> Iterator[str]:
     markers = {"BEGIN SOLUTION", "BEGIN HIDDEN TESTS", "BEGIN MARK SCHEME"}
     for secret in sorted(markers | {line.strip() for line in secrets}):
-        if (len(secret) < SHORTEST_SECRET and secret not in markers) or secret in BOILERPLATE:
+        if (len(secret) < MIN_SECRET_LENGTH and secret not in markers) or secret in BOILERPLATE:
             continue
         if secret in text:
             yield f"{location}: students would read {secret!r}, which is for instructors only. Remove it."
@@ -233,9 +233,11 @@ def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
         if has_failed(cell):
             problems.append(f"{source}, cell {cell.id}: it fails with the solutions: {_failure(cell)}")
         elif is_grade(cell) and cell.cell_type == "code":
-            score, most = determine_grade(cell)
-            if score != most:
-                problems.append(f"{source}, cell {cell.id}: the solution earns {score:g} of {most:g} points")
+            score, max_score = determine_grade(cell)
+            if score != max_score:
+                problems.append(
+                    f"{source}, cell {cell.id}: the solution earns {score:g} of {max_score:g} points"
+                )
     return problems
 
 

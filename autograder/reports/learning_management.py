@@ -88,17 +88,19 @@ class _Export(ExportPlugin):
 
     def _export(self, gradebook: Gradebook) -> None:
         wanted = set(map(str, self.assignment))
-        most = {
+        max_points = {
             lesson.name: float(lesson.max_score)
             for lesson in sorted(gradebook.assignments, key=lambda lesson: lesson.name)
             if not wanted or lesson.name in wanted
         }
         chosen = set(map(str, self.student))
-        grades = [grade for grade in final_grades(gradebook, list(most)) if not chosen or grade.id in chosen]
+        grades = [
+            grade for grade in final_grades(gradebook, list(max_points)) if not chosen or grade.id in chosen
+        ]
         rows = (
-            self.with_roster(read_roster(self.roster), grades, most)
+            self.with_roster(read_roster(self.roster), grades, max_points)
             if self.roster
-            else self.table(grades, most)
+            else self.table(grades, max_points)
         )
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(rows)
@@ -106,19 +108,19 @@ class _Export(ExportPlugin):
         atomic_write_text(target, text.getvalue())
         self.log.info("Wrote %s", target)
 
-    def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
+    def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the rows of the file, including the header, if there is no roster.
 
-        `most` maps each lesson to its maximum number of points. Subclasses implement this method.
+        `max_points` maps each lesson to its maximum number of points. Subclasses implement this method.
         """
         raise NotImplementedError
 
     def with_roster(
-        self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
+        self, rows: list[list[str]], grades: Sequence[StudentGrades], max_points: Mapping[str, float]
     ) -> list[list[str]]:
         """Return the rows of the roster, including the header, with the grades filled in.
 
-        `most` maps each lesson to its maximum number of points. Subclasses implement this method.
+        `max_points` maps each lesson to its maximum number of points. Subclasses implement this method.
         """
         raise NotImplementedError
 
@@ -187,21 +189,21 @@ class CanvasExport(_Export):
 
     file = "canvas.csv"
 
-    def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
+    def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the header, the maximum points, and a row for each student.
 
         A student is identified by ID, if the gradebook has one for Canvas, and by SIS Login ID.
         """
-        header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *most]
-        possible = [f"    {_POINTS_POSSIBLE}", "", "", "", "", *map(_number, most.values())]
+        header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *max_points]
+        possible = [f"    {_POINTS_POSSIBLE}", "", "", "", "", *map(_number, max_points.values())]
         rows = [
-            [_last_first(grade), grade.lms_user_id, "", grade.id, "", *_points(grade, most)]
+            [_last_first(grade), grade.lms_user_id, "", grade.id, "", *_points(grade, max_points)]
             for grade in grades
         ]
         return [header, possible, *rows]
 
     def with_roster(
-        self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
+        self, rows: list[list[str]], grades: Sequence[StudentGrades], max_points: Mapping[str, float]
     ) -> list[list[str]]:
         """Return Canvas's rows with the grades filled in. Lessons without a column get a new one.
 
@@ -209,8 +211,8 @@ class CanvasExport(_Export):
         """
         header, *others = rows
         # Canvas adds the number of an assignment to its name.
-        columns = _columns(header, most, r"{}(\s*\(\d+\))?")
-        new = [lesson for lesson in most if lesson not in columns]
+        columns = _columns(header, max_points, r"{}(\s*\(\d+\))?")
+        new = [lesson for lesson in max_points if lesson not in columns]
         columns |= {lesson: len(header) + number for number, lesson in enumerate(new)}
         header = [*header, *new]
         students = [
@@ -220,7 +222,7 @@ class CanvasExport(_Export):
         for row in above:
             row += [""] * (len(header) - len(row))
             for lesson in new:
-                row[columns[lesson]] = _number(most[lesson])
+                row[columns[lesson]] = _number(max_points[lesson])
         identifiers = ("ID", "SIS Login ID", "SIS User ID", "Integration ID")
         return [header, *above, *self.fill(header, students, grades, columns, identifiers)]
 
@@ -233,20 +235,20 @@ class MoodleExport(_Export):
 
     file = "moodle.csv"
 
-    def table(self, grades: Sequence[StudentGrades], most: Mapping[str, float]) -> list[list[str]]:
+    def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the header and a row for each student, identified by ID number, username and email."""
-        header = ["First name", "Last name", "ID number", "Username", "Email address", *most]
+        header = ["First name", "Last name", "ID number", "Username", "Email address", *max_points]
         rows = [
             [
                 *(grade.first_name, grade.last_name, grade.lms_user_id, grade.id, grade.email),
-                *_points(grade, most),
+                *_points(grade, max_points),
             ]
             for grade in grades
         ]
         return [header, *rows]
 
     def with_roster(
-        self, rows: list[list[str]], grades: Sequence[StudentGrades], most: Mapping[str, float]
+        self, rows: list[list[str]], grades: Sequence[StudentGrades], max_points: Mapping[str, float]
     ) -> list[list[str]]:
         """Return Moodle's rows with the grades filled in.
 
@@ -255,8 +257,8 @@ class MoodleExport(_Export):
         """
         header, *students = rows
         # Such as "01-attention (Real)" or "Assignment: 01-attention (Real)".
-        columns = _columns(header, most, r"(\w+: ?)?{}( \(\w+\))?")
-        if missing := [lesson for lesson in most if lesson not in columns]:
+        columns = _columns(header, max_points, r"(\w+: ?)?{}( \(\w+\))?")
+        if missing := [lesson for lesson in max_points if lesson not in columns]:
             raise ValueError(
                 f"Moodle has no grade item for {', '.join(missing)}: add the items there, export the grades "
                 f"again, or choose lessons with --assignment"
@@ -282,8 +284,8 @@ def _last_first(grade: StudentGrades) -> str:
     return ", ".join(filter(None, (grade.last_name, grade.first_name))) or grade.id
 
 
-def _points(grade: StudentGrades, most: Mapping[str, float]) -> list[str]:
-    return [_number(grade.points[lesson]) if lesson in grade.points else "" for lesson in most]
+def _points(grade: StudentGrades, max_points: Mapping[str, float]) -> list[str]:
+    return [_number(grade.points[lesson]) if lesson in grade.points else "" for lesson in max_points]
 
 
 def _number(value: float) -> str:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _ATTEMPTS = 2
 
 #: After this number of workers in a row that failed to start, none is started for RETRY_SECONDS.
-_MOST_FAILED_STARTS = 3
+_MAX_FAILED_STARTS = 3
 RETRY_SECONDS = 60.0
 
 
@@ -109,7 +109,7 @@ class LocalExecutor(WorkerExecutor):
             1, multiprocessing.get_context("spawn"), initializer=_end_with, initargs=(worker_end,)
         )
         with self._lock:
-            wait = self._failed_starts >= _MOST_FAILED_STARTS and time.monotonic() < self._retry_at
+            wait = self._failed_starts >= _MAX_FAILED_STARTS and time.monotonic() < self._retry_at
             if self._closed or wait:
                 lifeline.close()
                 raise CancelledError if self._closed else WorkerStartError(self._start_problem)

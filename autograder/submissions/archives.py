@@ -124,7 +124,7 @@ class DownloadExtractor(ExtractorPlugin):
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:
             self._names[folder] = Path(self._names[path]).stem.removesuffix(".tar")
-        most = self.parent.coursedir.max_file_size * 1000
+        maximum = self.parent.coursedir.max_file_size * 1000
         written: list[Path] = []
         with self._reporting(path):
             for name, open_member in _members(archive, None if budget is None else budget.bytes):
@@ -132,7 +132,7 @@ class DownloadExtractor(ExtractorPlugin):
                     target = self._target(folder, name)
                     if budget is not None:
                         budget.use(files=1)
-                    _write(open_member(), target, most, budget)
+                    _write(open_member(), target, maximum, budget)
                     written.append(target)
         count = len(written)
         for inner in written:
@@ -140,7 +140,7 @@ class DownloadExtractor(ExtractorPlugin):
             if inner.suffix not in self.zip_ext or hidden:
                 continue
             if nesting < _MAX_NESTING:
-                count += self._unpack(inner, inner, nesting + 1, budget or _Budget(most))
+                count += self._unpack(inner, inner, nesting + 1, budget or _Budget(maximum))
             else:
                 self._report(inner, f"archives may be nested at most {_MAX_NESTING} deep")
         return count
@@ -185,10 +185,10 @@ class DownloadExtractor(ExtractorPlugin):
         )
 
 
-def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable[[], _Reader]]]:
+def _members(path: Path, max_bytes: int | None) -> Iterator[tuple[str, Callable[[], _Reader]]]:
     """Yield the name of each file in an archive, and a function that opens it.
 
-    The function must be called before the next file is requested. `most_bytes` is the maximum length of a tar
+    The function must be called before the next file is requested. `max_bytes` is the maximum length of a tar
     archive after decompression, or None for no limit.
     """
     if path.suffix == ".zip" or zipfile.is_zipfile(path):
@@ -199,7 +199,7 @@ def _members(path: Path, most_bytes: int | None) -> Iterator[tuple[str, Callable
         return
     # A stream can't go back, but reading all of an archive before extracting it would allow bombs.
     with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
-        limited = stream if most_bytes is None else _Limited(stream, _Budget(most_bytes))
+        limited = stream if max_bytes is None else _Limited(stream, _Budget(max_bytes))
         with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]
             for member in tar:
                 if not member.isdir():
@@ -219,7 +219,7 @@ def _open_tarred(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]
     return content
 
 
-def _write(content: _Reader, target: Path, most_bytes: int, budget: _Budget | None) -> None:
+def _write(content: _Reader, target: Path, max_bytes: int, budget: _Budget | None) -> None:
     """Write the content of a member to a new file, or leave nothing if that fails or exceeds a limit."""
     if target.exists():
         raise ValueError("another file has the same path")
@@ -229,8 +229,8 @@ def _write(content: _Reader, target: Path, most_bytes: int, budget: _Budget | No
         with target.open("xb") as file:
             while block := content.read(1 << 20):
                 size += len(block)
-                if size > most_bytes:
-                    raise ValueError(f"it is larger than {most_bytes / 1e6:g} MB")
+                if size > max_bytes:
+                    raise ValueError(f"it is larger than {max_bytes / 1e6:g} MB")
                 if budget is not None:
                     budget.use(len(block))
                 file.write(block)

@@ -95,11 +95,11 @@ class Submission:
                     digest.update(f"{inside}\0{content}\0".encode(errors="surrogateescape"))
         return digest.hexdigest()
 
-    def inspect(self, lesson_files: Iterable[str], most_bytes: int) -> None:
+    def inspect(self, lesson_files: Iterable[str], max_bytes: int) -> None:
         """Find the problems with the folder, and set the attributes that say what must not be copied.
 
         `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Files with
-        more than `most_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid
+        more than `max_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid
         UTF-8, if folders are nested too deeply, or if the timestamp is invalid.
         """
         self.refused, self.notes, self.tampering, self.all_refused = [], [], [], False
@@ -117,7 +117,7 @@ class Submission:
         for where, folders, files in os.walk(self.folder):
             for name in sorted(folders + files):
                 path = os.path.join(where, name)
-                if problem := _problem_with(path, most_bytes):
+                if problem := _problem_with(path, max_bytes):
                     self.refused.append(path)
                     (self.tampering if os.path.islink(path) else self.notes).append(
                         f"{shown(os.path.relpath(path, self.folder))} is {problem}; it was not copied"
@@ -217,8 +217,8 @@ def _notebooks_in(folder: Path) -> list[Path]:
     return found
 
 
-def _problem_with(path: str, most_bytes: int) -> str | None:
-    """Return what is wrong with a file to be copied, such as a size above `most_bytes`, or None."""
+def _problem_with(path: str, max_bytes: int) -> str | None:
+    """Return what is wrong with a file to be copied, such as a size above `max_bytes`, or None."""
     if not os.path.basename(path).isprintable():  # a terminal would interpret them
         return "a file with control characters in its name"
     about = os.lstat(path)
@@ -228,6 +228,6 @@ def _problem_with(path: str, most_bytes: int) -> str | None:
         return None
     if not stat.S_ISREG(about.st_mode):
         return "not a regular file"
-    if about.st_size > most_bytes:
-        return f"larger than {most_bytes / 1e6:g} MB"
+    if about.st_size > max_bytes:
+        return f"larger than {max_bytes / 1e6:g} MB"
     return None

@@ -254,9 +254,9 @@ def _cell(number: int, cell: _Cell, notes: list[str]) -> SubmittedCell:
     )
 
 
-def _value(raw: Raw, most: int) -> Any:
+def _value(raw: Raw, maximum: int) -> Any:
     """Decode a JSON value of at most `most` bytes. Return None if it is larger or unreadable."""
-    if len(raw) > most:
+    if len(raw) > maximum:
         return None
     try:
         return msgspec.json.decode(raw)

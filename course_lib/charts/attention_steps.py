@@ -12,7 +12,7 @@ from course_lib.charts.marks import WEIGHT_SHADES, captioned, index_x, index_y, 
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, WIDTH, Picture, ink_on
 
 STEPS = ("key", "query · key", "divided by √d", "exponential", "weight", "value", "weight × value")
-LARGEST, ROW, LABELS = 8, 34, 170
+MAX_KEYS, ROW, LABELS = 8, 34, 170
 """The maximum number of keys, the height of a row in pixels, and the width of the steps' names."""
 
 
@@ -36,9 +36,9 @@ def attention_steps(
         from_tensor(values, name, (2,), finite=True)
         for values, name in ((query, "query"), (key, "key"), (value, "value"))
     )
-    if q.shape[1] != k.shape[1] or len(k) != len(v) or len(k) > LARGEST:
+    if q.shape[1] != k.shape[1] or len(k) != len(v) or len(k) > MAX_KEYS:
         raise ValueError(
-            f"query, key, value: expected (Q, d), (K, d) and (K, v) with K up to {LARGEST}, "
+            f"query, key, value: expected (Q, d), (K, d) and (K, v) with K up to {MAX_KEYS}, "
             f"got {q.shape}, {k.shape} and {v.shape}."
         )
     rows, columns = as_words(queries, len(q), "queries"), as_words(keys, len(k), "keys")

@@ -20,7 +20,7 @@ from course_lib.charts.marks import (
 )
 from course_lib.charts.theme import ALARM_FILL, ALARM_INK, EQUAL_FILL, QUIET_INK, WIDTH, Picture
 
-LARGEST = 16
+MAX_SHOWN = 16
 """The maximum number of rows and columns. Larger results are cropped around the first difference."""
 
 NAMES = ("your result", "expected", "where they differ")
@@ -88,9 +88,11 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
     """Return the rows and columns to show: at most 16 of each, around the first difference if any."""
     first = (0, 0) if wrong is None or not wrong.any() else np.argwhere(wrong)[0].tolist()
-    starts = [max(0, min(at - LARGEST // 2, size - LARGEST)) for at, size in zip(first, shape, strict=True)]
+    starts = [
+        max(0, min(at - MAX_SHOWN // 2, size - MAX_SHOWN)) for at, size in zip(first, shape, strict=True)
+    ]
     rows, columns = (
-        range(start, min(size, start + LARGEST)) for start, size in zip(starts, shape, strict=True)
+        range(start, min(size, start + MAX_SHOWN)) for start, size in zip(starts, shape, strict=True)
     )
     return rows, columns
 

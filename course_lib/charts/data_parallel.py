@@ -90,12 +90,12 @@ def memory_per_rank(
     table["end"] = table.groupby("plan", sort=False)["gigabytes"].cumsum()
     table["start"] = table["end"] - table["gigabytes"]
     table["middle"] = (table["start"] + table["end"]) / 2
-    most = float(table["end"].max()) or 1.0
-    table["shown"] = [f"{size:.2g}" if size > most / 14 else "" for size in table["gigabytes"]]
+    maximum = float(table["end"].max()) or 1.0
+    table["shown"] = [f"{size:.2g}" if size > maximum / 14 else "" for size in table["gigabytes"]]
     colours, table["ink"] = _colours(table["kind"])
     totals = table.groupby("plan", sort=False)["end"].max().reset_index()
     totals["shown"] = [f"{size:.2g} GB" for size in totals["end"]]
-    scale = alt.Scale(domain=[0, 1.15 * most], nice=False)
+    scale = alt.Scale(domain=[0, 1.15 * maximum], nice=False)
     y = alt.Y("plan:N", sort=plans, title=None, axis=alt.Axis(labelLimit=220, ticks=False, domain=False))
     base = alt.Chart(table).encode(
         y=y, tooltip=tips(("plan:N", "plan"), ("kind:N", "holds"), ("gigabytes:Q", "GB", ".3~g"))

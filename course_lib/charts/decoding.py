@@ -25,7 +25,7 @@ from course_lib.charts.theme import (
 ROOM, ROW, BOX = 60, 40, 24
 """Pixels: the width of the steps' names, the distance between two steps, and the height of a box."""
 
-WIDEST, MOST = 150, 8
+MAX_WIDTH, MAX_PREFIXES = 150, 8
 """The maximum width of a box in pixels, and the maximum number of prefixes in a step."""
 
 FATES = {
@@ -109,7 +109,7 @@ def beam_tree(
     steps = int(nodes["step"].max())
     places = max(int(nodes["place"].max()) + 1, 3)
     pitch = (WIDTH - ROOM) / places
-    half = min(WIDEST, pitch - 12) / pitch / 2
+    half = min(MAX_WIDTH, pitch - 12) / pitch / 2
     nodes["left"], nodes["right"] = nodes["place"] - half, nodes["place"] + half
     nodes["top"], nodes["bottom"] = nodes["step"] - BOX / ROW / 2, nodes["step"] + BOX / ROW / 2
     lines = [
@@ -148,8 +148,10 @@ def _check(totals: Mapping[tuple[str, ...], float], best: tuple[str, ...]) -> No
                 f"{' '.join(words)!r}."
             )
     lengths = [len(words) for words in totals]
-    if (most := max(map(lengths.count, lengths))) > MOST:
-        raise ValueError(f"prefixes: expected at most {MOST} in a step, got {most}. Use a smaller beam.")
+    if (maximum := max(map(lengths.count, lengths))) > MAX_PREFIXES:
+        raise ValueError(
+            f"prefixes: expected at most {MAX_PREFIXES} in a step, got {maximum}. Use a smaller beam."
+        )
 
 
 def _nodes(

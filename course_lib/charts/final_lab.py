@@ -136,9 +136,9 @@ def layers_and_heads(
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
     # A subword may be a single space, which would be invisible.
     rows, columns = ([word if word.strip() else "(space)" for word in words] for words in (rows, columns))
-    for name, number, least, most in (("layer", layer, 1, layers), ("head", head, MEAN, heads)):
-        if number is not None and not least <= number <= most:
-            raise ValueError(f"{name}: expected {least} to {most}, got {number}.")
+    for name, number, minimum, maximum in (("layer", layer, 1, layers), ("head", head, MEAN, heads)):
+        if number is not None and not minimum <= number <= maximum:
+            raise ValueError(f"{name}: expected {minimum} to {maximum}, got {number}.")
     table = _one_row_for_each_head(maps)
     candidates = table if layer is None else table[table["layer"] == layer]
     candidates = (

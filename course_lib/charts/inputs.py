@@ -112,10 +112,10 @@ def check_column(
         raise ValueError(f"{name}: expected {expected}, got {column} {numbers.iloc[row]:g} in row {row}.")
 
 
-def check_count(found: int, most: int, name: str, what: str) -> None:
+def check_count(found: int, maximum: int, name: str, what: str) -> None:
     """Raise ValueError unless the argument `name` has 1 to `most` items, which the message calls `what`."""
-    if not 1 <= found <= most:
-        raise ValueError(f"{name}: expected 1 to {most} {what}, got {found}.")
+    if not 1 <= found <= maximum:
+        raise ValueError(f"{name}: expected 1 to {maximum} {what}, got {found}.")
 
 
 def check_index(index: int, count: int, name: str, what: str) -> None:

@@ -110,7 +110,7 @@ def _log_odds(confidence: float) -> float:
 
 
 SHAPES = ("circle", "square", "diamond", "triangle-up")
-BINS, FEWEST = 10, 20
+BINS, MIN_PREDICTIONS = 10, 20
 """The number of bins for confidences, and the minimum number of predictions for a bin to be drawn."""
 
 
@@ -168,13 +168,13 @@ def calibration_curves(
 
 
 def _binned(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each model and bin with at least `FEWEST` predictions."""
+    """Return one row for each model and bin with at least `MIN_PREDICTIONS` predictions."""
     bins = (table["confidence"] * BINS).astype(int).clip(upper=BINS - 1)
     groups = table.assign(bin=bins).groupby(["model", "bin"], sort=False)
     binned = groups.agg(
         confidence=("confidence", "mean"), share=("right", "mean"), predictions=("right", "size")
     )
-    kept = binned[binned["predictions"] >= FEWEST].reset_index()
+    kept = binned[binned["predictions"] >= MIN_PREDICTIONS].reset_index()
     if kept.empty:
-        raise ValueError(f"table: expected a bin with {FEWEST} or more predictions, got none.")
+        raise ValueError(f"table: expected a bin with {MIN_PREDICTIONS} or more predictions, got none.")
     return kept.sort_values(["model", "confidence"])

@@ -152,9 +152,9 @@ def clock_hands(
     finite.
     """
     points = from_tensor(table, "table", (2,), finite=True)
-    most, there, last = 4, points.shape[1] // 2, len(points) - 1 - offset
-    if not 1 <= len(pairs) <= most or not all(0 <= pair < there for pair in pairs):
-        raise ValueError(f"pairs: expected 1 to {most} numbers from 0 to {there - 1}, got {list(pairs)}.")
+    maximum, there, last = 4, points.shape[1] // 2, len(points) - 1 - offset
+    if not 1 <= len(pairs) <= maximum or not all(0 <= pair < there for pair in pairs):
+        raise ValueError(f"pairs: expected 1 to {maximum} numbers from 0 to {there - 1}, got {list(pairs)}.")
     if offset < 1 or last < 0:
         raise ValueError(f"offset: expected 1 to {len(points) - 1}, within the table, got {offset}.")
     if not 0 <= start <= last:
@@ -164,7 +164,7 @@ def clock_hands(
     clocks, details = [], []
     for pair in pairs:
         angle, turn = _turns(points, pair, offset)
-        clocks.append(_clock(points, pair, angle, turn, (WIDTH - gap * (most - 1)) // most))
+        clocks.append(_clock(points, pair, angle, turn, (WIDTH - gap * (maximum - 1)) // maximum))
         details.append(f"columns {2 * pair} and {2 * pair + 1} by {turn[start]:.0f} degrees")
     subtitle = f"Blue: the hand at the first position. Orange, dashed: {offset} positions later."
     slider = alt.param(name=POSITION, value=start, bind=handle)

@@ -234,7 +234,7 @@ def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt
 FACTOR = "score_factor"
 """The name of the slider's parameter."""
 
-LARGEST_GRADIENT = 0.5
+MAX_GRADIENT = 0.5
 """The largest Frobenius norm of the softmax's Jacobian, which is reached with two weights of one half."""
 
 
@@ -310,7 +310,7 @@ def _gradient_bar(weights: alt.Chart) -> alt.LayerChart:
         .transform_calculate(gradient="sqrt(max(0, datum.squares - 2 * datum.cubes + pow(datum.squares, 2)))")
         .encode(
             x=alt.value(35),
-            y=fixed_y("gradient", 0, 1.15 * LARGEST_GRADIENT, axis),
+            y=fixed_y("gradient", 0, 1.15 * MAX_GRADIENT, axis),
             tooltip=tips(("gradient:Q", "size of the gradient", ".4~g")),
         )
     )

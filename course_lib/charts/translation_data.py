@@ -294,8 +294,8 @@ def batch_tables(
             raise ValueError(
                 f"tables[{name!r}]: expected rows of equal length, got the lengths {sorted(widths)}."
             )
-    most = max(len(rows[0]) for rows in tables.values())
-    size = max(4, min(78, WIDTH // most))
+    maximum = max(len(rows[0]) for rows in tables.values())
+    size = max(4, min(78, WIDTH // maximum))
     written = size >= 34
     panels, details = [], []
     for name, rows in tables.items():
@@ -328,5 +328,5 @@ def batch_tables(
 
 def _cut(token: str, width: int) -> str:
     # A letter of the widest fallback font needs about 6.9 pixels.
-    most = int(width / 6.9)
-    return token if len(token) <= most else f"{token[: most - 1]}…"
+    maximum = int(width / 6.9)
+    return token if len(token) <= maximum else f"{token[: maximum - 1]}…"

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _VARIABLES = "COURSE_TUTOR_"
 _SETTINGS = {"url", "model", "key", "timeout"}
-_CONNECT_SECONDS, _MOST_BYTES = 10, 100_000
+_CONNECT_SECONDS, _MAX_BYTES = 10, 100_000
 #: The maximum number of lines in a piece of code that is shown, and the minimum number of characters of an
 #: expression that is compared with the reference.
-_MOST_CODE, _TELLING = 3, 20
+_MAX_CODE, _TELLING = 3, 20
 
 _RULES = """\
 You are the tutor of one student in a course on the Transformer. A check has examined the student's code for \
@@ -237,8 +237,8 @@ def _answer(response: "Response", deadline: float) -> str:
         body += piece
         if time.monotonic() > deadline:
             raise requests.Timeout
-        if len(body) > _MOST_BYTES:
-            raise TutorError(f"The tutor's answer is longer than {_MOST_BYTES} bytes, so it was dropped.")
+        if len(body) > _MAX_BYTES:
+            raise TutorError(f"The tutor's answer is longer than {_MAX_BYTES} bytes, so it was dropped.")
     try:
         decoded = body.decode("utf-8")
         if response.headers.get("Content-Type", "").startswith("text/event-stream"):
@@ -267,7 +267,7 @@ def without_solution(answer: str, exercise: str, known: str = "") -> str:
 
     def shortened(match: "re.Match[str]") -> str:
         lines = [line for line in match[2].splitlines() if line.strip()]
-        if len(lines) <= _MOST_CODE and not defines.search(match[2]):
+        if len(lines) <= _MAX_CODE and not defines.search(match[2]):
             return match[0]
         return f"[{len(lines)} lines of code were removed, because they may be the solution.]"
 

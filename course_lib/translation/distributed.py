@@ -101,11 +101,11 @@ def _join(timeout: timedelta) -> DistributedInfo:
             "Start the command with torchrun, or unset WORLD_SIZE to run a single process."
         )
     for name in names:
-        value, most = os.environ[name], 65_535 if name == "MASTER_PORT" else 2**31
-        if name != "MASTER_ADDR" and not (value.isdecimal() and int(value) <= most):
+        value, maximum = os.environ[name], 65_535 if name == "MASTER_PORT" else 2**31
+        if name != "MASTER_ADDR" and not (value.isdecimal() and int(value) <= maximum):
             raise BadInputError(
-                f"The environment variable {name}: expected a whole number up to {most}, got {value}. Start "
-                "the command with torchrun, or unset WORLD_SIZE to run a single process."
+                f"The environment variable {name}: expected a whole number up to {maximum}, got {value}. "
+                "Start the command with torchrun, or unset WORLD_SIZE to run a single process."
             )
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     started = time.monotonic()

@@ -823,11 +823,11 @@ named_lines(
 
 
 # %% tags=["see"]
-def write(model, prefix=(), most=25):
+def write(model, prefix=(), max_length=25):
     """Continue a prefix until the end symbol, drawing each word by its probability."""
     tokens = [number[word] for word in ["<start>", *prefix]]
     with torch.no_grad():
-        while tokens[-1] != number["<end>"] and len(tokens) < most:
+        while tokens[-1] != number["<end>"] and len(tokens) < max_length:
             chances = model(torch.tensor([tokens]))[0, -1].softmax(dim=-1)
             chances[: number["<end>"]] = 0  # neither padding nor a second start
             tokens.append(int(torch.multinomial(chances, 1)))

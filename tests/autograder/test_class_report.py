@@ -320,9 +320,11 @@ def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
     assert "the scores are not divided" in (graded.root / "mine" / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("most", "ticks"), [(1, [0, 1]), (2, [0, 1, 2]), (12, [0, 3, 6, 9, 12])])
-def test_the_axis_of_mistakes_has_whole_numbers(most: int, ticks: list[int]) -> None:
-    table = pd.DataFrame({"exercise": ["scores"], "statement": ["they are not divided"], "students": [most]})
+@pytest.mark.parametrize(("maximum", "ticks"), [(1, [0, 1]), (2, [0, 1, 2]), (12, [0, 3, 6, 9, 12])])
+def test_the_axis_of_mistakes_has_whole_numbers(maximum: int, ticks: list[int]) -> None:
+    table = pd.DataFrame(
+        {"exercise": ["scores"], "statement": ["they are not divided"], "students": [maximum]}
+    )
     chart = misconceptions_chart(SimpleNamespace(misconceptions=table)).to_dict()
     assert chart["layer"][0]["encoding"]["x"]["axis"]["values"] == ticks
 

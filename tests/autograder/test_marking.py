@@ -371,9 +371,9 @@ def test_a_class_of_200_is_shown_a_page_at_a_time(marked: MarkedClass, browser: 
 def test_points_are_singular_or_plural(marked: MarkedClass) -> None:
     question = marked.question()
 
-    def state(most: float, *mark: object) -> object:
+    def state(max_points: float, *mark: object) -> object:
         given = Answer("1", "s", "s", "1", Written(LONG), Mark(*mark))
-        return _state(given, replace(question, most=most))["state"]
+        return _state(given, replace(question, max_points=max_points))["state"]
 
     assert state(3, 1.0, "", None, None, True) == "1 point so far: mark it again"
     assert state(3, 1.5, "", None, None, True) == "1.5 points so far: mark it again"

@@ -133,9 +133,10 @@ def test_the_gradebook_holds_the_expected_scores(graded: GradedClass, student: s
 def test_the_export_holds_the_sums(graded: GradedClass) -> None:
     rows = csv.DictReader(io.StringIO((graded.classroom / "grades.csv").read_text()))
     found = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in rows}
-    most = sum(graded.lesson.points.values())
+    max_points = sum(graded.lesson.points.values())
     assert found == {
-        student: (sum(scores.values()), most) for student, scores in expected_scores(graded.lesson).items()
+        student: (sum(scores.values()), max_points)
+        for student, scores in expected_scores(graded.lesson).items()
     }
 
 

@@ -34,13 +34,13 @@ from tests.free_ports import free_ports
 _BIN = Path(sys.executable).parent
 
 #: The number of students and files whose differences are printed.
-_MOST_DIFFERENCES = 10
+_MAX_DIFFERENCES = 10
 
 #: The number of differing lines that are printed for each of them.
-_MOST_LINES = 20
+_MAX_LINES = 20
 
 #: The number of characters that are printed of a line.
-_MOST_COLUMNS = 300
+_MAX_COLUMNS = 300
 
 
 class Cluster:
@@ -112,7 +112,7 @@ def main() -> int:
                 if different:
                     differing = f"{len(different)} of {len(found | expected)} students and files differ"
                     console.print(f"[red]{other}: {differing}[/]", highlight=False)
-                for key in different[:_MOST_DIFFERENCES]:
+                for key in different[:_MAX_DIFFERENCES]:
                     _show_difference(console, key, calm, classroom, expected.get(key), found.get(key))
                 same &= not different
     console.print(
@@ -194,10 +194,10 @@ def _show_difference(
         for folder, value in ((calm, expected), (classroom, found))
     )
     lines = list(difflib.unified_diff(old, new, "not killed", "killed", n=0, lineterm=""))
-    for line in lines[:_MOST_LINES]:
-        console.print(f"  {line[:_MOST_COLUMNS]}", markup=False, highlight=False)
-    if len(lines) > _MOST_LINES:
-        console.print(f"  and {len(lines) - _MOST_LINES} more lines", highlight=False)
+    for line in lines[:_MAX_LINES]:
+        console.print(f"  {line[:_MAX_COLUMNS]}", markup=False, highlight=False)
+    if len(lines) > _MAX_LINES:
+        console.print(f"  and {len(lines) - _MAX_LINES} more lines", highlight=False)
 
 
 def _report(console: Console, run: str, seconds: list[float]) -> None:

@@ -147,9 +147,9 @@ def growth(console: Console, quick: bool) -> None:
         trainer = new_trainer(config_of(SMALL, 4096), same, subwords)
         warm_up(trainer, trainer.plan()[:_WARM_UP])
         add("tokens per sentence", str(length), train_for(trainer, seconds))
-    most = torch.cuda.device_count() if device().type == "cuda" else os.cpu_count() or 1
+    maximum = torch.cuda.device_count() if device().type == "cuda" else os.cpu_count() or 1
     for ranks in (1, 2, 4, 8):
-        if ranks <= most:
+        if ranks <= maximum:
             row = _in_processes(ranks, "--measure-rank", str(seconds))
             add("processes with one thread each", str(ranks), {"tokens_per_second": row[0], "padded": row[1]})
     console.print(table)

@@ -60,7 +60,7 @@ def hand_in_class(course: Path, lesson: Lesson) -> None:
 def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: Page, course: Path) -> None:
     lesson = example_lesson(load_curriculum(course))
     automatic = sum(entry.points for entry in lesson.checked.values())
-    most = sum(lesson.points.values())
+    max_points = sum(lesson.points.values())
     mistake = partial_mistake(lesson)
     said_by_scripts: list[str] = []
     page.on("console", lambda message: said_by_scripts.append(message.text))
@@ -87,12 +87,12 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     said = formgrader.press(formgrader.row("amara"), "autograde")
     assert f"Successfully autograded '{lesson.name}' for student 'amara'." in said
     expect(formgrader.row("amara")).to_contain_text("needs manual grading")
-    expect(formgrader.row("amara")).to_contain_text(f"{automatic:g} / {most:g}")
+    expect(formgrader.row("amara")).to_contain_text(f"{automatic:g} / {max_points:g}")
     # As Formgrader says itself: it has no button for a whole class.
     nbgrader(course / "autograder", "autograde", lesson.name)
     formgrader.submissions(lesson.name)
-    expect(formgrader.row("bruno")).to_contain_text(f"{automatic - mistake.cost:g} / {most:g}")
-    expect(formgrader.row("chiyo")).to_contain_text(f"0 / {most:g}")
+    expect(formgrader.row("bruno")).to_contain_text(f"{automatic - mistake.cost:g} / {max_points:g}")
+    expect(formgrader.row("chiyo")).to_contain_text(f"0 / {max_points:g}")
     shoot(page, "formgrader-4-autograded")
 
     # Read what one handed in: verdicts, the answer, and the mark scheme below it.
@@ -126,12 +126,12 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     score = automatic - mistake.cost + by_hand
     formgrader.submissions(lesson.name)
     expect(formgrader.row("bruno").locator(".status")).to_have_text("graded")
-    expect(formgrader.row("bruno")).to_contain_text(f"{score:g} / {most:g}")
+    expect(formgrader.row("bruno")).to_contain_text(f"{score:g} / {max_points:g}")
     assert "Successfully generated feedback" in formgrader.press(formgrader.row("bruno"), "generate-feedback")
     shoot(page, "formgrader-7-feedback-generated")
     page.goto(instructors_lab.url(f"files/autograder/feedback/bruno/{lesson.name}/{lesson.name}.html"))
     expect(page.get_by_role("heading", name=f"{lesson.name} (Score:")).to_contain_text(
-        f"{score:.1f} / {most:.1f}"
+        f"{score:.1f} / {max_points:.1f}"
     )
     expect(page.get_by_text("Nearly: say how fast they grow.")).to_have_count(by_hand)
     expect(page.get_by_text("for graders only")).to_have_count(0)

@@ -17,7 +17,7 @@ from course_lib.charts import Picture, as_svg, as_table
 from course_lib.charts.theme import NAME
 
 WORDS = ["the", "animal", "crossed", "the", "street"]
-WIDEST = 760
+MAX_WIDTH = 760
 
 
 def _weights(*shape: int) -> torch.Tensor:
@@ -213,7 +213,7 @@ def test_asks_nobody_for_data(name: str) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_draws_in_the_width_of_a_notebook(name: str) -> None:
     root = ElementTree.fromstring(as_svg(EXAMPLES[name]()))
-    assert 200 < float(root.attrib["width"]) <= WIDEST
+    assert 200 < float(root.attrib["width"]) <= MAX_WIDTH
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

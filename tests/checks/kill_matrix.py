@@ -26,7 +26,7 @@ from tests.checks import variants
 
 FILE = Path(__file__).with_suffix(".toml")
 SEED = "kill matrix"
-MOST_PAIRS = 12
+MAX_PAIRS = 12
 HEADER = """\
 # The kill matrix, summarized. `make kill-matrix` rewrites this file; review its diff. For each exercise:
 #   counts of misconceptions, of tested pairs of them (at most 12), and of correct variants;
@@ -56,7 +56,7 @@ def summary(exercise: Exercise) -> Summary:
     single = {
         mistake.name: examine_version(exercise, (mistake,), SEED) for mistake in exercise.misconceptions
     }
-    pairs = {_joined(pair): pair for pair in islice(_pairs(exercise), MOST_PAIRS)}
+    pairs = {_joined(pair): pair for pair in islice(_pairs(exercise), MAX_PAIRS)}
     paired = {name: examine_version(exercise, pair, SEED) for name, pair in pairs.items()}
     only: defaultdict[str, list[str]] = defaultdict(list)
     for name, verdict in single.items():

@@ -12,8 +12,8 @@ from course_lib.checks import check
 from course_lib.checks.engine.findings import Finding, record
 from course_lib.checks.exercises.final_lab.hand_in import (
     CONFIG,
+    MAX_BYTES,
     METRICS,
-    MOST_BYTES,
     TRANSLATIONS,
     FileVerdict,
     handed_in,
@@ -200,7 +200,7 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
         (lines(ENGLISH[:299]), "found 299"),
         (lines([*ENGLISH, "one more"]), "found 301"),
         (lines(ENGLISH[:7]) + b"caf\xe9\n", "expected UTF-8, but line 8 has invalid bytes"),
-        (b"x" * (MOST_BYTES + 1), "The file translations.txt has 4.2 MB, but the limit is 4.2 MB"),
+        (b"x" * (MAX_BYTES + 1), "The file translations.txt has 4.2 MB, but the limit is 4.2 MB"),
     ],
 )
 def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
@@ -230,7 +230,7 @@ def test_a_students_own_file_lies_beside_the_notebook(
     (tmp_path / CONFIG.file).write_bytes(EDITED)
     (tmp_path / METRICS.file).write_bytes(written(rows()))
     assert judge_file(METRICS, {}).share == 1
-    (tmp_path / METRICS.file).write_bytes(b"x" * (MOST_BYTES + 1))
+    (tmp_path / METRICS.file).write_bytes(b"x" * (MAX_BYTES + 1))
     assert "the limit is 4.2 MB" in judge_file(METRICS, {}).message
 
 

@@ -77,7 +77,7 @@ class Shortened(PositionalEncoding):
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "most", "starts"),
+    ("kind", "words", "maximum", "starts"),
     [
         (PositionalEncoding, 6, 4, "right positions, or a clear error"),
         (Endless, 6, 4, "right positions, or a clear error"),
@@ -89,10 +89,10 @@ class Shortened(PositionalEncoding):
         (Shortened, 6, 4, "a result of another shape"),
     ],
 )
-def test_what_happens_past_max_length(kind, words, most, starts) -> None:
+def test_what_happens_past_max_length(kind, words, maximum, starts) -> None:
     student = candidate(kind)
     reply = student.fixture(past_max_length()).call(
-        student.build(6, 0.0, most), most, sinusoids(words, 6), True
+        student.build(6, 0.0, maximum), maximum, sinusoids(words, 6), True
     )
     assert told(reply).startswith(starts)
 

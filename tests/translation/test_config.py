@@ -20,7 +20,7 @@ from course_lib.translation.configs.loader import (
 )
 from course_lib.translation.configs.schema import MAX_POSITIONS, RunConfig, Section
 
-SMALLEST = "run_folder: runs/x\ndata: {corpus: captions}\ntraining: {epochs: 1}\n"
+MINIMAL = "run_folder: runs/x\ndata: {corpus: captions}\ntraining: {epochs: 1}\n"
 
 
 def refusal(tmp_path: Path, text: str, *overrides: str) -> str:
@@ -71,7 +71,7 @@ def test_every_key_is_documented() -> None:
 def test_a_written_config_is_read_back_the_same(tmp_path: Path) -> None:
     config = written(
         tmp_path,
-        SMALLEST,
+        MINIMAL,
         "training.lr_factor=1e-3",
         "data.cache='a: strange, #name'",
         "model.norm_first=true",
@@ -93,7 +93,7 @@ def test_every_old_key_leads_to_one_that_exists() -> None:
 
 
 def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> None:
-    assert written(tmp_path, SMALLEST, "model.layers=2", "seed=5").model.layers == 2
+    assert written(tmp_path, MINIMAL, "model.layers=2", "seed=5").model.layers == 2
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
     ],
 )
 def test_wrong_keys_and_values_are_named(tmp_path: Path, override: str, expected: str) -> None:
-    assert expected in refusal(tmp_path, f"seed: 1\n{SMALLEST}", *override.split("\n"))
+    assert expected in refusal(tmp_path, f"seed: 1\n{MINIMAL}", *override.split("\n"))
 
 
 def test_all_faults_stand_in_one_line(tmp_path: Path) -> None:
-    message = refusal(tmp_path, SMALLEST, "training.epochs=0", "model.layer=2")
+    message = refusal(tmp_path, MINIMAL, "training.epochs=0", "model.layer=2")
     assert message == (
         'wrong.yaml: there is no key "model.layer"; did you mean "model.layers"?; '
         "training.epochs: expected a number greater than or equal to 1, got 0"
@@ -215,14 +215,14 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_differing_keys_leaves_out_what_shapes_no_weight(tmp_path: Path) -> None:
-    before = written(tmp_path, SMALLEST)
-    now = written(tmp_path, SMALLEST, "model.d_ff=64", "seed=2", "training.epochs=9", "run_folder=elsewhere")
+    before = written(tmp_path, MINIMAL)
+    now = written(tmp_path, MINIMAL, "model.d_ff=64", "seed=2", "training.epochs=9", "run_folder=elsewhere")
     assert differing_keys(before, now) == ["seed", "model.d_ff"]
     assert differing_keys(before, before) == []
 
 
 def test_a_config_does_not_change(tmp_path: Path) -> None:
-    config = written(tmp_path, SMALLEST)
+    config = written(tmp_path, MINIMAL)
     with pytest.raises(ValueError, match="frozen"):
         config.seed = 3  # type: ignore[misc]
 

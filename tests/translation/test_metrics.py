@@ -15,9 +15,9 @@ from course_lib.translation.train.device_batch import DeviceBatch
 from course_lib.translation.train.metrics import MetricsLog, MetricsWindow, peak_memory
 
 
-def batch(target_tokens: int, real_slots: int, slots: int, flops: float = 0.0) -> DeviceBatch:
+def batch(target_tokens: int, tokens: int, tokens_with_padding: int, flops: float = 0.0) -> DeviceBatch:
     nothing = torch.empty(0, 0, dtype=torch.int64)
-    return DeviceBatch(nothing, nothing, nothing, target_tokens, real_slots, slots, flops)
+    return DeviceBatch(nothing, nothing, nothing, target_tokens, tokens, tokens_with_padding, flops)
 
 
 def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
@@ -46,13 +46,13 @@ def test_a_new_run_begins_with_no_rows(tmp_path: Path) -> None:
 
 def test_a_window_gives_means_and_begins_anew() -> None:
     window = MetricsWindow(SINGLE_PROCESS)
-    window.add(torch.tensor(6.0), batch(target_tokens=2, real_slots=5, slots=10))
-    window.add(torch.tensor(4.0), batch(target_tokens=3, real_slots=10, slots=10))
+    window.add(torch.tensor(6.0), batch(target_tokens=2, tokens=5, tokens_with_padding=10))
+    window.add(torch.tensor(4.0), batch(target_tokens=3, tokens=10, tokens_with_padding=10))
     row = window.close()
     assert row["loss"] == 2.0
     assert row["padded"] == 0.25
     assert row["tokens_per_second"] > 0
-    window.add(torch.tensor(8.0), batch(target_tokens=2, real_slots=4, slots=4))
+    window.add(torch.tensor(8.0), batch(target_tokens=2, tokens=4, tokens_with_padding=4))
     assert window.close()["loss"] == 4.0
 
 
@@ -107,10 +107,12 @@ def two_halves(distributed: DistributedInfo) -> tuple[list[dict[str, float]], fl
 def test_a_window_adds_up_over_processes_and_goes_on_from_its_state() -> None:
     for states, loss in in_processes(2, two_halves):
         for state in states:
-            assert {name: state[name] for name in ("loss_sum", "target_tokens", "real_slots", "slots")} == {
+            assert {
+                name: state[name] for name in ("loss_sum", "target_tokens", "tokens", "tokens_with_padding")
+            } == {
                 "loss_sum": 3.0,
                 "target_tokens": 2.0,
-                "real_slots": 4.0,
-                "slots": 8.0,
+                "tokens": 4.0,
+                "tokens_with_padding": 8.0,
             }
         assert loss == (1 + 2 + 10 + 10) / 4

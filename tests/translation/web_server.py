@@ -30,7 +30,7 @@ def serving(answer: Answer) -> Iterator[str]:
         server.server_close()
 
 
-def send(handler: BaseHTTPRequestHandler, content: bytes, most: int | None = None) -> None:
+def send(handler: BaseHTTPRequestHandler, content: bytes, maximum: int | None = None) -> None:
     """Send a file, or the requested rest of it. Stop after `most` bytes if that is given."""
     asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
     first = int(asked[1]) if asked else 0
@@ -42,7 +42,7 @@ def send(handler: BaseHTTPRequestHandler, content: bytes, most: int | None = Non
         handler.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
     handler.send_header("Content-Length", str(len(content) - first))
     handler.end_headers()
-    handler.wfile.write(content[first:][:most])
+    handler.wfile.write(content[first:][:maximum])
 
 
 def send_whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:

@@ -70,8 +70,8 @@ def scores_chart(figures: Figures) -> Picture | None:
         return None
     grouped = scored.assign(tenth=_tenths(scored["share"])).groupby(["lesson", "tenth"], as_index=False)
     data = grouped.agg(students=("student", "size"))
-    most = int(data["students"].max())
-    data["ink"] = [ink_on(on_ramp(AMOUNTS, 0.15 + 0.85 * count / most)) for count in data["students"]]
+    maximum = int(data["students"].max())
+    data["ink"] = [ink_on(on_ramp(AMOUNTS, 0.15 + 0.85 * count / maximum)) for count in data["students"]]
     lessons = list(dict.fromkeys(scored["lesson"]))
     base = alt.Chart(data).encode(
         x=alt.X(
@@ -85,7 +85,7 @@ def scores_chart(figures: Figures) -> Picture | None:
     )
     fills = [on_ramp(AMOUNTS, 0.15), *AMOUNTS[1:]]
     cells = base.mark_rect(stroke=LINE).encode(
-        color=alt.Color("students:Q", scale=alt.Scale(domain=[0, most], range=fills), legend=None)
+        color=alt.Color("students:Q", scale=alt.Scale(domain=[0, maximum], range=fills), legend=None)
     )
     numbers = base.mark_text(fontSize=13).encode(text="students:Q", color=alt.Color("ink:N", scale=None))
     medians = scored.groupby("lesson")["share"].median()

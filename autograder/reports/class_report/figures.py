@@ -130,9 +130,9 @@ def _scores(records: ClassRecords) -> Iterator[tuple[object, ...]]:
             else:
                 state, points = (WAITING if submission.waiting else GRADED), submission.points
                 still_open = submission.open
-            decided = lesson.most - (still_open or 0.0)
+            decided = lesson.max_points - (still_open or 0.0)
             share = points / decided if points is not None and decided > 0 else None
-            yield lesson.name, student.id, student.name, state, points, lesson.most, still_open, share
+            yield lesson.name, student.id, student.name, state, points, lesson.max_points, still_open, share
 
 
 def _totals(scores: pd.DataFrame) -> pd.DataFrame:
@@ -155,7 +155,7 @@ def _students_to_help(
         weak[submission.student] += (
             cell
             for cell in (submission.cells if submission.graded else ())
-            if not cell.open and cell.points < HELP_BELOW * cell.most
+            if not cell.open and cell.points < HELP_BELOW * cell.max_points
         )
     rows = totals.sort_values(["share", "name"], kind="stable")
     # A missing share is NaN, for which every comparison is false.
@@ -202,14 +202,14 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
                 continue
             final = [cell for cell in found if not cell.open]
             verdicts = Counter(filter(None, map(_verdict, found)))
-            shares = [cell.points / cell.most for cell in final if cell.most]
-            full = sum(cell.points >= cell.most for cell in final)
-            none = sum(cell.points <= 0 < cell.most for cell in final)
+            shares = [cell.points / cell.max_points for cell in final if cell.max_points]
+            full = sum(cell.points >= cell.max_points for cell in final)
+            none = sum(cell.points <= 0 < cell.max_points for cell in final)
             yield {
                 "lesson": lesson.name,
                 "exercise": found[0].exercise,
                 "kind": "answer in words" if found[0].by_hand else "check",
-                "of": found[0].most,
+                "of": found[0].max_points,
                 "students": len(found),
                 "mean_share": fmean(shares) if shares else None,
                 "discrimination": _discrimination(name, lesson.name, records),
@@ -324,9 +324,9 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
         if cell.verdict is not None and cell.verdict.verdict in ("error", "kernel-died"):
             yield "check without a verdict", f"{cell.exercise}: {IN_WORDS[cell.verdict.verdict]}"
         if cell.waiting and cell.person is not None:
-            given = f"a person gave {cell.points:g} of {cell.most:g} points"
+            given = f"a person gave {cell.points:g} of {cell.max_points:g} points"
             yield "graded by hand before", f"{cell.exercise}: {given} before it was graded again"
         elif cell.waiting and cell.by_hand:
-            yield "answer in words", f"{cell.exercise}: up to {cell.most:g} points"
+            yield "answer in words", f"{cell.exercise}: up to {cell.max_points:g} points"
         elif cell.waiting:
             yield "check without a verdict", f"{cell.exercise}: the check gave no points and no reason"

@@ -26,7 +26,7 @@ class LessonRecord:
 
     name: str
     title: str
-    most: float
+    max_points: float
     """The maximum number of points."""
     due: datetime | None
     """The due date in UTC for students without an extension, or None if there is none."""
@@ -73,7 +73,7 @@ class SubmissionRecord:
     @property
     def open(self) -> float:
         """The maximum number of points for the cells whose points have not been given yet."""
-        return sum(cell.most for cell in self.cells if cell.open)
+        return sum(cell.max_points for cell in self.cells if cell.open)
 
 
 @dataclass
@@ -234,17 +234,19 @@ class _Reader:
 
 
 def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonRecord:
-    most = {cell.name: cell.max_score for notebook in assignment.notebooks for cell in notebook.grade_cells}
+    max_points = {
+        cell.name: cell.max_score for notebook in assignment.notebooks for cell in notebook.grade_cells
+    }
     lessons = curriculum.lessons if curriculum else ()
     entry = next((lesson for lesson in lessons if lesson.name == assignment.name), None)
     place = {name: number for number, name in enumerate(entry.points)} if entry else {}
     return LessonRecord(
         name=assignment.name,
         title=entry.title if entry else assignment.name,
-        most=float(sum(most.values())),
+        max_points=float(sum(max_points.values())),
         due=assignment.duedate,
         minutes=entry.minutes if entry else None,
-        cells=tuple(sorted(most, key=lambda name: (place.get(name, len(place)), name))),
+        cells=tuple(sorted(max_points, key=lambda name: (place.get(name, len(place)), name))),
     )
 
 

@@ -214,7 +214,7 @@ def _explanation(
         for number in (differences if by_student else ())
     }
     known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
-    certain = by_student and None not in causes.values() and len(known) <= _MOST_CAUSES
+    certain = by_student and None not in causes.values() and len(known) <= _MAX_CAUSES
     # A misconception of the exercise says more than an exception, but a combination hardly does.
     search = Search(exercise, versions, found, differences.keys(), general)
     explanation = search.explanation(combine=not certain)
@@ -255,7 +255,7 @@ _CHANGES = (
 _ENDS = frozenset({KERNEL_DIED, OUT_OF_TIME})
 
 #: The maximum number of causes that are named together.
-_MOST_CAUSES = 3
+_MAX_CAUSES = 3
 
 
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:

@@ -14,16 +14,16 @@ from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Valu
 from course_lib.checks.engine.versions import Outcome
 
 #: A call whose text is longer than this is not shown.
-_LONGEST = 420
+_MAX_CALL_LENGTH = 420
 
 #: A tensor with more elements than this is not written out.
-_MOST_ELEMENTS = 60
+_MAX_ELEMENTS = 60
 
 #: Of a result with more elements than this, only the first wrong row is shown.
-_MOST_SHOWN = 12
+_MAX_SHOWN = 12
 
 #: The maximum number of calls that are tried.
-_MOST_CALLS = 8
+_MAX_CALLS = 8
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> 
     Inputs are rounded to two decimals to keep them short, and long ones are replaced by numbers in equal
     steps. So are the weights of a module, which is called in evaluation mode. The results are computed with
     these numbers, and of a long result, only the first wrong row is shown. There is no example for a call
-    longer than `_LONGEST` characters, or for values that can't be written as Python source.
+    longer than `_MAX_CALL_LENGTH` characters, or for values that can't be written as Python source.
     """
     reference = LocalBackend(exercise.reference)
     is_module = isinstance(exercise.reference, type) and issubclass(exercise.reference, nn.Module)
     calls = {_source(call): call for call in _calls(failed)}
-    calls = {source: call for source, call in calls.items() if 0 < len(source) <= _LONGEST}
+    calls = {source: call for source, call in calls.items() if 0 < len(source) <= _MAX_CALL_LENGTH}
     # The text of a tensor in equal steps is short, but there is a lot in it.
-    for source in sorted(calls, key=lambda text: ("linspace" in text, len(text)))[:_MOST_CALLS]:
+    for source in sorted(calls, key=lambda text: ("linspace" in text, len(text)))[:_MAX_CALLS]:
         call = calls[source]
         weights = _weights_in_equal_steps(reference, call) if is_module else None
         expected, found = (_reply(one, call, weights) for one in (reference, backend))
@@ -97,7 +97,7 @@ def _short(request: Request, dtype: torch.dtype | None = None) -> Request:
         if not isinstance(item, Tensor) or not item.is_floating_point():
             return item
         item = item.to(dtype or item.dtype)
-        if item.numel() > _MOST_ELEMENTS:
+        if item.numel() > _MAX_ELEMENTS:
             return _in_equal_steps(item)
         return item.double().mul(100).round().div(100).to(item.dtype)
 
@@ -134,7 +134,7 @@ def _reply(backend: Backend, call: _Call, weights: Mapping[str, Tensor] | None) 
 
 def _row(position: tuple[int, ...], expected: Value, found: Value) -> tuple[str, Value, Value]:
     """Return an index as Python source and what it selects: the row at `position` if the tensors are long."""
-    if isinstance(expected, Tensor) and len(position) > 1 and expected.numel() > _MOST_SHOWN:
+    if isinstance(expected, Tensor) and len(position) > 1 and expected.numel() > _MAX_SHOWN:
         row = position[:-1]
         return str(list(row)), expected[row], found[row]
     return "", expected, found
@@ -176,13 +176,13 @@ def _written(value: Value, digits: int = 2) -> str | None:
     """Return a value as Python source, with the elements of tensors rounded to `digits` decimals.
 
     Returns None if that is impossible: for a tensor that isn't on the CPU, is complex or has more than
-    `_MOST_ELEMENTS` elements that aren't equal steps, for any other object that isn't a number, a string,
+    `_MAX_ELEMENTS` elements that aren't equal steps, for any other object that isn't a number, a string,
     None, a tuple, a list or a mapping, and for a container that holds such a value.
     """
     if isinstance(value, Tensor):
         if value.device.type != "cpu" or value.is_complex():
             return None
-        if value.numel() > _MOST_ELEMENTS:
+        if value.numel() > _MAX_ELEMENTS:
             if not value.is_floating_point() or not torch.equal(value, _in_equal_steps(value)):
                 return None
             dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"

@@ -37,10 +37,10 @@ from course_lib.time_limit import OutOfTime, time_limit
 SECONDS = 10.0
 
 #: The maximum length of a recorded message, number of warnings, and length of recorded output.
-LONGEST_MESSAGE, MOST_WARNINGS, LONGEST_PRINT = 10_000, 100, 500
+MAX_MESSAGE_LENGTH, MAX_WARNINGS, MAX_PRINTED = 10_000, 100, 500
 
 #: Calls of a fixture are counted up to this number.
-MOST_CALLS = 20
+MAX_CALLS = 20
 
 
 class MissingParameter(Exception):  # noqa: N818 - students read the name
@@ -142,7 +142,7 @@ class LocalBackend(Backend):
             for position, (before, after) in enumerate(zip(request.arguments, given, strict=True))
             if isinstance(before, Tensor) and not same_numbers(before, after)
         )
-        warned = tuple(str(warning.message)[:LONGEST_MESSAGE] for warning in caught[:MOST_WARNINGS])
+        warned = tuple(str(warning.message)[:MAX_MESSAGE_LENGTH] for warning in caught[:MAX_WARNINGS])
         counts = (
             (name, getattr(fixture, "calls", None))
             for name, fixture in zip(map(_fixture_name, request.arguments), given, strict=True)
@@ -151,7 +151,7 @@ class LocalBackend(Backend):
             name
             for name, count in counts
             if name and isinstance(count, int)
-            for _ in range(min(count, MOST_CALLS))
+            for _ in range(min(count, MAX_CALLS))
         )
         known = self._objects if request.action != "number" else ()
         return Returned(plain(value, known), changed, warned, tuple(calls.seen), called)
@@ -192,10 +192,10 @@ class LocalBackend(Backend):
 
 
 class _Printed(io.StringIO):
-    """A stream that keeps only the first `LONGEST_PRINT` characters of the printed output."""
+    """A stream that keeps only the first `MAX_PRINTED` characters of the printed output."""
 
     def write(self, text: str) -> int:
-        room = LONGEST_PRINT - self.tell()
+        room = MAX_PRINTED - self.tell()
         super().write(text[: max(room, 0)])
         return len(text)
 
@@ -318,12 +318,12 @@ def _raised(error: BaseException) -> Raised:
         # The methods of dataclasses are in "<string>".
         if not (_in_library(frame.filename) or _in_course(frame.filename) or frame.filename == "<string>")
     ]
-    line = (frames[-1].line or "")[:LONGEST_MESSAGE] if frames else ""
+    line = (frames[-1].line or "")[:MAX_MESSAGE_LENGTH] if frames else ""
     if isinstance(error, OutOfTime):
         return Raised(OUT_OF_TIME, f"the call did not return within {SECONDS:g} seconds", line)
     try:
         with time_limit(SECONDS):
-            message = str(error)[:LONGEST_MESSAGE]
+            message = str(error)[:MAX_MESSAGE_LENGTH]
     except (Exception, SystemExit, OutOfTime) as another:
         message = f"(reading its message raised {type(another).__name__})"
     return Raised(type(error).__name__, message, line, _note(error))

@@ -17,7 +17,7 @@ from course_lib.checks.engine.reply import Returned, Text, Value
 _NEAR = 1e-5
 
 #: Axes longer than this are not searched for a reordering.
-_LONGEST = 64
+_MAX_AXIS = 64
 
 
 def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS) -> str:
@@ -273,7 +273,7 @@ def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
         return
     yield from _swapped(expected, found)
     for axis, size in enumerate(expected.shape):
-        if not 2 <= size <= _LONGEST or (expected.numel() / size < 2 and size < 4):
+        if not 2 <= size <= _MAX_AXIS or (expected.numel() / size < 2 and size < 4):
             continue
         left, right = (tensor.movedim(axis, 0).reshape(size, -1) for tensor in (expected, found))
         near = _NEAR * max(1e-6, float(left.abs().max()))

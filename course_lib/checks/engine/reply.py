@@ -89,13 +89,13 @@ _Value = TypeVar("_Value")
 
 
 #: The maximum number of plain values in a returned value, and the maximum nesting depth.
-MOST_VALUES, DEEPEST = 50_000, 30
+MAX_VALUES, MAX_DEPTH = 50_000, 30
 
 #: The maximum size of a tensor. One expanded element can claim gigabytes, which a copy would allocate.
-MOST_BYTES = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 
 #: The maximum size of an integer. A larger one could not be compared with a float, nor printed.
-MOST_BITS = 990
+MAX_BITS = 990
 
 #: The dtypes of plain tensors by name. Torch can hardly compare tensors of other dtypes, such as float8.
 DTYPES: dict[str, torch.dtype] = {
@@ -128,9 +128,9 @@ class _Size:
     def add(self, values: int, depth: int) -> None:
         """Add the items of a container at this depth. Raises ValueError if there are too many."""
         self.values += values
-        if self.values > MOST_VALUES or depth >= DEEPEST:
+        if self.values > MAX_VALUES or depth >= MAX_DEPTH:
             raise ValueError(
-                f"the result holds more than {MOST_VALUES} values, or values nested more than {DEEPEST} "
+                f"the result holds more than {MAX_VALUES} values, or values nested more than {MAX_DEPTH} "
                 "levels deep"
             )
 
@@ -142,9 +142,9 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
         if value.is_meta or value.dtype not in DTYPES.values():
             dtype = str(value.dtype).removeprefix("torch.")
             return Opaque(f"Tensor of dtype {dtype} on the device {value.device}")
-        if (needed := value.numel() * value.element_size()) > MOST_BYTES:
+        if (needed := value.numel() * value.element_size()) > MAX_BYTES:
             raise ValueError(
-                f"the result is a tensor of {needed} bytes, and at most {MOST_BYTES} are expected"
+                f"the result is a tensor of {needed} bytes, and at most {MAX_BYTES} are expected"
             )
         copy = value.detach().as_subclass(Tensor).clone()
         return copy if type(copy) is Tensor else Opaque(type(copy).__name__)  # such as a FakeTensor
@@ -157,7 +157,7 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
     if isinstance(value, dict):
         size.add(len(value), depth)
         return {str(key): _plain(item, known, size, depth + 1) for key, item in value.items()}
-    if isinstance(value, int) and int.bit_length(value) > MOST_BITS:
+    if isinstance(value, int) and int.bit_length(value) > MAX_BITS:
         return Opaque("int, of hundreds of digits")
     for kind in (bool, int, float, str):
         if isinstance(value, kind):

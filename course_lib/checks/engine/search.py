@@ -14,7 +14,7 @@ from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Tex
 from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike, parts_of
 
 #: The maximum number of misconceptions that are combined to explain an answer.
-_MOST_COMBINED = 4
+_MAX_COMBINED = 4
 
 #: The budget of the search, in units of effort (see `Versions.effort`) of about 10 microseconds, so that
 #: unknown mistakes are answered within about two seconds. A time limit would give different verdicts on
@@ -129,7 +129,7 @@ class Search:
         if not frontier:
             frontier = [(start, ())]
         best = max(frontier, key=lambda one: one[0])
-        while frontier and len(frontier[0][1]) < _MOST_COMBINED:
+        while frontier and len(frontier[0][1]) < _MAX_COMBINED:
             frontier = sorted(frontier, key=lambda one: -one[0])[:_WIDTH]
             extended: list[tuple[int, Mistakes]] = []
             for at, mistakes in frontier:
@@ -258,7 +258,7 @@ class Search:
                 yield more
             elif self._differs(mistakes, more, at):
                 visible.append(mistake)
-        if not explained and len(mistakes) < _MOST_COMBINED - 1:
+        if not explained and len(mistakes) < _MAX_COMBINED - 1:
             yield from self._groups(mistakes, visible, at, 2)
 
     def _groups(

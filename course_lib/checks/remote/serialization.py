@@ -19,7 +19,7 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Action, Fixture, Request
 from course_lib.checks.engine.reply import (
     DTYPES,
-    MOST_BYTES,
+    MAX_BYTES,
     FrozenList,
     Handle,
     Opaque,
@@ -33,15 +33,15 @@ class SerializationError(ValueError):
     """The error raised if a message is invalid or exceeds the limits."""
 
 
-# The limits on a message, whose size is at most MOST_BYTES. Correct answers stay far below all of them.
+# The limits on a message, whose size is at most MAX_BYTES. Correct answers stay far below all of them.
 #: The maximum size of the header, in bytes.
-MOST_HEADER = 2 * 2**20
+MAX_HEADER = 2 * 2**20
 #: The maximum number of values, including nested ones, and the maximum nesting depth.
-MOST_ENTRIES, MOST_DEPTH = 100_000, 40
+MAX_ENTRIES, MAX_DEPTH = 100_000, 40
 #: The maximum length of a string, and the maximum number of digits of an integer.
-MOST_LETTERS, MOST_DIGITS = 100_000, 300
+MAX_LETTERS, MAX_DIGITS = 100_000, 300
 #: The maximum number of axes of a tensor.
-MOST_AXES = 32
+MAX_AXES = 32
 
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -57,8 +57,8 @@ def pack(message: object) -> bytes:
     writer = _Writer()
     content = writer.write(message, 0)
     header = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-    if len(header) > MOST_HEADER:
-        raise SerializationError(f"the header has {len(header)} bytes, more than {MOST_HEADER}")
+    if len(header) > MAX_HEADER:
+        raise SerializationError(f"the header has {len(header)} bytes, more than {MAX_HEADER}")
     return b"".join((len(header).to_bytes(_LENGTH_BYTES, "big"), header, *writer.tensors))
 
 
@@ -91,22 +91,22 @@ class _Writer:
 
     def __init__(self) -> None:
         self.tensors: list[bytes] = []
-        self._room = MOST_BYTES
+        self._room = MAX_BYTES
         self._entries = 0
 
     def write(self, value: Any, depth: int) -> Any:
         self._entries += 1
-        if self._entries > MOST_ENTRIES:
-            raise SerializationError(f"the message holds more than {MOST_ENTRIES} values")
-        if depth > MOST_DEPTH:
-            raise SerializationError(f"values are nested more than {MOST_DEPTH} levels deep")
+        if self._entries > MAX_ENTRIES:
+            raise SerializationError(f"the message holds more than {MAX_ENTRIES} values")
+        if depth > MAX_DEPTH:
+            raise SerializationError(f"values are nested more than {MAX_DEPTH} levels deep")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, int):
-            if int.bit_length(value) > MOST_DIGITS * math.log2(10):
-                raise SerializationError(f"an integer has more than {MOST_DIGITS} digits")
+            if int.bit_length(value) > MAX_DIGITS * math.log2(10):
+                raise SerializationError(f"an integer has more than {MAX_DIGITS} digits")
             return int(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else ["float", str(float(value))]
@@ -148,18 +148,18 @@ class _Writer:
         )
 
     def _text(self, text: str) -> str:
-        if len(text) > MOST_LETTERS:
-            raise SerializationError(f"a string has {len(text)} characters, more than {MOST_LETTERS}")
+        if len(text) > MAX_LETTERS:
+            raise SerializationError(f"a string has {len(text)} characters, more than {MAX_LETTERS}")
         return text
 
     def _tensor(self, tensor: Tensor) -> list[Any]:
         if tensor.device.type != "cpu" or tensor.dtype not in _NAMES or tensor.layout != torch.strided:
             return ["opaque", f"Tensor of dtype {tensor.dtype} on the device {tensor.device}"]
-        if tensor.dim() > MOST_AXES:
-            raise SerializationError(f"a tensor has {tensor.dim()} axes, more than {MOST_AXES}")
+        if tensor.dim() > MAX_AXES:
+            raise SerializationError(f"a tensor has {tensor.dim()} axes, more than {MAX_AXES}")
         self._room -= tensor.numel() * tensor.dtype.itemsize
         if self._room < 0:
-            raise SerializationError(f"the tensors have more than {MOST_BYTES} bytes in total")
+            raise SerializationError(f"the tensors have more than {MAX_BYTES} bytes in total")
         plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
         # Copied because a single element may have an unusual stride, which prevents a view as bytes.
         row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
@@ -198,13 +198,13 @@ class _Reader:
             }
 
     def message(self) -> Any:
-        if len(self._data) > (most := MOST_BYTES + MOST_HEADER + _LENGTH_BYTES):
-            raise SerializationError(f"the message has {len(self._data)} bytes, more than {most}")
+        if len(self._data) > (maximum := MAX_BYTES + MAX_HEADER + _LENGTH_BYTES):
+            raise SerializationError(f"the message has {len(self._data)} bytes, more than {maximum}")
         length = int.from_bytes(self._data[:_LENGTH_BYTES], "big")
         self._at = _LENGTH_BYTES + length
-        if self._at > len(self._data) or length > MOST_HEADER:
+        if self._at > len(self._data) or length > MAX_HEADER:
             raise SerializationError(
-                f"expected a header of at most {MOST_HEADER} bytes in the message, got {length} bytes"
+                f"expected a header of at most {MAX_HEADER} bytes in the message, got {length} bytes"
             )
         try:
             content = json.loads(
@@ -228,10 +228,10 @@ class _Reader:
 
     def _read(self, content: Any, depth: int) -> Any:
         self._entries += 1
-        if self._entries > MOST_ENTRIES or depth > MOST_DEPTH:
+        if self._entries > MAX_ENTRIES or depth > MAX_DEPTH:
             raise SerializationError(
-                f"the message holds more than {MOST_ENTRIES} values, or values nested more than "
-                f"{MOST_DEPTH} levels deep"
+                f"the message holds more than {MAX_ENTRIES} values, or values nested more than "
+                f"{MAX_DEPTH} levels deep"
             )
         if content is None or isinstance(content, bool | int | float):
             return content
@@ -250,8 +250,8 @@ class _Reader:
         return [self._read(item, depth) for item in items]
 
     def _text(self, content: Any) -> str:
-        if not isinstance(content, str) or len(content) > MOST_LETTERS:
-            raise SerializationError(f"expected a string of at most {MOST_LETTERS} characters")
+        if not isinstance(content, str) or len(content) > MAX_LETTERS:
+            raise SerializationError(f"expected a string of at most {MAX_LETTERS} characters")
         # A lone surrogate could not be printed.
         return content.encode("utf-8", "replace").decode()
 
@@ -267,8 +267,8 @@ class _Reader:
         return texts
 
     def _whole(self, digits: str) -> int:
-        if len(digits.removeprefix("-")) > MOST_DIGITS:
-            raise SerializationError(f"an integer has {len(digits)} digits, more than {MOST_DIGITS}")
+        if len(digits.removeprefix("-")) > MAX_DIGITS:
+            raise SerializationError(f"an integer has {len(digits)} digits, more than {MAX_DIGITS}")
         return int(digits)
 
     def _unusual_float(self, items: list[Any], depth: int) -> float:
@@ -305,13 +305,13 @@ class _Reader:
     def _tensor(self, items: list[Any], depth: int) -> Tensor:
         dtype = self._dtype(items[:1], depth)
         shape = items[1:]
-        if len(shape) > MOST_AXES or not all(type(size) is int and size >= 0 for size in shape):
+        if len(shape) > MAX_AXES or not all(type(size) is int and size >= 0 for size in shape):
             raise SerializationError(
-                f"shape: expected at most {MOST_AXES} non-negative integers, got {str(shape)[:40]}"
+                f"shape: expected at most {MAX_AXES} non-negative integers, got {str(shape)[:40]}"
             )
         # With an axis of length 0 the total size is 0, however long the other axes are.
-        if any(size > MOST_BYTES for size in shape):
-            raise SerializationError(f"a tensor has an axis longer than {MOST_BYTES}")
+        if any(size > MAX_BYTES for size in shape):
+            raise SerializationError(f"a tensor has an axis longer than {MAX_BYTES}")
         end = self._at + math.prod(shape) * dtype.itemsize
         if end > len(self._data):
             raise SerializationError(

@@ -14,7 +14,7 @@ from course_lib.checks.remote.serialization import SerializationError, pack, unp
 from course_lib.checks.remote.transport import Channel, ChannelClosed
 
 #: The maximum number of names that are reported, and the maximum length of each.
-MOST_NAMES, LONGEST_NAME = 10_000, 100
+MAX_NAMES, MAX_NAME_LENGTH = 10_000, 100
 
 
 def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
@@ -48,13 +48,13 @@ def _packed(answer: object) -> bytes:
 
 
 def _names(names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return at most `MOST_NAMES` public names of at most `LONGEST_NAME` characters each."""
+    """Return at most `MAX_NAMES` public names of at most `MAX_NAME_LENGTH` characters each."""
     own = [
         name
         for name in list(names)
-        if isinstance(name, str) and not name.startswith("_") and len(name) <= LONGEST_NAME
+        if isinstance(name, str) and not name.startswith("_") and len(name) <= MAX_NAME_LENGTH
     ]
-    return tuple(own[:MOST_NAMES])
+    return tuple(own[:MAX_NAMES])
 
 
 def _asked(

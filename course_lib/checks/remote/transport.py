@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 #: The maximum size of a message in bytes, slightly more than `serialization` writes.
-LONGEST = 80 * 2**20
+MAX_BYTES = 80 * 2**20
 
 _LENGTH_BYTES = 8
 
@@ -23,13 +23,13 @@ class ChannelOverrun(ValueError):  # noqa: N818
 
 
 #: A timeout is extended only if that gains more seconds than this.
-_SHORTEST_EXTENSION = 0.05
+_MIN_EXTENSION = 0.05
 
 
 class Channel:
     """A connected socket that sends and receives messages. The first error closes it.
 
-    `longest` is the maximum size of a received message in bytes. `without_core`, if given, returns how many
+    `max_bytes` is the maximum size of a received message in bytes. `without_core`, if given, returns how many
     seconds the peer has waited for a CPU core so far. Timeouts are extended by this time, because a slow
     reply on a busy machine isn't the peer's fault.
     """
@@ -37,11 +37,11 @@ class Channel:
     def __init__(
         self,
         connection: socket.socket,
-        longest: int = LONGEST,
+        max_bytes: int = MAX_BYTES,
         without_core: Callable[[], float] | None = None,
     ) -> None:
         self._connection = connection
-        self._longest = longest
+        self._max_bytes = max_bytes
         self._without_core = without_core
         self._extended = 0.0
         self._until: float | None = None
@@ -76,9 +76,9 @@ class Channel:
         self._refuse_dead()
         self._until = None if seconds is None else time.monotonic() + seconds
         length = int.from_bytes(self._exactly(_LENGTH_BYTES), "big")
-        if length > self._longest:
+        if length > self._max_bytes:
             raise self._end(
-                ChannelOverrun(f"the announced message has {length} bytes, more than {self._longest}")
+                ChannelOverrun(f"the announced message has {length} bytes, more than {self._max_bytes}")
             )
         return self._exactly(length)
 
@@ -113,7 +113,7 @@ class Channel:
         if left is not None and left <= 0:
             waited = self._without_core() if self._without_core is not None else 0.0
             left = waited - self._extended
-            if left < _SHORTEST_EXTENSION:
+            if left < _MIN_EXTENSION:
                 raise self._end(ChannelTimeout(problem))
             self._extended, self._until = waited, time.monotonic() + left
         self._connection.settimeout(left)

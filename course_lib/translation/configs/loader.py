@@ -21,7 +21,7 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import MayChangeMarker, RunConfig, Section, yaml_value
 
 #: The maximum number of errors that a message describes.
-_MOST_ERRORS = 10
+_MAX_ERRORS = 10
 
 #: Keys of version 0.1.0 that have been renamed, with their new names.
 RENAMED = {
@@ -178,8 +178,8 @@ def _validated(origin: str, values: dict[str, Any]) -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         errors = error.errors()
-        more = f"; and {len(errors) - _MOST_ERRORS} more errors" if len(errors) > _MOST_ERRORS else ""
-        problems = "; ".join(map(_message, errors[:_MOST_ERRORS]))
+        more = f"; and {len(errors) - _MAX_ERRORS} more errors" if len(errors) > _MAX_ERRORS else ""
+        problems = "; ".join(map(_message, errors[:_MAX_ERRORS]))
         raise BadInputError(f"{origin}: {problems}{more}") from None
 
 

@@ -21,9 +21,9 @@ class DeviceBatch:
     """The positions of the labels that are not padding, as `LossSum` expects them."""
     target_tokens: int
     """The number of labels that are not padding. An update's loss is divided by the sum over its batches."""
-    real_slots: int
+    tokens: int
     """The number of tokens in both matrices that are not padding."""
-    slots: int
+    tokens_with_padding: int
     """The number of elements of both matrices, including padding."""
     flops: float
     """The floating-point operations of all matrix products in a forward and a backward pass."""
@@ -54,8 +54,8 @@ def move_to_device(
         move(target),
         move(positions),
         target_tokens=len(positions),
-        real_slots=int(source_lengths.sum() + target_lengths.sum()),
-        slots=source.numel() + target.numel(),
+        tokens=int(source_lengths.sum() + target_lengths.sum()),
+        tokens_with_padding=source.numel() + target.numel(),
         # The decoder's input is one token shorter than the target.
         flops=training_flops(model, target_vocabulary, source_lengths, target_lengths - 1),
     )

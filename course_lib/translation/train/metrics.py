@@ -70,7 +70,7 @@ class MetricsWindow:
     other updates don't wait for communication.
     """
 
-    _NAMES = ("loss_sum", "target_tokens", "real_slots", "slots", "flops")
+    _NAMES = ("loss_sum", "target_tokens", "tokens", "tokens_with_padding", "flops")
 
     def __init__(self, distributed: DistributedInfo) -> None:
         self._distributed = distributed
@@ -83,7 +83,7 @@ class MetricsWindow:
     def add(self, loss_sum: Tensor, batch: DeviceBatch) -> None:
         """Add one batch of this rank, and `loss_sum`, the sum of its loss, to the sums."""
         self._losses.append(loss_sum.detach())  # Not read yet, because that would wait for a GPU.
-        counts = [0, batch.target_tokens, batch.real_slots, batch.slots, batch.flops]
+        counts = [0, batch.target_tokens, batch.tokens, batch.tokens_with_padding, batch.flops]
         self._sums += torch.tensor(counts, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:
@@ -122,7 +122,7 @@ class MetricsWindow:
         row = {
             "loss": sums["loss_sum"] / sums["target_tokens"],
             "tokens_per_second": round(sums["target_tokens"] / sums["seconds"], 1),
-            "padded": round(1 - sums["real_slots"] / sums["slots"], 4),
+            "padded": round(1 - sums["tokens"] / sums["tokens_with_padding"], 4),
         }
         if self.matmul_rate is not None:
             mfu = sums["flops"] / sums["seconds"] / self.matmul_rate

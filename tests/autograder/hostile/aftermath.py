@@ -36,7 +36,7 @@ from tests.autograder.hostile.threat import POINTS, RAN, Threat
 BETWEEN = 8
 
 #: A graded notebook that is larger, in bytes, is harm: somebody has to open it.
-LARGEST = 4_000_000
+MAX_BYTES = 4_000_000
 
 HONEST = Threat("honest", "hands in right answers")
 
@@ -266,7 +266,7 @@ def harm_by(threat: Threat, student: str, found: Aftermath) -> list[str]:
     if threat.ran and RAN not in text:
         harm.append("the attack did not come to its end, so it shows nothing")
     size = (found.folder(student) / f"{LESSON}.ipynb").stat().st_size
-    if size > LARGEST:
+    if size > MAX_BYTES:
         harm.append(f"its graded notebook has {size / 1e6:.0f} MB")
     harm += [f"the secret in {place} came out" for place, secret in found.secrets.items() if secret in text]
     harm += _reported(threat, notebook)

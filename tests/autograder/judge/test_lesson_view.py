@@ -14,7 +14,7 @@ from small_course import LESSON, SmallCourse
 from autograder.judge.lesson_source import withheld_exercises
 from autograder.judge.lesson_view import lesson_view, without_bodies
 from autograder.release.build import COURSE
-from autograder.release.validate import BOILERPLATE, SHORTEST_SECRET
+from autograder.release.validate import BOILERPLATE, MIN_SECRET_LENGTH
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
@@ -57,7 +57,7 @@ def to_write(name: str) -> set[str]:
             body = function.body[ast.get_docstring(function) is not None :]
             lines += source.splitlines()[body[0].lineno - 1 : body[-1].end_lineno]
             lines += "\n".join(map(ast.unparse, body)).splitlines()
-    return {line.strip() for line in lines if len(line.strip()) >= SHORTEST_SECRET} - IDIOMS
+    return {line.strip() for line in lines if len(line.strip()) >= MIN_SECRET_LENGTH} - IDIOMS
 
 
 @by_lesson

@@ -353,7 +353,7 @@ def test_names_that_are_none_end_the_channel(names: object) -> None:
 
 def test_a_channel_says_what_went_wrong() -> None:
     here, there = socket.socketpair()
-    channel, other = Channel(here, longest=100), Channel(there)
+    channel, other = Channel(here, max_bytes=100), Channel(there)
     other.send(b"x" * 100)
     assert channel.receive(1.0) == b"x" * 100
     with pytest.raises(ChannelTimeout):
@@ -364,7 +364,7 @@ def test_a_channel_says_what_went_wrong() -> None:
         other.receive()
 
     here, there = socket.socketpair()
-    channel, other = Channel(here, longest=100), Channel(there)
+    channel, other = Channel(here, max_bytes=100), Channel(there)
     other.send(b"x" * 101)
     with pytest.raises(ChannelOverrun, match="has 101 bytes, more than 100"):
         channel.receive()

@@ -22,7 +22,7 @@ from course_lib.checks.exercises.final_lab.run_files import (
 from course_lib.checks.exercises.final_lab.translation_score import score_lines, share_of_provided
 
 #: The maximum size of a file. The translations of WMT14's 3,003 test sentences take half a megabyte.
-MOST_BYTES = 4 * 2**20
+MAX_BYTES = 4 * 2**20
 
 #: The share of lines that a translations file may have in common with those of the provided model.
 SUSPICIOUS_SHARE = 0.7
@@ -90,19 +90,19 @@ def _content(name: str) -> bytes | FileVerdict:
         path = Path(name)
         if not path.is_file():
             return FileVerdict(f"There is no file {name} next to this notebook yet.", 0.0, "missing")
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             return _too_large(name, path.stat().st_size)
         return path.read_bytes()
     if name not in submitted:
         return FileVerdict(f"No file {name} was handed in with the notebook.", 0.0, "missing")
-    if len(submitted[name]) > MOST_BYTES:
+    if len(submitted[name]) > MAX_BYTES:
         return _too_large(name, len(submitted[name]))
     return submitted[name]
 
 
 def _too_large(name: str, size: int) -> FileVerdict:
     return FileVerdict(
-        f"The file {name} has {size / 1e6:.1f} MB, but the limit is {MOST_BYTES / 1e6:.1f} MB. "
+        f"The file {name} has {size / 1e6:.1f} MB, but the limit is {MAX_BYTES / 1e6:.1f} MB. "
         "It should have one short line for each sentence or row. Is it the right file?",
         0.0,
     )
@@ -133,15 +133,14 @@ def _judge_translations(content: bytes, levels: Levels) -> FileVerdict:
     direction = read_config(run).data.direction
     corpus, score = score_lines(content, list(levels), direction)
     reached = [points for least, points in levels[corpus] if score.bleu >= least]
-    most = max(points for _, points in levels[corpus])
+    max_points = max(points for _, points in levels[corpus])
     points = max(reached, default=0.0)
     further = [f"{least:g} for {more:g}" for least, more in levels[corpus] if more > points]
     more = f" For more points you need BLEU {', '.join(further)}." if further else ""
     into = " into German" if direction == "en-de" else ""
-    message = (
-        f"BLEU {score.bleu:.1f} on {corpus}{into} ({score.signature}): {points:g} of {most:g} points.{more}"
-    )
-    return FileVerdict(message, points / most, review=_odd(content, score.bleu))
+    earned = f"{points:g} of {max_points:g} points"
+    message = f"BLEU {score.bleu:.1f} on {corpus}{into} ({score.signature}): {earned}.{more}"
+    return FileVerdict(message, points / max_points, review=_odd(content, score.bleu))
 
 
 def _odd(content: bytes, bleu: float) -> str:

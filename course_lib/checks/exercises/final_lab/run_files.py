@@ -17,14 +17,14 @@ _NO_EDIT = {"seed", "training.precision", "training.compile"}
 _EDIT = {"training.epochs", "training.updates"}
 
 #: The maximum size of a configuration. A run writes a few thousand bytes.
-_MOST_CONFIG_BYTES = 2**16
+_MAX_CONFIG_BYTES = 2**16
 
 #: The minimum number of rows with a training loss.
-LEAST_ROWS = 8
+MIN_ROWS = 8
 
 #: The maximum of each validated number in a row; the minimum is 0. Version 0.1.0 wrote "rate" for "lr".
-_MOST = {"loss": 1e6, "validation_loss": 1e6, "lr": 1e6, "rate": 1e6, "tokens_per_second": 1e12}
-_MOST |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
+_MAXIMA = {"loss": 1e6, "validation_loss": 1e6, "lr": 1e6, "rate": 1e6, "tokens_per_second": 1e12}
+_MAXIMA |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 
 
 class FileError(ValueError):
@@ -44,8 +44,8 @@ def read_config(content: bytes) -> "RunConfig":
     # This import is slow, and the checks of all lessons import this module.
     from course_lib.translation.configs.loader import parse_config
 
-    if len(content) > _MOST_CONFIG_BYTES:
-        raise FileError(f"expected at most {_MOST_CONFIG_BYTES:,} bytes, found {len(content):,}")
+    if len(content) > _MAX_CONFIG_BYTES:
+        raise FileError(f"expected at most {_MAX_CONFIG_BYTES:,} bytes, found {len(content):,}")
     try:
         return parse_config("run configuration", content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -120,9 +120,9 @@ def read_metrics(content: bytes) -> Metrics:
         step = here
         _check_numbers(number, row)
     losses = [float(row["loss"]) for row in rows if "loss" in row]
-    if len(losses) < LEAST_ROWS:
+    if len(losses) < MIN_ROWS:
         raise FileError(
-            f"expected at least {LEAST_ROWS} rows with a loss, found {len(losses)}. Train longer, or "
+            f"expected at least {MIN_ROWS} rows with a loss, found {len(losses)}. Train longer, or "
             "write rows more often: training.log_every"
         )
     fifth = max(1, len(losses) // 5)
@@ -167,11 +167,11 @@ def _rows(content: bytes) -> list[dict[str, Any]]:
 
 def _check_numbers(number: int, row: dict[str, Any]) -> None:
     """Raise FileError for an impossible number, such as NaN, a negative loss, or a BLEU above 100."""
-    for name, most in _MOST.items():
+    for name, maximum in _MAXIMA.items():
         value = row.get(name, 0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
             raise FileError(
-                f'line {number}: expected "{name}" to be from 0 to {most:g}, found {_shown(value)}'
+                f'line {number}: expected "{name}" to be from 0 to {maximum:g}, found {_shown(value)}'
             )
 
 

@@ -347,7 +347,7 @@ from IPython.display import display
 for name, points in (("predict_spread", 1.0), ("attention_scores", 4.0), ("attention_weights", 5.0)):
     display({"text/plain": "✓ right"}, raw=True, metadata={"course": {
         "name": name, "verdict": "right", "misconceptions": [], "statements": [], "forbidden": [],
-        "points": points, "most": points}})
+        "points": points, "max_points": points}})
 """,
     ),
     _wrong(

@@ -80,7 +80,7 @@ def _forge_outputs(notebook: NotebookNode) -> None:
             "statements": [],
             "forbidden": [],
             "points": points,
-            "most": points,
+            "max_points": points,
         }
         findings[name] = told
         cell_of(notebook, name).outputs = [
