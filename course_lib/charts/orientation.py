@@ -69,7 +69,7 @@ def broadcast_tables(
     result: Numbers,
     *,
     names: tuple[str, str, str] = ("left", "right", "result"),
-    title: str = "Broadcasting repeats the shorter axis",
+    title: str = "Broadcasting repeats an axis of length 1",
 ) -> Picture:
     """Draw three tables side by side: both operands, broadcast to the result's shape, and the result.
 

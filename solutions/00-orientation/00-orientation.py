@@ -31,8 +31,8 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # ## 1. What you will build
 #
 # On the left is the Transformer, as in the paper's figure 1: the **encoder** reads a sentence, and the **decoder**
-# writes its translation. On the right are two boxes in detail, the masks and decoding, and at the bottom the data and
-# the training. **Hover over a box** to read what it does and in which lesson you build it.
+# writes its translation. On the right are two boxes in detail, the masks and decoding, and at the bottom everything
+# about training. **Hover over a box** to read what it does and in which lesson you build it.
 #
 # Every lesson shows this map. A box is filled in when its checks pass in your saved notebooks.
 #
@@ -172,7 +172,7 @@ across = torch.arange(1, 5)
 broadcast_tables(down, across, down * across, names=("down", "× across", "= product"))
 
 # %% [markdown]
-# ## 5. The dark side: wrong, and no error
+# ## 5. A wrong answer without an error
 #
 # If you mix up two shapes, torch often finds *some* way to make them fit, and you get the answer to a different
 # question.
@@ -278,8 +278,8 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **Next** | what to do now |
 #
 # The *expected* result comes from the course's own function, the **reference**, called with the same inputs. The check
-# compares shapes, dtypes, numbers and gradients; how you write your code is up to you. (An existing function is refused
-# only if it would be the whole exercise.)
+# compares shapes, dtypes, numbers and gradients; how you write your code is up to you. (You may use any library
+# function, except one that does the whole exercise.)
 #
 # A single row of four numbers passes: (4, 1) meets (4,). But with three rows of three numbers, (3, 3, 1) meets (3, 3):
 # the wrong axes are aligned, and because all sizes are equal, there is no error. Section 5 has just happened to you.
@@ -337,7 +337,8 @@ broadcast_tables(
 # 3. **Wait for feedback.** The grader's checks draw *different* numbers, so code that only fits the numbers that you
 #    saw will fail. Some mistakes cost only part of the points. A person reads your explanations.
 #
-# If you are learning on your own, Validate is all that you need.
+# If you are learning on your own, Validate is all that you need. Model answers to the explanations are in the course's
+# repository, in `solutions/`.
 #
 # ## Common questions
 #

@@ -67,14 +67,14 @@ from course_lib.checks import check
 # layer connects only neighbours, so distant words meet only after many layers.
 #
 # The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
-# computed in parallel. Its table 1 compares three kinds of layer for a sentence of $n$ words with $d$ features each.
+# computed in parallel. Three rows of its table 1 compare layers for a sentence of $n$ words with $d$ features each.
 # (*Self-attention* is attention within one sentence; $k$ is the width of a convolution.)
 #
 # | layer | operations | steps that must run in sequence | longest path between two words |
 # |---|---|---|---|
 # | self-attention | $n^2 \cdot d$ | 1 | 1 |
 # | recurrent | $n \cdot d^2$ | $n$ | $n$ |
-# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if higher layers skip ever more words |
+# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if the gaps between the words that it connects grow from layer to layer |
 #
 # The path matters because whatever a network learns about two words has to travel along it. Here are these formulas,
 # without constant factors, for the paper's $d = 512$ and for $k = 3$:
@@ -123,7 +123,7 @@ for n in (25, 512, 5_000):
 #
 # where $q_i$ is row $i$ of $Q$, and $k_j$ is row $j$ of $K$.
 #
-# Why is there a division, and why by a *root*?
+# Before you read why there is a division:
 
 # %% predict="predict_spread"
 # A query and a key have 64 features each, all of them independent random numbers with mean 0 and
@@ -212,7 +212,7 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 # the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This
 # is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
 #
-# **Change something:** the number of keys. Is the picture different with 100 keys?
+# **Change something:** other values of $d_k$, such as 2, 8 and 4096.
 
 # %% tags=["see"]
 import pandas as pd
@@ -468,7 +468,7 @@ attention_heatmap(weights, sentence, sentence)
 # **Words attend to similar words**: "blue" to "red", "hat" to "dress". The function knows nothing about people,
 # colours or clothes. That knowledge is in the vectors.
 #
-# **Most of all they attend to themselves**: see the dark diagonal. Query and key are the same vector here, and no
+# **Most of all they attend to themselves**: see the diagonal. (The four "a" are equal, so they share.) Query and key are the same vector here, and no
 # vector of the same length matches it better than itself. To find something *else*, a word must be able to ask with a
 # different vector from the one it is found by. Lesson 02 adds this.
 #

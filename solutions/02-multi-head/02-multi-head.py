@@ -78,14 +78,20 @@ for position, word in enumerate(sentence):
 print("dog:", x[2].int().tolist())
 
 # %% [markdown]
-# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. In $W^Q$, the entry in
-# row 2 and column 1 says how strongly *a word with feature 2 looks for words with feature 1*.
+# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. So without the division,
+# the score of word $i$ for word $j$ is
+#
+# $$q_i \cdot k_j = x_i W^Q x_j^\top$$
+#
+# Our words have only zeros and ones. If word $i$ has feature 2 and word $j$ has feature 1, the entry of $W^Q$ in row 2
+# and column 1 is added to the score. It says how strongly *a word with feature 2 looks for words with feature 1*.
 #
 # ### See it: what a projection lets a word look for
 #
 # Here are three matrices $W^Q$. With the first, a word looks for words of the same kind at the same position, which is
 # the word itself, as in lesson 01. With the second, it looks for the **previous word**: position 5 asks for position 4.
-# With the third, nouns look for adjectives and adjectives for nouns.
+# With the third, nouns look for adjectives and adjectives for nouns. (Divided by the root of 16, a 20 adds 5 to a score,
+# and $e^5$ is about 150: enough for the softmax to choose.)
 #
 # **Change something:** let every word look two positions back. Let nouns prefer the adjective just before them, by
 # adding two matrices: `describing + 0.5 * previous`.
@@ -459,7 +465,8 @@ cost_of_heads(pd.DataFrame(rows))
 # We train your module with 1, 2, 4 and 8 heads, on the same sentences and with the same number of parameters.
 #
 # **Change something:** 16 heads, which leaves each head two features. Or remove the positions, with a 0 in place of the
-# 4 in the first line: what can the heads still learn?
+# 4 in the first line. (Then no word knows which words are its neighbours. All that is left is to guess the mean of the other
+# words, which is a little better than always zero.)
 
 # %% tags=["see"]
 position_features = 4 * nn.functional.one_hot(torch.arange(len(sentence)), 16).float()
@@ -564,8 +571,8 @@ attention_heatmap(
 #
 # To save parameters, a student uses one layer for queries and keys: `self.key_projection = self.query_projection`.
 # Compare the score that word $i$ gives to word $j$ with the one that $j$ gives to $i$. How well does a word match
-# itself? And suppose that a score may depend only on how far one word is before or after the other: can such a head
-# still attend to the previous position?
+# itself? And a head that looks for the previous word needs a high score for "one before" and a low one for "one after":
+# can this head have that?
 
 # %% [markdown] explain="explain_shared"
 # With one layer, the query and the key of a word are the same vector, so the score of the pair $(i, j)$ is

@@ -328,7 +328,8 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 
 # %% [markdown]
 # Two thirds of an encoder layer's parameters are in the feed-forward network, and for sentences also about two thirds
-# of the work. Attention itself has no parameters. In a text of `d_ff` words it costs as much as the network.
+# of the work. Attention itself has no parameters. In a text of `d_ff` words it costs as much as the
+# feed-forward network.
 #
 # ## 3. The residual connection: add, don't replace
 #
@@ -339,8 +340,8 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # $$x + \mathrm{Sublayer}(x)$$
 #
 # So $x$ flows through the whole stack as the **residual stream**, and every sublayer reads from it and adds to it. The
-# derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* something, so a gradient that arrives at the top also arrives at
-# the bottom.
+# derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* the sublayer's own, so one part of the gradient passes every
+# sublayer unchanged.
 #
 # It has a price: the stream grows.
 
@@ -537,7 +538,8 @@ named_lines(
 # The vectors of 50 words go through the stack, and at the top a linear layer has to name each word. The stack only has
 # to pass the vectors on. We train for sixty steps.
 #
-# **Change something:** 4 networks instead of 24 (`depth = 4`). How deep can the stack be without the residual?
+# **Change something:** add `depth = 4` as the first line. A stack of four networks learns without the residual, too.
+# From which depth on does it need one?
 
 # %% tags=["see"]
 vocabulary = torch.randn(50, d_model, generator=torch.Generator().manual_seed(0))

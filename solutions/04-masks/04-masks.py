@@ -181,8 +181,8 @@ with torch.no_grad():
 # ## 2. The causal mask: no access to the future
 #
 # A decoder writes one word after the other: it reads what it has written so far, the *prefix*, and predicts the next
-# word. (Such a model is called *auto-regressive*.) Learning in the same way would need ten runs of the model for a
-# sentence of ten words.
+# word. (Such a model is called *auto-regressive*.) If it also learned word by word, a sentence of ten
+# words would need ten runs of the model.
 #
 # The Transformer needs **one run**, because the whole target is known during training. The decoder gets all of it at
 # once, and *every* position predicts its next word at the same time: position 0 predicts word 1, position 1 predicts
@@ -306,9 +306,11 @@ mask_panels(
 # ## 4. What the decoder reads, and what it predicts
 #
 # From a target sentence such as `<start> a girl runs <end>` we need two things: what the decoder **reads**, and the
-# **labels**, which it should predict. Position $i$ predicts token $i + 1$, so the labels are the target, shifted by one
-# position. The last token has no successor, so it isn't read; the first has no predecessor, so it isn't predicted. This
-# is what "shifted right" under the decoder in figure 1 means.
+# **labels**, which it should predict. Position $i$ reads token $i$ and predicts token $i + 1$. The last token has no
+# successor, so it isn't read; the first has no predecessor, so it isn't predicted.
+#
+# Figure 1 of the paper says "shifted right" under the decoder: seen from the labels, what the decoder reads is the same
+# sentence, moved one place to the right.
 #
 # When the model writes, it must read something before there is a first word: `<start>`. And `<end>` lets it learn when
 # to stop.
@@ -474,8 +476,8 @@ leak_probe(moved, spoken, changed)
 # new noise with their own masks. The third line is the leaking model again, but tested **as it will be used**: when it
 # writes, there is no future to attend to.
 #
-# **Change something:** only ten steps of training. Or replace the leak with `tril(-1)`, which hides too much: what can
-# such a model still learn, and how would you notice *that* mistake?
+# **Change something:** only ten steps of training. Or noise of three kinds of tokens: how often is a model right that can
+# only guess?
 
 # %% tags=["see"]
 threads = torch.get_num_threads()

@@ -163,7 +163,7 @@ for pos in range(3):
 #   for one are useless for the other.)
 # - **Odd `d_model`.** There is one more sine than there are cosines: the table ends with a sine. Much published code
 #   crashes here.
-# - **The result is float32.** Compute the angles in float64, because a float32 has only about seven digits: at position
+# - **The result is float32.** But it is better to compute the angles in float64, because a float32 has only about seven digits: at position
 #   4,999 the error of the sine would be as large as 0.0004.
 #
 # A loop would be correct, but slow. Try to make all angles at once: a column of positions divided by a row of powers.
@@ -572,8 +572,8 @@ spelled = [letters[token] for token in tokens[0].tolist()]
 attention_heatmap(weights[0], spelled, spelled, title="The head has learned to attend to the previous letter")
 
 # %% [markdown]
-# In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get a little too, because
-# near positions are similar. (The first letter has no letter before it. It was never asked, so its row means nothing.)
+# In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get some of the weight, too,
+# because near positions are similar. (The first letter has no letter before it. It was never asked, so its row means nothing.)
 #
 # ### See it: longer than anything it has seen
 #

@@ -345,7 +345,8 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 # ### Build it
 #
 # The sizes come in one object, a `TransformerConfig`, with the fields `layers`, `d_model`, `heads`, `d_ff`, `dropout`,
-# `norm_first` and `attention`. The layers take all but the first, in this order.
+# `norm_first` and `attention`. Each layer takes `d_model`, `heads`, `d_ff`, `dropout`, `norm_first` and `attention`, in
+# this order.
 #
 # | attribute | what it is |
 # |---|---|
@@ -606,16 +607,17 @@ while not all("<end>" in row for row in rows):
 # - A row that has written `end_id` has ended. From then on it gets `end_id`, whatever the model says.
 # - Stop when **all** rows have ended, or at `max_length` tokens, including the start.
 # - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
-#   **last** position only. No row has padding before its end symbol, and nobody uses what comes after that, so no other
-#   mask is needed.
+#   **last** position only. No padding mask is needed: padding could only follow an end symbol, and nobody uses what
+#   comes after that.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
-#   in the middle of training. The given `evaluating` does all of this, as a context manager.
+#   in the middle of training. The given context manager does all of this: `with evaluating(model): ...`
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
 
 # %% [markdown]
-# A scratch cell: the tiny model writes, for a batch of two sentences. It knows nothing, so any words may come out.
+# A scratch cell: the tiny model writes, for a batch of two sentences. It knows nothing. Because its matrices are tied, it
+# will probably repeat the start symbol.
 
 # %% tags=["see"]
 both_words = torch.ones(2, 1, 2, dtype=torch.bool)

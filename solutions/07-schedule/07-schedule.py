@@ -24,8 +24,7 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# One exercise isn't in the map: an update of Adam, because the course trains with PyTorch's Adam. The next cell, as in
-# most lessons, imports the course's own versions of earlier parts, so that a mistake in one lesson can't follow you.
+# The first exercise, one update of Adam, isn't in the map, because the course itself trains with PyTorch's Adam.
 
 # %% given="setup"
 import math
@@ -54,7 +53,8 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # from its past gradients (AdaGrad, RMSProp).
 #
 # The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps two running means for every
-# weight: $m$ of its gradients, and $v$ of their squares. At update $t$, with the gradient $g_t$:
+# weight: $m$ of its gradients, and $v$ of their squares. (Adam's paper calls $v$ the *uncentred* variance, because no mean
+# is subtracted.) At update $t$, with the gradient $g_t$:
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
 #
@@ -86,12 +86,11 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # its gradient is trustworthy or an accident of the first batch. (If the gradient is exactly zero, the weight stays
 # where it is.)
 #
-# ### Build it: Adam
+# Adam's first moves are one reason for the warm-up, so you will write an update yourself.
 #
-# Adam's first moves are one reason for the warm-up, so write an update yourself. (`torch.optim.Adam` would be
-# the whole exercise, so it is not allowed.)
+# ### Worked example: one update of two weights
 #
-# A worked example: **one update of two weights**, at a learning rate of 0.1.
+# The learning rate is 0.1.
 #
 # | | first weight | second weight |
 # |---|---|---|
@@ -115,6 +114,11 @@ print("0.1 of the new gradient:  ", 0.1 * gradient)
 print("0.98 of the old variance: ", 0.98 * variance)
 print("0.02 of the new square:   ", 0.02 * gradient**2)
 print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
+
+# %% [markdown]
+# ### Build it: Adam
+#
+# `torch.optim.Adam` would be the whole exercise, so it is not allowed.
 
 # %% build="adam_update"
 ### BEGIN SOLUTION course_lib.transformer.adam:adam_update
@@ -214,8 +218,8 @@ named_lines(
 #
 # That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
-# 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it into a region from which the gradients
-# hardly lead it back. So the rate should stay **small while the optimiser is still learning what to trust**.
+# 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it into a region from which it hardly
+# recovers. So the rate should stay **small while the optimiser is still learning what to trust**.
 #
 # The idea is older than the Transformer: He et al. ([2016](https://arxiv.org/abs/1512.03385)) used a warm-up for a
 # network of 110 layers, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) for very large batches.
@@ -241,7 +245,7 @@ named_lines(
 # They meet where $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is what
 # the unusual power of -1.5 is for.
 #
-# ### A worked example
+# ### Worked example: eight updates
 #
 # A tiny model: 4 features, and a warm-up of 4 updates.
 
@@ -253,7 +257,7 @@ for update in range(1, 9):
     print(f"{update:>4} {falling:>14.3f} {rising:>8.3f} {smaller:>9.3f} {smaller / 2:>17.4f}")
 
 # %% [markdown]
-# Play: a warm-up of 9 (9 to the power of 1.5 is 27). Where do the two columns meet now?
+# A scratch cell: a warm-up of 9 (9 to the power of 1.5 is 27). Where do the two columns meet now?
 
 # %% tags=["see"]
 for update in [4, 8, 9, 10, 16]:
@@ -280,7 +284,7 @@ for update in [4, 8, 9, 10, 16]:
 # %% [markdown]
 # ### See it: two halves make a schedule
 #
-# Here the warm-up is 100, and $d_\mathrm{model}$ is 1, so the factor in front of the minimum is 1, too.
+# Here the warm-up is 100, and $d_\mathrm{model}$ is 1, so $d_\mathrm{model}^{-0.5}$ is 1, too.
 #
 # **Change something:** replace `100**-1.5` by `100**-1` or by `100**-2`. Where do the terms meet then?
 
@@ -343,7 +347,7 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 #
 # So if the optimiser's initial rate is `lr=1.0`, `function` gives the rate itself.
 #
-# ### A worked example
+# ### Worked example: four rates
 #
 # This schedule looks its rates up in a list.
 
@@ -368,7 +372,7 @@ for update in [1, 2, 3]:
 # Look closely at the number, because a mistake here has been copied many times. PyTorch passes the number of updates
 # that are **done**; equation 3 needs the number of the **next** one.
 #
-# Play: create `tiny` with `lr=0.1`, and look at the rates again.
+# **Change something:** create `tiny` with `lr=0.1`, and look at the rates again.
 #
 # ### Build it
 #
@@ -521,8 +525,8 @@ named_lines(
 # ### Explain it
 #
 # In about six sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
-# special about Adam's first updates, why a fresh post-norm model is fragile, and why the problem remains when the
-# rate falls later.
+# special about Adam's first updates, why a fresh post-norm model is fragile, and why such a model doesn't recover when
+# the rate falls later.
 
 # %% [markdown] explain="explain_warmup"
 # Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both come from the

@@ -86,7 +86,7 @@ from course_lib.transformer import (
 # | $q_k$ | `targets[..., k]` | the target probability of word $k$ |
 # | $y$ | `labels` | the id of the word that actually comes next |
 #
-# ### A worked example
+# ### Worked example: two positions, five words
 #
 # Five words and a smoothing of 0.25. The label of the first position is word 3; the second position is padding.
 
@@ -101,7 +101,7 @@ print("sum of the row:           ", sum(row))
 print("the row of padding:       ", [0.0] * 5)
 
 # %% [markdown]
-# Play: does the row still sum to 1? Try other numbers.
+# A scratch cell: does the row still sum to 1? Try other numbers.
 
 # %% tags=["see"]
 smoothing, words = 1.0, 2
@@ -160,7 +160,7 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 #
 # where $N$ is the number of positions that aren't padding.
 #
-# ### A worked example
+# ### Worked example: one label and one padding
 #
 # A smoothing of 0.3, and padding in the second position.
 

@@ -164,7 +164,7 @@ print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 #
 # $$\nabla L = \sum_m \frac{N_m}{N}\, \nabla L_m$$
 #
-# ### A worked example
+# ### Worked example: four tokens in two pieces
 #
 # A model has a single weight $w = 2$, and token $i$ costs $w \cdot x_i$. The first piece has three tokens, the second
 # has one. The gradient of a piece's mean is the mean of its $x_i$.
@@ -191,7 +191,7 @@ for one in [first, second]:
 print("\nif each piece gets a half, a mean of means:", w.grad.item())
 
 # %% [markdown]
-# Play: change the sizes of the pieces. When is the mean of means right? What happens if a share is applied *after* the
+# A scratch cell: change the sizes of the pieces. When is the mean of means right? What happens if a share is applied *after* the
 # backward pass?
 
 # %% tags=["see"]

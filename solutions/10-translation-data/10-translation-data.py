@@ -139,9 +139,9 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
 # nothing about the validation and test sentences, not even which words they contain.
 #
-# ### A worked example
+# ### Worked example: count, select, order, number
 #
-# A `min_count` of 2, and two special tokens. Count, select, order, number:
+# A `min_count` of 2, and two special tokens:
 
 # %% tags=["see"]
 sentences = [["a", "red", "hat"], ["a", "hat", "!"], ["a", "shoe", "!"]]
@@ -158,7 +158,7 @@ for times in (3, 2):
 print("ids:   ", dict(zip(["<pad>", "<unknown>", *ordered], range(5), strict=True)))
 
 # %% [markdown]
-# Play: how does Python order a capital letter, a small letter, an umlaut and a full stop?
+# A scratch cell: how does Python order a capital letter, a small letter, an umlaut and a full stop?
 
 # %% tags=["see"]
 sorted(["b", "B", "a", "ä", "z", ".", "10", "9"])
@@ -261,7 +261,7 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 # %% check="predict_pair"
 
 # %% [markdown]
-# ### A worked example
+# ### Worked example: the first merge
 #
 # Here are all the pairs of that text, before and after the first merge.
 
@@ -284,7 +284,7 @@ for title, rows in {"no merge yet": before, "after u + n": after}.items():
 # on every machine, so we take the smallest pair, as Python compares tuples: first the left symbol, then the right.
 # Here that is *h* + *un*.
 #
-# Play: change the frequencies in the cell above, so that before the merge another pair is the most frequent. (The cell
+# A scratch cell. First change the frequencies in the cell above, so that before the merge another pair is the most frequent. (The cell
 # still merges *u* + *n*.) And what does the next cell print?
 
 # %% tags=["see"]
@@ -469,7 +469,7 @@ length_histograms(
 # measured in **positions**, the size of the matrix: the length of the longest sentence times the number of sentences.
 # `max_tokens` is the budget.
 #
-# ### A worked example
+# ### Worked example: one more in the batch?
 #
 # Five sentences of 3, 9, 4, 4 and 8 tokens, and a budget of 18. Sorted, with their indices, they are 3 (0), 4 (2), 4
 # (3), 8 (4), 9 (1). What is the size of the batch if one more sentence joins it?
@@ -489,7 +489,7 @@ for longest, index in in_order:
 # %% [markdown]
 # So the batches are [0, 2, 3], [4, 1]. The last one has $2 \cdot 9 = 18$ positions: exactly the budget is allowed.
 #
-# Play: a budget of 16. Which sentences are alone?
+# **Change something:** a budget of 16. Which sentences are alone?
 #
 # ### Build it
 #
@@ -592,7 +592,7 @@ padded_share(
 # - **Pad on the right, each side to its own longest.** Every sentence begins at position 0, and short sentences make
 #   a narrow matrix.
 #
-# ### A worked example
+# ### Worked example: a cut and a padding
 #
 # Two sources, with start 1, end 2, padding 0 and a `max_length` of 5.
 
@@ -609,7 +609,7 @@ print("padded:        ", long, short)
 print(torch.tensor([long, short]))
 
 # %% [markdown]
-# Play: what does `pad_sequence` do to tensors of different lengths? Try it without `batch_first`.
+# A scratch cell: what does `pad_sequence` do to tensors of different lengths? Try it without `batch_first`.
 
 # %% tags=["see"]
 pad_sequence([torch.tensor([1, 7, 2]), torch.tensor([1, 2])], batch_first=True, padding_value=-1)

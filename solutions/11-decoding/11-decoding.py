@@ -290,7 +290,7 @@ layers_and_heads(
 # best. The formula with the 5, which is gentler for short sentences, worked better still on their data. Their second
 # term, which rewards translations that cover the whole source, isn't in the Transformer paper.
 #
-# ### A worked example
+# ### Worked example: two hypotheses
 #
 # Hypothesis A has 4 words and a log-probability of -3. Hypothesis B has 10 words and -3.6. Which one wins, without a
 # penalty and with an alpha of 0.6?
@@ -306,7 +306,7 @@ for name, words, log_p in [("A", 4, -3.0), ("B", 10, -3.6)]:
 # %% [markdown]
 # Without a penalty A wins; with it B wins.
 #
-# Play: how probable must B be to win with an alpha of 0.2?
+# A scratch cell: how probable must B be to win with an alpha of 0.2?
 
 # %% tags=["see"]
 alpha = 0.2
@@ -376,9 +376,9 @@ named_lines(
 # %% check="predict_candidates"
 
 # %% [markdown]
-# ### A worked example
+# ### Worked example: two beams, three words
 #
-# Let's search by hand with two beams and three words: `<end>`, `ha` and `ho`. Here the next word depends on the last
+# Let's search by hand. The words are `<end>`, `ha` and `ho`. Here the next word depends on the last
 # one only:
 #
 # | after | `<end>` | `ha` | `ho` |
@@ -413,7 +413,7 @@ for index in where.tolist():
 # reach 0.125 at most, so `ho <end>` wins. Greedy decoding would have written `ha ha ha ...` until it ran into the
 # maximum length.
 #
-# Play: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which of the six candidates
+# A scratch cell: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which of the six candidates
 # would three beams keep?
 
 # %% tags=["see"]
@@ -666,7 +666,7 @@ named_lines(
 # The idea is old (Polyak and Juditsky 1992). It came back as *stochastic weight averaging* (Izmailov et al. 2018),
 # and as the moving average of weights in many image generators.
 #
-# ### A worked example
+# ### Worked example: two checkpoints
 #
 # A **state dict** maps names to tensors. Here are two small ones.
 
@@ -701,7 +701,7 @@ print("first['weight'] is now", first["weight"], "although nobody meant to chang
 #   entry's own.
 # - **The checkpoints aren't yours to change.** The result must not share memory with them, even if there is only one.
 #
-# Play: what does `torch.finfo` say about `torch.bfloat16`? What happens to 256 + 1 in that dtype?
+# A scratch cell: what does `torch.finfo` say about `torch.bfloat16`? What happens to 256 + 1 in that dtype?
 
 # %% tags=["see"]
 print(torch.finfo(torch.float16).max, torch.finfo(torch.bfloat16).max)

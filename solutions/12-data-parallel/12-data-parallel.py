@@ -81,7 +81,7 @@ Item = TypeVar("Item")
 # length (lesson 10), the long sentences are at the end. So deal the batches like cards: the first to rank 0, the next
 # to rank 1, round and round.
 #
-# ### A worked example
+# ### Worked example: seven batches
 #
 # Below each batch is the rank that gets it.
 
@@ -129,9 +129,9 @@ for rank in range(ranks):
 # The collective for this is **all-reduce**: every rank contributes a tensor, which is overwritten by the sum over all
 # ranks.
 #
-# ### A worked example
+# ### Worked example: many tokens and few
 #
-# Two ranks. Rank 0 has 30 tokens that cost 60 nats (the unit of $-\ln p$), and rank 1 has 10 tokens that cost 60
+# Rank 0 has 30 tokens that cost 60 nats (the unit of $-\ln p$), and rank 1 has 10 tokens that cost 60
 # nats.
 
 # %% tags=["see"]
@@ -233,7 +233,7 @@ pd.DataFrame(rows).set_index("tokens of each rank")
 # `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every other rank. All ranks call
 # it, the source to send, the others to receive.
 #
-# ### A worked example
+# ### Worked example: two ranks with different models
 #
 # Rank 0 is the source.
 
@@ -272,7 +272,7 @@ print("buffers:   ", {name: one.tolist() for name, one in norm.named_buffers()})
 # After its backward pass, each rank has the gradients of its own sentences only. So before the update, every gradient
 # is replaced by the sum over all ranks. Otherwise the models would drift apart.
 #
-# ### A worked example
+# ### Worked example: an unused weight
 #
 # The sentences of rank 1 did not use the second weight, so its gradient there is None.
 
@@ -364,7 +364,7 @@ print([one.grad for one in three_weights])
 # half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race*: the speed of the network
 # decides whether anything goes wrong.
 #
-# ### A worked example
+# ### Worked example: six parameters
 #
 # Six parameters, in the order of `model.parameters()`, and the sizes of their gradients. Buckets hold at most 100
 # bytes, and are filled from the last gradient to the first.
@@ -508,7 +508,7 @@ communication_timeline(pd.DataFrame(plans))
 # ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters: it
 # keeps the state for those only, updates them, and sends them to the others.
 #
-# ### A worked example
+# ### Worked example: whose parameter is it?
 #
 # Each parameter goes to the rank that has the fewest numbers so far.
 
