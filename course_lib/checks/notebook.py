@@ -8,7 +8,7 @@ from torch import Tensor
 
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
-from course_lib.checks.engine.comparison import Difference
+from course_lib.checks.engine.comparison import Difference, shown_number
 from course_lib.checks.engine.diagnosis import Verdict, examine, examine_prediction
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.findings import Finding, Kind, emit, record
@@ -131,7 +131,7 @@ def _check_prediction(
     named = (wrong,) if isinstance(wrong, WrongNumber) else ()
     _emit(prediction.name, "right" if wrong is None else "wrong", named)
     if wrong is None:
-        print(messages.line("✓", prediction.name, "correct."))
+        print(messages.line("✓", prediction.name, f"correct. {prediction.reason}"))
         return None
     return _finish(messages.wrong_prediction(prediction.name, wrong), _points(named, grading))
 
@@ -165,7 +165,9 @@ def _emit(
     forbidden: tuple[str, ...] = (),
 ) -> None:
     statements = tuple(
-        one.statement if isinstance(one, Misconception) else f"{one.value:g} is a common wrong answer"
+        one.statement
+        if isinstance(one, Misconception)
+        else f"{shown_number(one.value)} is a common wrong answer"
         for one in named
     )
     emit(Finding(name, kind, tuple(one.name for one in named), statements, forbidden))

@@ -206,12 +206,16 @@ class TestPredictions:
     @pytest.mark.parametrize("right", [8, 8.0, 8.2, torch.tensor(8.0), math.sqrt(64)])
     def test_right(self, right: object, capsys: pytest.CaptureFixture[str]) -> None:
         assert check("predict_spread", {"predict_spread": right}) is None
-        assert capsys.readouterr().out == "✓ predict_spread: correct.\n"
+        assert " ".join(capsys.readouterr().out.split()) == (
+            "✓ predict_spread: correct. The sum of 64 products of variance 1 has variance 64, and a standard "
+            "deviation of 8."
+        )
 
     @pytest.mark.parametrize(
         ("wrong", "says"),
         [
-            (64, "64 is a common wrong answer.\n  Why: That is the variance."),
+            (64, "this is a common wrong answer.\n  Why: That is the variance."),
+            (6_300_000, "6300000 is incorrect."),
             (5.5, "5.5 is incorrect. Each of the 64 products"),
             (None, "The answer is still None"),
             ("8", "Expected a number, got '8'"),

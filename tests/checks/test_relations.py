@@ -169,7 +169,20 @@ def test_a_number_as_a_tensor_is_told_apart_from_a_wrong_number() -> None:
 def test_a_claim_reads_as_a_sentence() -> None:
     difference = Comparison().difference(True, False, "«the mean is near 0»")
     assert difference is not None
-    assert difference.facts == "It should be true that the mean is near 0, but it isn't."
+    assert difference.facts == "Expected that the mean is near 0, but that isn't so."
+    difference = Comparison().difference(False, True, "«the state dict has an entry `mask`»")
+    assert difference is not None
+    assert difference.facts == (
+        "It turned out that the state dict has an entry `mask`, and that should not be so."
+    )
+
+
+def test_facts_in_words_are_not_quoted() -> None:
+    difference = Comparison().difference("one", "several: `encode` twice", "the number of calls of `encode`")
+    assert difference is not None
+    assert (
+        difference.facts == "Expected the number of calls of `encode` to be one, got several: `encode` twice."
+    )
 
 
 def test_arguments_without_names_are_numbered() -> None:

@@ -135,8 +135,12 @@ class Comparison:
         if type(expected) is type(found) and expected == found:
             return None
         if isinstance(expected, bool) and isinstance(found, bool) and name.startswith("«"):
-            wanted, actual = ("be", "isn't") if expected else ("not be", "is")
-            return _structural(f"It should {wanted} true that {name.strip('«»')}, but it {actual}.")
+            claim = name.strip("«»")
+            return _structural(
+                f"Expected that {claim}, but that isn't so."
+                if expected
+                else f"It turned out that {claim}, and that should not be so."
+            )
         states_a_fact = isinstance(expected, bool | str) and not isinstance(expected, Text)
         other_type = type(expected) is not type(found)
         return Difference(self._expected(name, expected, found), structural=states_a_fact or other_type)
@@ -254,6 +258,9 @@ class Comparison:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
         if not self.described:
             return ""
+        both = (expected, found)
+        if all(type(value) is str for value in both) and any(" " in value for value in both):
+            return f"Expected {name} to be {expected}, got {found}."
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
         if found is None and name == "the result":
             return f"{facts} Is a `return` missing?"
@@ -298,6 +305,12 @@ def describe(value: Value) -> str:
     if isinstance(value, Handle):
         return "the checked object itself" if value == STUDENT_OBJECT else "an object that the check has made"
     return repr(str(value) if isinstance(value, Text) else value)
+
+
+def shown_number(number: float) -> str:
+    """Format a number as a student would type it: a whole number in full, any other with six digits."""
+    is_whole = math.isfinite(number) and number == int(number) and abs(number) < 1e15
+    return str(int(number)) if is_whole else f"{number:g}"
 
 
 def part_name(name: str, number: int) -> str:

@@ -17,6 +17,7 @@ from course_lib.checks.engine.comparison import (
     Comparison,
     Difference,
     describe,
+    shown_number,
 )
 from course_lib.checks.engine.example import Example, example
 from course_lib.checks.engine.exceptions import named
@@ -356,4 +357,4 @@ def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber 
     if near(prediction.answer):
         return None
     known = next((wrong for wrong in prediction.misconceptions if near(wrong.value)), None)
-    return known or f"{number:g} is incorrect. {prediction.hint}"
+    return known or f"{shown_number(number)} is incorrect. {prediction.hint}"

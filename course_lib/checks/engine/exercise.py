@@ -33,6 +33,8 @@ class Prediction:
     """The tolerance of an answer, relative to the correct one."""
     hint: str
     """A hint for wrong answers that are not among the known ones."""
+    reason: str
+    """Sentences that explain the correct answer, for those who have found it, perhaps by luck."""
     misconceptions_file: Path | None = None
     """The file with the known wrong answers, which the registry adds."""
 

@@ -88,7 +88,10 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     other = f"the test “{similar.unexplained.description}”"
     alone = "these mistakes alone" if len(similar.mistakes) > 1 else "this mistake alone"
     if similar.unexplained not in failures:
-        return [resemblance, f"But with {alone}, {other} should fail, and your code passes it."]
+        return [
+            resemblance,
+            f"But there is more to it: with {alone}, {other} would fail too, and your code passes it.",
+        ]
     found = f"{other} fails in another way"
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
         found = f"in {other}, your result is not explained by {alone}"
@@ -133,7 +136,7 @@ def missing(name: str, names: Iterable[str]) -> str:
 def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
     """Return the message for a wrong prediction. It doesn't reveal the answer."""
     if isinstance(wrong, WrongNumber):
-        return _lines(f"✗ {name}: {wrong.value:g} is a common wrong answer.", f"Why: {wrong.hint}")
+        return _lines(f"✗ {name}: this is a common wrong answer.", f"Why: {wrong.hint}")
     return line("✗", name, wrong)
 
 

@@ -250,6 +250,7 @@ PREDICT_SPREAD = Prediction(
     answer=8.0,
     tolerance=0.05,
     hint="Each of the 64 products has mean 0 and variance 1, and variances of independent numbers add up.",
+    reason="The sum of 64 products of variance 1 has variance 64, and a standard deviation of 8.",
 )
 
 PREDICT_SHARE = Prediction(
@@ -260,4 +261,5 @@ PREDICT_SHARE = Prediction(
         "The softmax shares out a weight of one among the keys that are allowed, and equal scores get "
         "equal shares."
     ),
+    reason="Two keys are allowed, and equal scores get equal weights: 1/2 each.",
 )

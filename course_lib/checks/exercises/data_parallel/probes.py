@@ -323,6 +323,7 @@ PREDICT_BATCHES = Prediction(
     answer=2,
     tolerance=0.001,
     hint="Deal the batches out on paper: batch 0 to rank 0, batch 1 to rank 1, and so on.",
+    reason="Rank 2 gets the batches 2 and 6. The next, 10, doesn't exist.",
 )
 
 PREDICT_GLOBAL_MEAN = Prediction(
@@ -330,6 +331,7 @@ PREDICT_GLOBAL_MEAN = Prediction(
     answer=2.6,
     tolerance=0.002,
     hint="What is the total loss of all tokens in nats? How many tokens are there?",
+    reason="600 + 300 + 400 nats for 500 tokens are 2.6 nats for each.",
 )
 
 PREDICT_MISSING_GRADIENT = Prediction(
@@ -337,6 +339,8 @@ PREDICT_MISSING_GRADIENT = Prediction(
     answer=32,
     tolerance=0.001,
     hint="Write down each rank's all-reduces in order. The second of rank 0 goes with the second of rank 1.",
+    reason="Rank 0's second all-reduce meets rank 1's second, which belongs to another weight: "
+    "their sum means nothing.",
 )
 
 PREDICT_SCALE = Prediction(
@@ -344,6 +348,7 @@ PREDICT_SCALE = Prediction(
     answer=4,
     tolerance=0.001,
     hint="You need the sum of the four gradients. DDP gives you their sum divided by 4.",
+    reason="DDP divides the sum of the gradients by 4, so multiplying every loss by 4 restores the sum.",
 )
 
 PREDICT_BUCKETS = Prediction(
@@ -351,6 +356,7 @@ PREDICT_BUCKETS = Prediction(
     answer=9,
     tolerance=0.001,
     hint="Begin with the last parameter, and add the ones before it as long as they fit.",
+    reason="From the end: 2 + 3 + 4 = 9 MB, and the next gradient, of 5 MB, doesn't fit.",
 )
 
 PREDICT_STATE = Prediction(
@@ -358,4 +364,5 @@ PREDICT_STATE = Prediction(
     answer=120,
     tolerance=0.001,
     hint="Multiply the parameters by the numbers that Adam keeps for each, and by 4 bytes. Then divide by 4.",
+    reason="60 million · 2 · 4 bytes are 480 MB, and a fourth of that is 120 MB.",
 )

@@ -467,6 +467,7 @@ PREDICT_BEAM_OF_TWO = Prediction(
     tolerance=0.001,
     hint="A beam of two keeps both first words. Compute the probability of every sentence of two words: the "
     "product of the probabilities of its words.",
+    reason='"the dog" has 0.4 · 0.9 = 0.36. The best sentence that begins with "a" has 0.6 · 0.4 = 0.24.',
 )
 
 PREDICT_CANDIDATES = Prediction(
@@ -474,6 +475,7 @@ PREDICT_CANDIDATES = Prediction(
     answer=32_000.0,
     tolerance=0.0001,
     hint="Each beam can continue with each word of the vocabulary.",
+    reason="4 beams · 8,000 words.",
 )
 
 PREDICT_SCORE = Prediction(
@@ -481,4 +483,5 @@ PREDICT_SCORE = Prediction(
     answer=-4.0,
     tolerance=0.001,
     hint="Compute the penalty first: (5 + 49) / 6, to the power of 0.5, which is a square root. Then divide.",
+    reason="(5 + 49) / 6 = 9, whose root is 3; and -12 / 3 = -4.",
 )

@@ -202,6 +202,7 @@ PREDICT_TARGET = Prediction(
     answer=0.91,
     tolerance=0.003,
     hint="The label gives up the smoothing, and gets a share of it back, as every word does.",
+    reason="1 - 0.1 + 0.1 / 10 = 0.91.",
 )
 
 PREDICT_GAP = Prediction(
@@ -210,6 +211,7 @@ PREDICT_GAP = Prediction(
     tolerance=0.02,
     hint="Divide one probability by the other: the denominators of the softmax cancel, and e to the power of "
     "the gap is left.",
+    reason="The softmax's probabilities have the ratio e^gap = 0.91 / 0.01 = 91, and ln 91 = 4.51.",
 )
 
 PREDICT_LOWEST = Prediction(
@@ -217,4 +219,5 @@ PREDICT_LOWEST = Prediction(
     answer=LOWEST,
     tolerance=0.02,
     hint="The best possible model predicts exactly the targets. Use the same numbers for q and for p.",
+    reason="The entropy of the targets: -0.91 · ln 0.91 - 9 · 0.01 · ln 0.01 = 0.50.",
 )

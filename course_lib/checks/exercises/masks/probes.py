@@ -163,6 +163,7 @@ PREDICT_PAIRS = Prediction(
     tolerance=0.001,
     hint="Go through the table row by row: to how many positions may the first word attend, to how many the "
     "second?",
+    reason="1 + 2 + 3 + 4 + 5 + 6 = 21.",
 )
 
 PREDICT_ALLOWED = Prediction(
@@ -171,6 +172,7 @@ PREDICT_ALLOWED = Prediction(
     tolerance=0.001,
     hint="Draw the square of 5 by 5. Cross out the columns of padding, then everything above the "
     "diagonal. How many entries are left, including those in the rows of padding?",
+    reason="1 + 2 + 3 + 4 in the rows of the tokens, and 4 in the row of the padding.",
 )
 
 PREDICT_GUESSED = Prediction(
@@ -178,4 +180,6 @@ PREDICT_GUESSED = Prediction(
     answer=1.0,
     tolerance=0.02,
     hint="The model doesn't need to predict anything. At which position can it read the answer?",
+    reason="Position i predicts token i + 1 and may attend to position i + 1, where this token is. "
+    "It only copies.",
 )

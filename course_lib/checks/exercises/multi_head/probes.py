@@ -310,6 +310,7 @@ PREDICT_FEATURE = Prediction(
     answer=197,
     tolerance=1e-6,
     hint="How many features does a head have? Head 0 gets that many from the front, head 1 the next ones.",
+    reason="Head 3 begins at feature 3 · 64 = 192, and 192 + 5 = 197.",
 )
 
 PREDICT_PARAMETERS = Prediction(
@@ -318,6 +319,7 @@ PREDICT_PARAMETERS = Prediction(
     tolerance=1e-6,
     hint="Each of the layers has a matrix of d_model by d_model and a bias. How many layers are there, "
     "and does the number of heads matter?",
+    reason="Four layers, each with a matrix of 512 · 512 and a bias of 512, whatever the number of heads.",
 )
 
 PREDICT_WEIGHTS = Prediction(
@@ -325,4 +327,5 @@ PREDICT_WEIGHTS = Prediction(
     answer=80_000,
     tolerance=1e-6,
     hint="How many weights does one query have in one head? How many queries are there, and how many heads?",
+    reason="In each of 8 heads, each of 100 queries has 100 weights.",
 )

@@ -42,6 +42,7 @@ PREDICT_BROADCAST = Prediction(
     answer=12.0,
     tolerance=0.001,
     hint="Write one shape below the other, aligned at the right, and compare them from right to left.",
+    reason="The result has the shape (3, 4).",
 )
 
 PREDICT_SILENT = Prediction(
@@ -49,4 +50,5 @@ PREDICT_SILENT = Prediction(
     answer=4 / 3,
     tolerance=0.01,
     hint="The shapes (3, 1) and (3,) differ, so they broadcast. Write down the whole table of differences.",
+    reason="Of the nine differences, four are 1 or -1 and two are 2 or -2: (4 · 1 + 2 · 4) / 9.",
 )

@@ -262,6 +262,8 @@ PREDICT_ORDERS = Prediction(
     answer=1.0,
     tolerance=0.01,
     hint="The output of attention is a weighted mean of the values. Does a mean depend on their order?",
+    reason="Queries, keys and values of the words are the same in every order, and a weighted mean "
+    "has no order.",
 )
 
 PREDICT_WAVE = Prediction(
@@ -269,6 +271,7 @@ PREDICT_WAVE = Prediction(
     answer=2 * math.pi * 100,
     tolerance=0.01,
     hint="After how many positions has the angle, position / 10000^(4/8), made one full turn?",
+    reason="Column 4 has the frequency 10000^(-4/8) = 1/100, so a full turn of 2π takes 628 positions.",
 )
 
 PREDICT_LENGTH = Prediction(
@@ -276,4 +279,5 @@ PREDICT_LENGTH = Prediction(
     answer=16.0,
     tolerance=0.01,
     hint="Take one pair, a sine and a cosine of the same angle. What is the sum of their squares?",
+    reason="In each of 256 pairs, sin² + cos² = 1. The root of 256 is 16.",
 )

@@ -197,6 +197,8 @@ PREDICT_FIRST_MOVE = Prediction(
     tolerance=0.02,
     hint="Put t = 1 into the formulas: what is left of the mean of the gradients, and of the square root of "
     "the mean of their squares?",
+    reason="After one update, the corrected mean is the gradient and the corrected root is its "
+    "size, so the weight moves by the learning rate.",
 )
 
 PREDICT_PEAK = Prediction(
@@ -204,6 +206,7 @@ PREDICT_PEAK = Prediction(
     answer=(512 * 4000) ** -0.5,
     tolerance=0.02,
     hint="The peak is where the two terms of the minimum are equal. Put that step into either of them.",
+    reason="At step 4000 both terms are 4000^-0.5, so the rate is 512^-0.5 · 4000^-0.5 = 0.0007.",
 )
 
 PREDICT_WARMUP = Prediction(
@@ -211,4 +214,5 @@ PREDICT_WARMUP = Prediction(
     answer=500.0,
     tolerance=0.005,
     hint="How many times is the scheduler stepped for each update of the weights?",
+    reason="The schedule takes 8 steps for each update, so it reaches step 4000 after 500 updates.",
 )

@@ -418,6 +418,7 @@ PREDICT_NORMALISED = Prediction(
     answer=math.sqrt(3),
     tolerance=0.01,
     hint="The mean is 1, so the centred features are -1, -1, -1 and 3. What is their standard deviation?",
+    reason="The mean is 1 and the variance (1 + 1 + 1 + 9) / 4 = 3, so (4 - 1) / √3 = √3.",
 )
 
 _ATTENTION = 4 * (512 * 512 + 512)
@@ -428,6 +429,8 @@ PREDICT_NETWORK_SHARE = Prediction(
     answer=_FEED_FORWARD / (_FEED_FORWARD + _ATTENTION),
     tolerance=0.02,
     hint="Count the two kinds of matrices: attention has four of 512 by 512, the network two of 512 by 2048.",
+    reason="The network has two matrices of 512 · 2048, as many numbers as eight of 512 · 512; "
+    "attention has four.",
 )
 
 PREDICT_STREAM = Prediction(
@@ -435,4 +438,5 @@ PREDICT_STREAM = Prediction(
     answer=math.sqrt(13),
     tolerance=0.01,
     hint="Variances of independent numbers add up: one from the start, and one more from each sublayer.",
+    reason="Thirteen variances of 1 add up to 13, so the standard deviation is √13.",
 )

@@ -649,6 +649,7 @@ PREDICT_DECODER_LAYER = Prediction(
     answer=4.204032,
     tolerance=0.02,
     hint="Which sublayer is added in the decoder? Count its matrices: each has 512 x 512 numbers.",
+    reason="It has a second attention, of four matrices of 512 · 512: 3.15 + 1.05 = 4.2.",
 )
 
 PREDICT_PARAMETERS = Prediction(
@@ -657,6 +658,7 @@ PREDICT_PARAMETERS = Prediction(
     tolerance=0.05,
     hint="Add up, in millions: the shared matrix of 37,000 rows and 512 columns; six encoder layers of 3.15 "
     "each; six decoder layers, each with one more attention (four matrices of 512 x 512).",
+    reason="In millions: 37,000 · 512 is 18.9; 6 · 3.15 is 18.9; and 6 · 4.2 is 25.2.",
 )
 
 PREDICT_RUNS = Prediction(
@@ -664,4 +666,5 @@ PREDICT_RUNS = Prediction(
     answer=20.0,
     tolerance=0.001,
     hint="Each run of the decoder adds one token to every row of the batch.",
+    reason="One run writes one token for every sentence of the batch.",
 )

@@ -102,6 +102,7 @@ PREDICT_BATCH_LOSS = Prediction(
     answer=2.5,
     tolerance=0.001,
     hint="Add up the losses of all 40 tokens, micro-batch by micro-batch, and divide by 40.",
+    reason="(30 · 2 + 10 · 4) / 40 = 100 / 40 = 2.5. The mean of the two means would be 3.",
 )
 
 PREDICT_FIRST_LOSS = Prediction(
@@ -110,6 +111,8 @@ PREDICT_FIRST_LOSS = Prediction(
     tolerance=0.01,
     hint="Each of the 13 words has probability 1/13, so every term of the cross-entropy has the same "
     "logarithm, and the targets sum to one.",
+    reason="Every word costs -ln(1/13) = ln 13, and the targets sum to one, so the smoothing "
+    "changes nothing.",
 )
 
 PREDICT_WHOLE = Prediction(
@@ -118,4 +121,5 @@ PREDICT_WHOLE = Prediction(
     tolerance=0.005,
     hint="All 20 must be correct: the first, then the second after a correct first, and so on. Such "
     "probabilities multiply.",
+    reason="0.99 to the power of 20 is 0.818, so nearly every fifth sentence has a mistake.",
 )

@@ -321,6 +321,7 @@ PREDICT_PAIR = Prediction(
     answer=12.0,
     tolerance=0.005,
     hint="List the pairs of each word, and count each pair as often as the word occurs.",
+    reason="u and n are neighbours in hund, hunde and bunt: 5 + 3 + 4 = 12.",
 )
 
 PREDICT_SIZE = Prediction(
@@ -328,6 +329,7 @@ PREDICT_SIZE = Prediction(
     answer=8060.0,
     tolerance=0.0001,
     hint="Symbols are those that exist before the first merge, and those that each merge adds.",
+    reason="60 characters, and each of 8,000 merges adds one symbol.",
 )
 
 PREDICT_PADDING = Prediction(
@@ -335,4 +337,5 @@ PREDICT_PADDING = Prediction(
     answer=0.6,
     tolerance=0.005,
     hint="The batch has as many positions as its longest sentence has tokens, times the number of sentences.",
+    reason="The batch has 4 · 60 = 240 positions, but only 96 tokens: 144 of 240 are padding.",
 )
