@@ -266,16 +266,19 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **Read** | where it is explained |
 # | the picture | your result, the expected one, and where they differ |
 #
-# If the check recognises only a part of what is wrong, or nothing, there are other lines:
+# <details><summary>Other lines, if the check recognises only a part of what is wrong, or nothing</summary>
 #
 # | line | what it tells you |
 # |---|---|
 # | **incorrect.** | no mistake that the check knows explains all of your results |
 # | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
 # | **But in the test ...** | a test in which that mistake gives another result than your code |
+# | **But there is more to it ...** | a test that your code passes, although it fails with that mistake |
 # | **Printed in this test** | what your code printed during the test |
 # | **Try ... expected: ... returned: ...** | code to copy into a scratch cell, the expected result, and yours |
 # | **Next** | what to do now |
+#
+# </details>
 #
 # The *expected* result comes from the course's own function, the **reference**, called with the same inputs. The check
 # compares shapes, dtypes, numbers and gradients; how you write your code is up to you. (You may use any library
