@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from autograder.submissions.repair import GRADING
 
+#: The exceptions that reading a damaged notebook can raise.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
 #: The words for each verdict on a page.
 IN_WORDS = {
     "right": "correct",

@@ -19,12 +19,11 @@ from nbgrader.api import (
     SubmittedNotebook,
 )
 
+from autograder.graded_notebooks.verdicts import UNREADABLE
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.mark_scheme import MarkScheme, mark_schemes
+from autograder.submissions.folder import graded_folder
 from course_lib.curriculum.course_file import SOURCES, CourseError
-
-#: The exceptions that reading a damaged notebook can raise.
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -227,8 +226,7 @@ class LessonAnswers:
         )
 
     def _written(self, question: Question, student: str) -> Written:
-        folder = self._directory.format_path(self._directory.autograded_directory, student, self.lesson)
-        path = Path(folder, f"{question.notebook}.ipynb")
+        path = graded_folder(self._directory, student, self.lesson) / f"{question.notebook}.ipynb"
         names = {one.name for one in self.questions}
         try:
             status = path.stat()

@@ -28,7 +28,7 @@ from nbgrader.apps import (
 )
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
-from nbgrader.utils import is_grade, is_locked, is_solution, is_task, setenv
+from nbgrader.utils import setenv
 from sqlalchemy import Engine, create_engine
 from traitlets import Type
 
@@ -44,6 +44,7 @@ from autograder.release.lessons import copy_course_files
 from autograder.release.solutions import refresh
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import lesson_files, submissions
+from autograder.submissions.repair import is_tracked
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
 #: How long Formgrader's workers wait for the next submission, in seconds.
@@ -301,5 +302,5 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
 
 def _cells_nbgrader_knows(path: str) -> Iterator[str]:
     for cell in nbformat.read(path, as_version=4).cells:
-        if is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell):
+        if is_tracked(cell):
             yield cell.metadata.nbgrader.grade_id

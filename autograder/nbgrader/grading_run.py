@@ -20,13 +20,19 @@ from sqlalchemy.exc import DBAPIError
 
 from autograder.judge.job import NotComputedError
 from autograder.nbgrader.gradebook import gradebook_problem, open_gradebook
-from autograder.nbgrader.lock import course_lock, grading_folder
+from autograder.nbgrader.lock import course_lock
 from autograder.nbgrader.not_graded import NotGraded
 from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
-from autograder.submissions.folder import Submission, released_notebooks, submissions
+from autograder.submissions.folder import (
+    Submission,
+    graded_folder,
+    grading_folder,
+    released_notebooks,
+    submissions,
+)
 from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum.course_file import CourseError
@@ -119,7 +125,9 @@ class GradingRun:
         """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it."""
         with self._reporting(submission):
             self._preparation.inspect(submission)
-            replacement = FolderReplacement(self._graded_folder(submission))
+            replacement = FolderReplacement(
+                graded_folder(self._course, submission.student, submission.lesson)
+            )
             if replacement.recover(self._restore(submission)):
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
             records = [grading_record(replacement.folder / f"{name}.ipynb") for name in submission.notebooks]
@@ -181,7 +189,7 @@ class GradingRun:
         submission, course = prepared.submission, self._course
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}
         ignored = course.ignore
-        with FolderReplacement(self._graded_folder(submission)).replacing(
+        with FolderReplacement(graded_folder(self._course, submission.student, submission.lesson)).replacing(
             save_scores(gradebook, submission.lesson, submission.student),
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
             self._restore(submission),
@@ -220,12 +228,6 @@ class GradingRun:
             self._log.error("%s, %s: not graded: %s", submission.student, submission.lesson, reason)
             self._failed.append(f"{submission.student} ({submission.lesson})")
             self._not_graded.add(submission.lesson, submission.student, reason)
-
-    # --- The course -----------------------------------------------------------------------------------------
-    def _graded_folder(self, submission: Submission) -> Path:
-        return Path(
-            self._course.format_path(self._course.autograded_directory, submission.student, submission.lesson)
-        )
 
 
 def grading_record(path: Path) -> dict[str, Any]:

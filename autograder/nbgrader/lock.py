@@ -8,12 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nbgrader.converters.base import NbGraderException
-from nbgrader.coursedir import CourseDirectory
-
-
-def grading_folder(course: CourseDirectory) -> Path:
-    """Return the folder that contains the folder of graded submissions and `not_graded.json`."""
-    return Path(course.format_path(course.autograded_directory, "", "")).parent
 
 
 @contextmanager

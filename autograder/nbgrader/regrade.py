@@ -28,7 +28,7 @@ from autograder.nbgrader.grading_run import grading_record
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
-from autograder.submissions.folder import Submission, released_notebooks, submissions
+from autograder.submissions.folder import Submission, graded_folder, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import SOURCES, CourseError
@@ -182,7 +182,7 @@ class Regrading:
         """Inspect the submissions that were graded, and return those that haven't changed, with digests."""
         unchanged = []
         for submission in submissions(self._directory):
-            if self._graded_folder(submission).is_dir():
+            if graded_folder(self._directory, submission.student, self._lesson).is_dir():
                 with self._reporting(submission):
                     self._preparation.inspect(submission)
                     digest = submission.digest()
@@ -199,16 +199,9 @@ class Regrading:
 
     def _is_graded_from(self, submission: Submission, digest: str) -> bool:
         """Return whether a submission's graded notebooks were made from files with this digest."""
-        folder = self._graded_folder(submission)
+        folder = graded_folder(self._directory, submission.student, self._lesson)
         records = [grading_record(folder / f"{name}.ipynb") for name in submission.notebooks]
         return {record.get("handed_in") for record in records} == {digest}
-
-    def _graded_folder(self, submission: Submission) -> Path:
-        return Path(
-            self._directory.format_path(
-                self._directory.autograded_directory, submission.student, self._lesson
-            )
-        )
 
     def _compare(
         self, gradebook: Gradebook, student: str, name: str, notebook: NotebookNode

@@ -16,6 +16,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_grade, is_locked
 
 from autograder.nbgrader.gradebook import open_gradebook
+from autograder.submissions.folder import grading_folder
 from course_lib.atomic_files import atomic_write
 
 _KEPT = "releases"
@@ -106,8 +107,7 @@ class Releases:
         return notebook
 
     def _kept(self, lesson: str) -> Path:
-        graded = self._course.format_path(self._course.autograded_directory, "", "")
-        return Path(graded).parent / _KEPT / lesson
+        return grading_folder(self._course) / _KEPT / lesson
 
     def gradebook_cells(self, lesson: str, name: str) -> GradebookCells:
         """Return the gradebook's information about a notebook, which is empty before its release.

@@ -73,12 +73,6 @@ class GradingWorker:
             faulthandler.cancel_dump_traceback_later()
         return result.to_json(), result.seconds
 
-    def close(self) -> None:
-        """Stop the sandbox, and close the files of the prepared lessons."""
-        self._fork_server.close()
-        while self._lessons:
-            os.close(self._lessons.popitem()[1].archive)
-
     def _context(self, source: LessonSource) -> "LessonContext":
         from autograder.judge.lesson_context import prepare_lesson_context
 

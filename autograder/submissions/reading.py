@@ -255,7 +255,7 @@ def _cell(number: int, cell: _Cell, notes: list[str]) -> SubmittedCell:
 
 
 def _value(raw: Raw, maximum: int) -> Any:
-    """Decode a JSON value of at most `most` bytes. Return None if it is larger or unreadable."""
+    """Decode a JSON value of at most `maximum` bytes. Return None if it is larger or unreadable."""
     if len(raw) > maximum:
         return None
     try:

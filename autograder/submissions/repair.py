@@ -79,9 +79,9 @@ class _Repair:
         self.tampering: list[str] = []
         self.from_another_release = False
         self.named = {
-            cell.metadata.nbgrader.grade_id: cell for cell in self.released.cells if _is_tracked(cell)
+            cell.metadata.nbgrader.grade_id: cell for cell in self.released.cells if is_tracked(cell)
         }
-        self.others = {cell.id: cell for cell in self.released.cells if not _is_tracked(cell)}
+        self.others = {cell.id: cell for cell in self.released.cells if not is_tracked(cell)}
         course = released.metadata.get("course", {})
         self.lesson, self.version = course.get("lesson"), course.get("version")
         #: A notebook of another release may have differences that would be suspicious in the current one.
@@ -380,7 +380,8 @@ class _Repair:
         (self.tampering if self.same_release else self.notes).append(text)
 
 
-def _is_tracked(cell: NotebookNode) -> bool:
+def is_tracked(cell: NotebookNode) -> bool:
+    """Return whether nbgrader keeps track of a cell, so that the cell has a name of its own."""
     return is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell)
 
 
@@ -393,7 +394,7 @@ def _with_names_as_ids(released: NotebookNode) -> tuple[NotebookNode, dict[str, 
     released, names = copy.deepcopy(released), {}
     for number, cell in enumerate(released.cells):
         given = cell.get("id", f"released-{number}")
-        cell.id = names[given] = cell.metadata.nbgrader.grade_id if _is_tracked(cell) else given
+        cell.id = names[given] = cell.metadata.nbgrader.grade_id if is_tracked(cell) else given
     return released, names
 
 

@@ -18,7 +18,7 @@ WORDS = {BUILT: "built", CURRENT: "in this lesson", TO_COME: "still to come"}
 FILLS = {BUILT: "#c6dbef", CURRENT: "#ffd8a8", TO_COME: "#ffffff"}
 OPEN_FILLS = {BUILT: "#eef5fc", CURRENT: "#fff4e5", TO_COME: "#ffffff"}
 STROKES = {BUILT: "#2171b5", CURRENT: CATEGORIES[1], TO_COME: "#818b98"}
-DASHES = {BUILT: [1, 0], CURRENT: [1, 0], TO_COME: [4, 3]}
+DASHES_OF_STATE = {BUILT: [1, 0], CURRENT: [1, 0], TO_COME: [4, 3]}
 THICKNESS = {BUILT: 1.2, CURRENT: 2.6, TO_COME: 1.0}
 
 
@@ -133,7 +133,7 @@ def _rectangles(canvas: Canvas, base: alt.Chart, state: str, fill: str, corner: 
         fill=fill,
         stroke=STROKES[state],
         strokeWidth=THICKNESS[state],
-        strokeDash=DASHES[state],
+        strokeDash=DASHES_OF_STATE[state],
     ).encode(x=canvas.x("left"), x2="right:Q", y=canvas.y("top"), y2="bottom:Q")
 
 

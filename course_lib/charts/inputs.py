@@ -113,7 +113,7 @@ def check_column(
 
 
 def check_count(found: int, maximum: int, name: str, what: str) -> None:
-    """Raise ValueError unless the argument `name` has 1 to `most` items, which the message calls `what`."""
+    """Raise ValueError unless `name` has 1 to `maximum` items, which the message calls `what`."""
     if not 1 <= found <= maximum:
         raise ValueError(f"{name}: expected 1 to {maximum} {what}, got {found}.")
 

@@ -31,7 +31,7 @@ def serving(answer: Answer) -> Iterator[str]:
 
 
 def send(handler: BaseHTTPRequestHandler, content: bytes, maximum: int | None = None) -> None:
-    """Send a file, or the requested rest of it. Stop after `most` bytes if that is given."""
+    """Send a file, or the requested rest of it. Stop after `maximum` bytes if that is given."""
     asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
     first = int(asked[1]) if asked else 0
     if asked and first >= len(content):

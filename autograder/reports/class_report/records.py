@@ -11,10 +11,9 @@ from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNo
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.graded_notebooks.points import GradedCell
-from autograder.graded_notebooks.verdicts import CheckVerdict, GradingNotes, notes_on, verdicts_in
-from autograder.marking.answers import UNREADABLE
-from autograder.nbgrader.lock import grading_folder
+from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, GradingNotes, notes_on, verdicts_in
 from autograder.nbgrader.not_graded import NAME, read_not_graded
+from autograder.submissions.folder import graded_folder, grading_folder
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
@@ -188,10 +187,8 @@ class _Reader:
         )
 
     def _notebook(self, submission: SubmittedAssignment, notebook: SubmittedNotebook) -> NotebookNode | None:
-        folder = self._course.format_path(
-            self._course.autograded_directory, submission.student_id, submission.name
-        )
-        path = Path(folder, f"{notebook.name}.ipynb")
+        folder = graded_folder(self._course, submission.student_id, submission.name)
+        path = folder / f"{notebook.name}.ipynb"
         if not path.is_file():
             return None
         try:

@@ -22,8 +22,8 @@ _MAX_COMPARED = 20_000
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """An explanation of one mistake, for use in class."""
+class CommonMistake:
+    """A mistake that many students made, with its explanation for use in class."""
 
     exercise: str
     students: int
@@ -33,13 +33,13 @@ class Explanation:
     source: str
 
 
-def explanations(misconceptions: pd.DataFrame) -> list[Explanation]:
+def explanations(misconceptions: pd.DataFrame) -> list[CommonMistake]:
     """Return explanations of the most common mistakes, at most EXPLAINED. Unknown mistakes are skipped.
 
     `misconceptions` is the table of this name in `Figures`.
     """
     found = [
-        Explanation(
+        CommonMistake(
             entry.name, row["students"], row["of_students"], known.statement, known.hint, known.source
         )
         for row in misconceptions.to_dict("records")

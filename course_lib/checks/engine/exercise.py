@@ -56,11 +56,9 @@ class Exercise:
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0
     """The part of a probe's cost that the count of torch function calls misses, such as calls in threads."""
-    compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False, compare=False)
+    compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False)
     """The versions with misconceptions that were built so far."""
-    outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(default_factory=dict, repr=False)
     """The cached outcomes of probes for the reference and its versions, by the seed and the misconceptions.
     """
 

@@ -10,7 +10,7 @@ from course_lib.checks.engine.candidate import STUDENT_OBJECT, Action, Backend, 
 from course_lib.checks.engine.local_backend import MAKING, SECONDS
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned
 from course_lib.checks.remote.serialization import SerializationError, pack, unpack_reply, unpack_value
-from course_lib.checks.remote.server import MAX_NAME_LENGTH, MAX_NAMES
+from course_lib.checks.remote.server import MAX_NAMES, is_public_name
 from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOverrun, ChannelTimeout
 
 #: The timeout for a reply. The server stops the student's code a little earlier.
@@ -114,7 +114,7 @@ def student_objects(
         return {}
     try:
         names = unpack_value(data, handles=0)
-        if not isinstance(names, tuple) or len(names) > MAX_NAMES or not all(map(_is_name, names)):
+        if not isinstance(names, tuple) or len(names) > MAX_NAMES or not all(map(is_public_name, names)):
             raise SerializationError(f"expected a tuple of at most {MAX_NAMES} names")
     except SerializationError as error:
         _ended(channel, error)
@@ -139,10 +139,6 @@ def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> by
 def _ended(channel: Channel, error: Exception) -> Raised:
     channel.close(str(error))
     return Raised(KERNEL_DIED, f"the notebook's kernel did not answer: {error}")
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and not name.startswith("_") and len(name) <= MAX_NAME_LENGTH
 
 
 def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:

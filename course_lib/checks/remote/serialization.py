@@ -121,12 +121,10 @@ class _Writer:
             return [self.write(item, depth) for item in values]
 
         match value:
-            case FrozenList():
+            case FrozenList() | list():
                 return ["list", *each(value)]
             case tuple():
                 return ["tuple", *each(value)]
-            case list():
-                return ["list", *each(value)]
             case dict():
                 return ["dict", *each([part for pair in value.items() for part in pair])]
             case complex():

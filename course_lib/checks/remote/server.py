@@ -47,14 +47,14 @@ def _packed(answer: object) -> bytes:
         return pack(Raised("ValueError", f"the result cannot be inspected: {error}"))
 
 
+def is_public_name(name: object) -> bool:
+    """Return whether an object is a public name of at most `MAX_NAME_LENGTH` characters."""
+    return isinstance(name, str) and not name.startswith("_") and len(name) <= MAX_NAME_LENGTH
+
+
 def _names(names: Mapping[str, object]) -> tuple[str, ...]:
-    """Return at most `MAX_NAMES` public names of at most `MAX_NAME_LENGTH` characters each."""
-    own = [
-        name
-        for name in list(names)
-        if isinstance(name, str) and not name.startswith("_") and len(name) <= MAX_NAME_LENGTH
-    ]
-    return tuple(own[:MAX_NAMES])
+    """Return at most `MAX_NAMES` public names."""
+    return tuple(filter(is_public_name, list(names)))[:MAX_NAMES]
 
 
 def _asked(

@@ -123,10 +123,10 @@ class Parts:
 
         `reasons` maps each of these exercises to the reason, which `table()` shows.
         """
-        sources = list(self.sources)
-        for index, source in enumerate(sources):
-            if source.exercise in reasons:
-                sources[index] = replace(source, code=None, problem=reasons[source.exercise])
+        sources = [
+            replace(source, code=None, problem=reason) if (reason := reasons.get(source.exercise)) else source
+            for source in self.sources
+        ]
         return _assemble(sources, self.names)
 
     def keep(self, path: Path) -> None:
