@@ -610,7 +610,7 @@ while not all("<end>" in row for row in rows):
 #   **last** position only. No padding mask is needed: padding could only follow an end symbol, and nobody uses what
 #   comes after that.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
-#   in the middle of training. The given context manager does all of this: `with evaluating(model): ...`
+#   in the middle of training. The given `evaluating(model)` does all of this, in a `with` statement.
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode

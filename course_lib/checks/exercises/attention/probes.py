@@ -225,10 +225,7 @@ def _attention_with_mask_and_dropout(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(query, key, value, mask, multiply(2.0 * draw.coins(5, 5)))
 
 
-@probe("float32 in, float32 out")
-def _attention_in_float32(candidate: Candidate, draw: Draw) -> Reply:
-    query, key, value = (draw.normal(2, 4, 8, dtype=torch.float32) for _ in range(3))
-    return candidate.call(query, key, value)
+case("_attention_in_float32", "float32 in, float32 out", (2, 4, 8), (2, 4, 8), (2, 4, 8), dtype=torch.float32)
 
 
 @probe("float16 in, float16 out, with a mask as well", TOLERANCE[torch.float16])

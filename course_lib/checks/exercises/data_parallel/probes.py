@@ -264,56 +264,52 @@ def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
 # --- ShardedOptimizer ---------------------------------------------------------------------------------------
 
 SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, uncounted=420)
-probe = SHARDED_OPTIMIZER.probe
+case = SHARDED_OPTIMIZER.random_cases(partial(_on_ranks, sharded_updates), __name__)
 
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.
 _SHAPES = ((2, 3), (5,), (2, 2), (3,))
 #: Large and small ones in turn, with which the usual ways to balance the shares agree on the owners, too.
 _ALTERNATING = ((1, 12), (2,), (1, 11), (1,))
 
-_updates = partial(_on_ranks, sharded_updates)
-
-
-@probe(
-    "two ranks have the parameters that one Adam optimiser would give, and each keeps state for half of them"
+case(
+    "_two_shares",
+    "two ranks have the parameters that one Adam optimiser would give, and each keeps state for half of them",
+    2,
+    _SHAPES,
 )
-def _two_shares(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, 2, _SHAPES)
-
-
-@probe("three ranks have the parameters that one SGD optimiser with momentum would give")
-def _with_momentum(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, 3, _SHAPES, kind="sgd", updates=3)
-
-
-@probe("the shares differ by at most the largest parameter if large and small ones alternate")
-def _balanced(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, 2, _ALTERNATING, updates=1)
-
-
-@probe("the shares differ by at most the largest parameter if the first ones are the largest")
-def _falling(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, 2, ((6,), (6,), (6,), (1,), (1,), (1,)), updates=1)
-
-
-@probe("the parameters may come from a generator such as `model.parameters()`")
-def _from_a_generator(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, 2, _SHAPES, updates=1, as_generator=True)
-
-
-@probe("with four ranks and two parameters, two ranks have an empty share")
-def _empty_shares(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, 4, ((2, 2), (3,)))
-
-
-@probe("a parameter without a gradient stays as it is on all ranks")
-def _no_gradient(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, 2, _SHAPES, missing=(1,))
-
-
-@probe("without a process group, the only rank updates everything")
-def _sharded_alone(candidate: Candidate, draw: Draw) -> Reply:
-    return _updates(candidate, draw, ALONE, _SHAPES)
+case(
+    "_with_momentum",
+    "three ranks have the parameters that one SGD optimiser with momentum would give",
+    3,
+    _SHAPES,
+    kind="sgd",
+    updates=3,
+)
+case(
+    "_balanced",
+    "the shares differ by at most the largest parameter if large and small ones alternate",
+    2,
+    _ALTERNATING,
+    updates=1,
+)
+case(
+    "_falling",
+    "the shares differ by at most the largest parameter if the first ones are the largest",
+    2,
+    ((6,), (6,), (6,), (1,), (1,), (1,)),
+    updates=1,
+)
+case(
+    "_from_a_generator",
+    "the parameters may come from a generator such as `model.parameters()`",
+    2,
+    _SHAPES,
+    updates=1,
+    as_generator=True,
+)
+case("_empty_shares", "with four ranks and two parameters, two ranks have an empty share", 4, ((2, 2), (3,)))
+case("_no_gradient", "a parameter without a gradient stays as it is on all ranks", 2, _SHAPES, missing=(1,))
+case("_sharded_alone", "without a process group, the only rank updates everything", ALONE, _SHAPES)
 
 
 # --- predictions --------------------------------------------------------------------------------------------

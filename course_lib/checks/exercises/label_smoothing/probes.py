@@ -71,61 +71,55 @@ PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
 """Three sentences of 4, 2 and 1 words, so that the mean of their means differs from the mean over words."""
 
 
-def _loss(candidate: Candidate, draw: Draw, labels: Tensor, vocab: int = 6, pad_id: int = 0) -> Reply:
-    logits = 2 * draw.normal(*labels.shape, vocab)
-    return candidate.build(vocab, pad_id, 0.2).call(logits, labels)
+def _loss(
+    candidate: Candidate,
+    draw: Draw,
+    labels: Tensor = PADDED,
+    *,
+    vocab: int = 6,
+    pad_id: int = 0,
+    smoothing: tuple[float, ...] = (0.2,),
+    scale: int = 2,
+    dtype: torch.dtype = torch.float64,
+) -> Reply:
+    """Call a loss with random logits times `scale`. An empty `smoothing` leaves the default."""
+    logits = scale * draw.normal(*labels.shape, vocab, dtype=dtype)
+    return candidate.build(vocab, pad_id, *smoothing).call(logits, labels)
 
 
-@probe("the loss is the mean over all words of two sentences without padding")
-def _loss_without_padding(candidate: Candidate, draw: Draw) -> Reply:
-    return _loss(candidate, draw, torch.tensor([[3, 1, 4], [2, 5, 1]]))
-
-
-@probe("the loss is the mean over the 7 real words of padded sentences with 4, 2 and 1 words")
-def _loss_with_padding(candidate: Candidate, draw: Draw) -> Reply:
-    return _loss(candidate, draw, PADDED)
-
-
-@probe("padding may have any id: here it is 5, and 0 is an ordinary word")
-def _loss_with_other_padding(candidate: Candidate, draw: Draw) -> Reply:
-    return _loss(candidate, draw, torch.tensor([[0, 2, 4, 0], [1, 0, 5, 5]]), pad_id=5)
-
-
-@probe("equal numbers of sentences, positions and classes: no axis is mistaken for another")
-def _loss_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
-    return _loss(
-        candidate, draw, torch.tensor([[1, 3, 2, 1], [2, 1, 0, 0], [3, 3, 1, 0], [2, 0, 0, 0]]), vocab=4
-    )
-
-
-@probe("the smoothing is 0.1 by default")
-def _loss_by_default(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.build(6, 0).call(2 * draw.normal(3, 4, 6), PADDED)
-
-
-@probe("without smoothing, the loss is the ordinary cross-entropy")
-def _loss_without_smoothing(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.build(6, 0, 0.0).call(2 * draw.normal(3, 4, 6), PADDED)
-
-
-@probe("the result is correct for a vocabulary of two, one of which is padding")
-def _loss_of_two_classes(candidate: Candidate, draw: Draw) -> Reply:
-    return _loss(candidate, draw, torch.tensor([[1, 1, 0]]), vocab=2)
-
-
-@probe("logits in the thousands give a finite loss")
-def _loss_of_large_logits(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.build(6, 0, 0.2).call(3000 * draw.normal(3, 4, 6), PADDED)
-
-
-@probe("float32 logits give a float32 loss")
-def _loss_in_float32(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.build(6, 0, 0.2).call(draw.normal(3, 4, 6, dtype=torch.float32), PADDED)
-
-
-@probe("bfloat16 logits give a bfloat16 loss")
-def _loss_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.build(6, 0, 0.2).call(draw.normal(3, 4, 6, dtype=torch.bfloat16), PADDED)
+case = LABEL_SMOOTHING_LOSS.random_cases(_loss, __name__)
+case(
+    "_loss_without_padding",
+    "the loss is the mean over all words of two sentences without padding",
+    torch.tensor([[3, 1, 4], [2, 5, 1]]),
+)
+case(
+    "_loss_with_padding",
+    "the loss is the mean over the 7 real words of padded sentences with 4, 2 and 1 words",
+)
+case(
+    "_loss_with_other_padding",
+    "padding may have any id: here it is 5, and 0 is an ordinary word",
+    torch.tensor([[0, 2, 4, 0], [1, 0, 5, 5]]),
+    pad_id=5,
+)
+case(
+    "_loss_of_cubes",
+    "equal numbers of sentences, positions and classes: no axis is mistaken for another",
+    torch.tensor([[1, 3, 2, 1], [2, 1, 0, 0], [3, 3, 1, 0], [2, 0, 0, 0]]),
+    vocab=4,
+)
+case("_loss_by_default", "the smoothing is 0.1 by default", smoothing=())
+case("_loss_without_smoothing", "without smoothing, the loss is the ordinary cross-entropy", smoothing=(0.0,))
+case(
+    "_loss_of_two_classes",
+    "the result is correct for a vocabulary of two, one of which is padding",
+    torch.tensor([[1, 1, 0]]),
+    vocab=2,
+)
+case("_loss_of_large_logits", "logits in the thousands give a finite loss", scale=3000)
+case("_loss_in_float32", "float32 logits give a float32 loss", scale=1, dtype=torch.float32)
+case("_loss_in_bfloat16", "bfloat16 logits give a bfloat16 loss", scale=1, dtype=torch.bfloat16)
 
 
 @probe("gradients reach the logits of words, and are zero at padding")

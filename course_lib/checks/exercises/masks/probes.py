@@ -27,6 +27,19 @@ def _masked(candidate: Candidate, draw: Draw, *lengths: int, width: int) -> Repl
     return candidate.call(_sentences(draw, *lengths, width=width, pad_id=0), 0)
 
 
+def _padded_in_front(candidate: Candidate, draw: Draw) -> Reply:
+    """Call a function that makes the mask of two sentences, the first with padding at its beginning."""
+    return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
+
+
+def _stays_on_device(candidate: Candidate, draw: Draw) -> Observed:
+    """Report whether a function makes the mask on the device of the tokens."""
+    tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
+    return {
+        "«the mask is on the tokens' device»": candidate.fixture(stays_together()).call(candidate, tokens, 0)
+    }
+
+
 def _add_small_batches(case: Callable[..., None], prefix: str) -> None:
     """Add probes of one and of several sentences with `case`. Their names begin with `prefix`."""
     case(f"{prefix}_of_two", "two sentences, the second with padding at its end", 5, 3, width=5)
@@ -58,20 +71,13 @@ def _padding_among_the_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(tokens, 50)
 
 
-@probe("padding is masked at every position, including the beginning")
-def _padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
-
-
+PADDING_MASK.random_cases(_padded_in_front, __name__)(
+    "_padding_in_front", "padding is masked at every position, including the beginning"
+)
 case("_padding_alone", "in a sentence that is all padding, every key is masked", 0, 2, width=2)
-
-
-@probe("the mask is on the device of the tokens")
-def _padding_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
-    return {
-        "«the mask is on the tokens' device»": candidate.fixture(stays_together()).call(candidate, tokens, 0)
-    }
+PADDING_MASK.random_cases(_stays_on_device, __name__)(
+    "_padding_elsewhere", "the mask is on the device of the tokens"
+)
 
 
 # --- causal_mask --------------------------------------------------------------------------------------------
@@ -109,19 +115,12 @@ def _decoder_of_another_number(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("_decoder_of_one_word", "one sentence of one token works", 1, width=1)
-
-
-@probe("padding at the beginning is masked too")
-def _decoder_with_padding_in_front(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
-
-
-@probe("the mask is on the device of the tokens")
-def _decoder_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
-    return {
-        "«the mask is on the tokens' device»": candidate.fixture(stays_together()).call(candidate, tokens, 0)
-    }
+DECODER_MASK.random_cases(_padded_in_front, __name__)(
+    "_decoder_with_padding_in_front", "padding at the beginning is masked too"
+)
+DECODER_MASK.random_cases(_stays_on_device, __name__)(
+    "_decoder_elsewhere", "the mask is on the device of the tokens"
+)
 
 
 # --- shift_target -------------------------------------------------------------------------------------------
@@ -130,14 +129,13 @@ SHIFT_TARGET = Exercise(shift_target)
 probe = SHIFT_TARGET.probe
 
 
-@probe("two targets of five tokens")
-def _shift_of_two(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.integers(0, 99, 2, 5))
+def _shifted(candidate: Candidate, draw: Draw, *shape: int, dtype: torch.dtype = torch.int64) -> Reply:
+    return candidate.call(draw.integers(0, 99, *shape).to(dtype))
 
 
-@probe("equal batch size and length: no axis is mistaken for the other")
-def _shift_of_a_square(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.integers(0, 99, 4, 4))
+case = SHIFT_TARGET.random_cases(_shifted, __name__)
+case("_shift_of_two", "two targets of five tokens", 2, 5)
+case("_shift_of_a_square", "equal batch size and length: no axis is mistaken for the other", 4, 4)
 
 
 @probe("padded targets are shifted like any other")
@@ -145,14 +143,8 @@ def _shift_of_padded(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 4, 2, 3, width=6, pad_id=0))
 
 
-@probe("a single target of two tokens gives one input token and one label")
-def _shift_of_the_shortest(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.integers(0, 99, 1, 2))
-
-
-@probe("int32 in, int32 out")
-def _shift_of_int32(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.integers(0, 99, 2, 4).to(torch.int32))
+case("_shift_of_the_shortest", "a single target of two tokens gives one input token and one label", 1, 2)
+case("_shift_of_int32", "int32 in, int32 out", 2, 4, dtype=torch.int32)
 
 
 # --- predictions --------------------------------------------------------------------------------------------

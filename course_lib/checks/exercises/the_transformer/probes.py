@@ -189,7 +189,7 @@ def _copy(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> O
 
 
 def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: str, reached: str) -> None:
-    """Add the probes that encoder and decoder layers share. The other arguments are parts of `says`."""
+    """Add the probes that encoder and decoder layers share. The other arguments are parts of descriptions."""
     for part, ask, description in (
         ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
         ("twice", _twice, "a second call with other inputs has its own result"),
