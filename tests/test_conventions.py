@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -118,11 +118,7 @@ def test_packages_do_not_depend_on_each_other_in_a_circle(package: str) -> None:
                 needs[member].add(name.removeprefix(f"{package}.").split(".")[0])
     for member, others in needs.items():
         others.discard(member)
-    try:
-        order = list(TopologicalSorter(needs).static_order())
-    except CycleError as error:
-        pytest.fail(f"{package}: {' needs '.join(reversed(error.args[1]))}")
-    assert set(order) >= members
+    TopologicalSorter(needs).prepare()  # raises CycleError, with the members of a circle
 
 
 def test_the_lab_and_the_reference_need_no_notebooks() -> None:

@@ -18,6 +18,7 @@ from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from sqlalchemy.exc import DBAPIError
 
+from autograder.graded_notebooks.folders import graded_folder, grading_folder
 from autograder.judge.job import NotComputedError
 from autograder.nbgrader.gradebook import gradebook_problem, open_gradebook
 from autograder.nbgrader.lock import course_lock
@@ -26,13 +27,7 @@ from autograder.nbgrader.preparation import Preparation, Prepared
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
-from autograder.submissions.folder import (
-    Submission,
-    graded_folder,
-    grading_folder,
-    released_notebooks,
-    submissions,
-)
+from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum.course_file import CourseError

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from autograder.graded_notebooks.folders import graded_folder
 from autograder.judge.job import NotComputedError
 from autograder.nbgrader.command_line import command_parser, counted, create_console, reporting_errors
 from autograder.nbgrader.converters import CourseAutograde
@@ -28,7 +29,7 @@ from autograder.nbgrader.grading_run import grading_record
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
-from autograder.submissions.folder import Submission, graded_folder, released_notebooks, submissions
+from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum.course_file import SOURCES, CourseError

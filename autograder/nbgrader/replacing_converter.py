@@ -9,9 +9,9 @@ from typing import Any
 
 from nbgrader.converters.base import BaseConverter, NbGraderException
 
+from autograder.graded_notebooks.folders import grading_folder
 from autograder.nbgrader.lock import course_lock
 from autograder.nbgrader.replacement import FolderReplacement
-from autograder.submissions.folder import grading_folder
 from course_lib.curriculum.course_file import CourseError
 
 

@@ -124,7 +124,7 @@ class DownloadExtractor(ExtractorPlugin):
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:
             self._names[folder] = Path(self._names[path]).stem.removesuffix(".tar")
-        maximum = self.parent.coursedir.max_file_size * 1000
+        max_bytes = self.parent.coursedir.max_file_size * 1000
         written: list[Path] = []
         with self._reporting(path):
             for name, open_member in _members(archive, None if budget is None else budget.bytes):
@@ -132,7 +132,7 @@ class DownloadExtractor(ExtractorPlugin):
                     target = self._target(folder, name)
                     if budget is not None:
                         budget.use(files=1)
-                    _write(open_member(), target, maximum, budget)
+                    _write(open_member(), target, max_bytes, budget)
                     written.append(target)
         count = len(written)
         for inner in written:
@@ -140,7 +140,7 @@ class DownloadExtractor(ExtractorPlugin):
             if inner.suffix not in self.zip_ext or hidden:
                 continue
             if nesting < _MAX_NESTING:
-                count += self._unpack(inner, inner, nesting + 1, budget or _Budget(maximum))
+                count += self._unpack(inner, inner, nesting + 1, budget or _Budget(max_bytes))
             else:
                 self._report(inner, f"archives may be nested at most {_MAX_NESTING} deep")
         return count

@@ -231,13 +231,3 @@ def _problem_with(path: str, max_bytes: int) -> str | None:
     if about.st_size > max_bytes:
         return f"larger than {max_bytes / 1e6:g} MB"
     return None
-
-
-def grading_folder(course: CourseDirectory) -> Path:
-    """Return the folder that contains the folder of graded submissions and `not_graded.json`."""
-    return Path(course.format_path(course.autograded_directory, "", "")).parent
-
-
-def graded_folder(course: CourseDirectory, student: str, lesson: str) -> Path:
-    """Return the folder of a student's graded notebooks of a lesson."""
-    return Path(course.format_path(course.autograded_directory, student, lesson))

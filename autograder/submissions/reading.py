@@ -254,9 +254,9 @@ def _cell(number: int, cell: _Cell, notes: list[str]) -> SubmittedCell:
     )
 
 
-def _value(raw: Raw, maximum: int) -> Any:
-    """Decode a JSON value of at most `maximum` bytes. Return None if it is larger or unreadable."""
-    if len(raw) > maximum:
+def _value(raw: Raw, max_bytes: int) -> Any:
+    """Decode a JSON value of at most `max_bytes` bytes. Return None if it is larger or unreadable."""
+    if len(raw) > max_bytes:
         return None
     try:
         return msgspec.json.decode(raw)

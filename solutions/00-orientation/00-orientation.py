@@ -273,7 +273,7 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **incorrect.** | no mistake that the check knows explains all of your results |
 # | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
 # | **But in the test ...** | a test in which that mistake gives another result than your code |
-# | **But there is more to it ...** | a test that your code passes, although it fails with that mistake |
+# | **But with this mistake alone ...** | a test that your code passes, although it would fail with that mistake |
 # | **Printed in this test** | what your code printed during the test |
 # | **Try ... expected: ... returned: ...** | code to copy into a scratch cell, the expected result, and yours |
 # | **Next** | what to do now |
@@ -320,8 +320,8 @@ broadcast_tables(
 # %% [markdown] explain="explain_check"
 # A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the
 # reference, with the same inputs. It compares the shapes, dtypes, numbers and gradients of the results, and checks that
-# the inputs are unchanged. It doesn't read my code, so any way of writing it that gives the same results is correct. If my
-# results are wrong in exactly the way in which a known mistake is wrong, it names that mistake.
+# the inputs are unchanged. It doesn't read my code, so any way of writing it that gives the same results is correct. If
+# my results are wrong in exactly the way in which a known mistake is wrong, it names that mistake.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: it compares the results of my function with those of the course's own (the reference) for the same inputs.

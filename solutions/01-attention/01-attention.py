@@ -74,7 +74,7 @@ from course_lib.checks import check
 # |---|---|---|---|
 # | self-attention | $n^2 \cdot d$ | 1 | 1 |
 # | recurrent | $n \cdot d^2$ | $n$ | $n$ |
-# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if the gaps between the words that it connects grow from layer to layer |
+# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if the gaps grow from layer to layer |
 #
 # The path matters because whatever a network learns about two words has to travel along it. Here are these formulas,
 # without constant factors, for the paper's $d = 512$ and for $k = 3$:
@@ -123,7 +123,7 @@ for n in (25, 512, 5_000):
 #
 # where $q_i$ is row $i$ of $Q$, and $k_j$ is row $j$ of $K$.
 #
-# Before you read why there is a division:
+# First, a question about the dot product itself:
 
 # %% predict="predict_spread"
 # A query and a key have 64 features each, all of them independent random numbers with mean 0 and
@@ -468,9 +468,9 @@ attention_heatmap(weights, sentence, sentence)
 # **Words attend to similar words**: "blue" to "red", "hat" to "dress". The function knows nothing about people,
 # colours or clothes. That knowledge is in the vectors.
 #
-# **Most of all they attend to themselves**: see the diagonal. (The four "a" are equal, so they share.) Query and key are the same vector here, and no
-# vector of the same length matches it better than itself. To find something *else*, a word must be able to ask with a
-# different vector from the one it is found by. Lesson 02 adds this.
+# **Most of all they attend to themselves**: see the diagonal. (The four "a" are equal, so they share.) Query and key
+# are the same vector here, and no vector of the same length matches it better than itself. To find something *else*, a
+# word must be able to ask with a different vector from the one it is found by. Lesson 02 adds this.
 #
 # ### See it: attention ignores the order of words
 #

@@ -465,8 +465,8 @@ cost_of_heads(pd.DataFrame(rows))
 # We train your module with 1, 2, 4 and 8 heads, on the same sentences and with the same number of parameters.
 #
 # **Change something:** 16 heads, which leaves each head two features. Or remove the positions, with a 0 in place of the
-# 4 in the first line. (Then no word knows which words are its neighbours. All that is left is to guess the mean of the other
-# words, which is a little better than always zero.)
+# 4 in the first line. (Then no word knows which words are its neighbours. All that is left is to guess the mean of the
+# other words, which is a little better than always zero.)
 
 # %% tags=["see"]
 position_features = 4 * nn.functional.one_hot(torch.arange(len(sentence)), 16).float()

@@ -476,8 +476,9 @@ named_lines(
 # ### See it: the gradient on its way down
 #
 # How large is the gradient of each sublayer's outer matrix? The stack consists of 24 untrained feed-forward networks,
-# initialised by the rule that lesson 06 explains. Their output is used for a random classification task with 50 classes.
-# The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs with different random numbers.)
+# initialised by the rule that lesson 06 explains. Their output is used for a random classification task with 50
+# classes. The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs with
+# different random numbers.)
 #
 # The networks are connected in six ways: post-norm and pre-norm, each with and without the residual; the residual
 # without a norm; and neither.
@@ -528,8 +529,8 @@ named_lines(
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
 # - **With a norm**, it reaches the bottom in all four ways. Compare post-norm and pre-norm on the right, near the loss:
 #   post-norm's gradients are about as large there as elsewhere, pre-norm's get smaller, because each network adds to a
-#   larger and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training unstable,
-#   so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
+#   larger and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training
+#   unstable, so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
 #
 # But with a norm and without a residual, the gradients don't fade either! Is the residual superfluous, then?
 #

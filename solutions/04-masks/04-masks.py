@@ -259,7 +259,8 @@ for query in range(3):
 ### BEGIN SOLUTION course_lib.transformer.masks:decoder_mask
 
 # %% [markdown]
-# A scratch cell: your two masks for the worked examples. Which rows would change with `|` ("or") in place of `&` ("and")?
+# A scratch cell: your two masks for the worked examples. Which rows would change with `|` ("or") in place of `&`
+# ("and")?
 
 # %% tags=["see"]
 print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0]]), pad_id=0), sep="\n")
@@ -476,8 +477,8 @@ leak_probe(moved, spoken, changed)
 # new noise with their own masks. The third line is the leaking model again, but tested **as it will be used**: when it
 # writes, there is no future to attend to.
 #
-# **Change something:** only ten steps of training. Or noise of three kinds of tokens: how often is a model right that can
-# only guess?
+# **Change something:** only ten steps of training. Or noise of three kinds of tokens: how often is a model right that
+# can only guess?
 
 # %% tags=["see"]
 threads = torch.get_num_threads()

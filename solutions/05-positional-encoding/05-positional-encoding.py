@@ -163,8 +163,8 @@ for pos in range(3):
 #   for one are useless for the other.)
 # - **Odd `d_model`.** There is one more sine than there are cosines: the table ends with a sine. Much published code
 #   crashes here.
-# - **The result is float32.** But it is better to compute the angles in float64, because a float32 has only about seven digits: at position
-#   4,999 the error of the sine would be as large as 0.0004.
+# - **The result is float32.** But it is better to compute the angles in float64, because a float32 has only about seven
+#   digits: at position 4,999 the error of the sine would be as large as 0.0004.
 #
 # A loop would be correct, but slow. Try to make all angles at once: a column of positions divided by a row of powers.
 
@@ -573,7 +573,8 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 
 # %% [markdown]
 # In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get some of the weight, too,
-# because near positions are similar. (The first letter has no letter before it. It was never asked, so its row means nothing.)
+# because near positions are similar. (The first letter has no letter before it. It was never asked, so its row means
+# nothing.)
 #
 # ### See it: longer than anything it has seen
 #

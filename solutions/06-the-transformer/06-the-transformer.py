@@ -616,8 +616,8 @@ while not all("<end>" in row for row in rows):
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
 
 # %% [markdown]
-# A scratch cell: the tiny model writes, for a batch of two sentences. It knows nothing. Because its matrices are tied, it
-# will probably repeat the start symbol.
+# A scratch cell: the tiny model writes, for a batch of two sentences. It knows nothing, so don't be surprised if it writes
+# one and the same word, even a start symbol, again and again.
 
 # %% tags=["see"]
 both_words = torch.ones(2, 1, 2, dtype=torch.bool)

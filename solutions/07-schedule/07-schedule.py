@@ -52,9 +52,9 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # weight: one rate can't fit them all. From about 2011, optimisers gave each weight a step size of its own, computed
 # from its past gradients (AdaGrad, RMSProp).
 #
-# The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps two running means for every
-# weight: $m$ of its gradients, and $v$ of their squares. (Adam's paper calls $v$ the *uncentred* variance, because no mean
-# is subtracted.) At update $t$, with the gradient $g_t$:
+# The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps two running means for every weight:
+# $m$ of its gradients, and $v$ of their squares. (Adam's paper calls $v$ the *uncentred* variance, because no mean is
+# subtracted.) At update $t$, with the gradient $g_t$:
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
 #
@@ -547,9 +547,9 @@ named_lines(
 # %% [markdown]
 # ### Explain it
 #
-# A widely copied program contains `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where `rate` is equation 3. The
-# `max` is there because `rate(0)` divides by zero. At which rates do updates 1, 2, 3 and 4 run? Why does hardly anybody
-# notice? And what is the better fix?
+# A widely copied program contains `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where `rate` is equation 3.
+# The `max` is there because `rate(0)` divides by zero. At which rates do updates 1, 2, 3 and 4 run? Why does hardly
+# anybody notice? And what is the better fix?
 
 # %% [markdown] explain="explain_lag"
 # LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,

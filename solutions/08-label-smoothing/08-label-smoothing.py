@@ -5,7 +5,8 @@
 # the model to be infinitely sure of every word.
 #
 # The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
-# Judged by how well it predicts the next word, the model gets *worse*, but its translations get better.
+# Judged by the probability that it gives to the correct words, the model gets *worse*, but more of its best guesses are
+# right, and its translations get better.
 #
 # By the end you will be able to
 #
@@ -101,7 +102,7 @@ print("sum of the row:           ", sum(row))
 print("the row of padding:       ", [0.0] * 5)
 
 # %% [markdown]
-# A scratch cell: does the row still sum to 1? Try other numbers.
+# A scratch cell: does the row sum to 1, too, with a smoothing of 1 and two words? Try other numbers.
 
 # %% tags=["see"]
 smoothing, words = 1.0, 2

@@ -115,8 +115,8 @@ print(collated(few)[0])
 # - Without 1, nothing fails, and the model may train without dropout.
 # - Without 2, every update adds all earlier gradients. With 2 between 7 and 8, no weight ever moves.
 # - With 9 before 8, every update uses the learning rate of the next one.
-# - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model has
-#   learned nothing.
+# - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model
+#   has learned nothing.
 
 # %% [markdown]
 # ## 2. Gradient accumulation
@@ -191,8 +191,8 @@ for one in [first, second]:
 print("\nif each piece gets a half, a mean of means:", w.grad.item())
 
 # %% [markdown]
-# A scratch cell: change the sizes of the pieces. When is the mean of means right? What happens if a share is applied *after* the
-# backward pass?
+# A scratch cell: change the sizes of the pieces. When is the mean of means right? What happens if a share is applied
+# *after* the backward pass?
 
 # %% tags=["see"]
 w.grad = None
@@ -396,8 +396,8 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 # Now the model writes by itself, with the `greedy_decode` of lesson 06: 200 sequences that it was never trained on.
 # Every letter and the end have to be right.
 #
-# **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does it
-# do, and from which position on?
+# **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does
+# it do, and from which position on?
 
 
 # %% tags=["see"]

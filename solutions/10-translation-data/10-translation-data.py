@@ -284,8 +284,7 @@ for title, rows in {"no merge yet": before, "after u + n": after}.items():
 # on every machine, so we take the smallest pair, as Python compares tuples: first the left symbol, then the right.
 # Here that is *h* + *un*.
 #
-# A scratch cell. First change the frequencies in the cell above, so that before the merge another pair is the most frequent. (The cell
-# still merges *u* + *n*.) And what does the next cell print?
+# A scratch cell: how does Python compare pairs? Which of the three is the smallest?
 
 # %% tags=["see"]
 print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
@@ -293,7 +292,7 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% [markdown]
 # ### Build it
 #
-# If a word contains a pair twice, it counts twice. Occurrences are merged from left to right, without overlap.
+# If a word contains a pair twice, the pair counts twice. Occurrences are merged from left to right, without overlap.
 #
 # Counting all pairs again for each merge is fast enough here. (Real implementations recount only the words that a
 # merge has changed.)

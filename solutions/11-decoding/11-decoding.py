@@ -413,8 +413,8 @@ for index in where.tolist():
 # reach 0.125 at most, so `ho <end>` wins. Greedy decoding would have written `ha ha ha ...` until it ran into the
 # maximum length.
 #
-# A scratch cell: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which of the six candidates
-# would three beams keep?
+# A scratch cell: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which of the six
+# candidates would three beams keep?
 
 # %% tags=["see"]
 chances = torch.tensor([0.5, 0.4])

@@ -176,7 +176,7 @@ global_token_mean(torch.tensor(60.0), 30)
 # ### From a mean to a gradient
 #
 # The gradient, too, has to be that of $L$. If each rank divides its loss sum by the number of tokens of **all** ranks,
-# the **sum** of the gradients is right; you build it below. PyTorch's `DistributedDataParallel` (DDP) takes the
+# the **sum** of the gradients is right. You build this sum below. PyTorch's `DistributedDataParallel` (DDP) takes the
 # *mean* over the ranks instead: it divides the sum by the world size, because its users usually take the mean over
 # their own batch. (That is correct only if all batches have the same number of tokens.)
 
@@ -321,7 +321,7 @@ print([one.grad for one in three_weights])
 # %% [markdown]
 # ### Explain it
 #
-# With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each compute the *same*
+# With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each can compute the *same*
 # gradient. What has to be the same on all ranks, or must not depend on how many there are, so that the models
 # are still equal after a thousand updates? Name at least three things, and say for each what would go wrong.
 

@@ -447,7 +447,8 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 #
 # On a GPU, a run makes such an estimate before it starts, and stops with an error if the memory won't be enough.
 # `memory_gib` is the measured peak. For the base model and batches of 27,200 tokens, the estimate is 8.0 GiB, and the
-# peak on an H100 was 7.5 GiB. (Without a GPU, `memory_gib` is the peak of the whole process, including Python and PyTorch.)
+# peak on an H100 was 7.5 GiB. (Without a GPU, `memory_gib` is the peak of the whole process, including Python and
+# PyTorch.)
 #
 # ### Predict: where the time goes
 #
@@ -544,8 +545,8 @@ scaling.round(2)
 #
 # ## 5. An experiment
 #
-# Papers say that one setting is better than another. Is that true of your data? Find out as a researcher would: write down
-# a **hypothesis** first, change **one** thing, and repeat each run with several seeds, because scores also differ
+# Papers say that one setting is better than another. Is that true of your data? Find out as a researcher would: write
+# down a **hypothesis** first, change **one** thing, and repeat each run with several seeds, because scores also differ
 # from seed to seed. Choose one of these ten experiments:
 #
 # | experiment | setting A | setting B |
@@ -669,13 +670,14 @@ spread.encode(
 # - No points if no run was made, or if the numbers can't come from real runs.
 #
 # The report above, marked: 6 of 6 points. *Hypothesis*, 1 of 1: it names a direction and a reason, and was refuted.
-# *Settings*, 1 of 1: one key differs, what was equal is stated, six seeds each. *Table*, 1 of 1: all twelve runs. *Spread*,
-# 1 of 1: the smallest and largest value of each setting, and the overlap. *Comparison*, 1 of 1: 0.037 against 0.1. (The comparison
-# seed by seed is good, and not required.) *Limits*, 1 of 1: depth and warm-up, each with its reason.
+# *Settings*, 1 of 1: one key differs, what was equal is stated, six seeds each. *Table*, 1 of 1: all twelve runs.
+# *Spread*, 1 of 1: the smallest and largest value of each setting, and the overlap. *Comparison*, 1 of 1: 0.037 against
+# 0.1. (The comparison seed by seed is good, and not required.) *Limits*, 1 of 1: depth and warm-up, each with its
+# reason.
 #
-# The same report with the conclusion "Post-norm is better, because 0.535 is less than 0.572" would get 4 of 6: it loses the
-# point for the comparison with the spread, and the one for what the runs don't show. With the two means in place of the
-# table and the picture it would get 2 of 6.
+# The same report with the conclusion "Post-norm is better, because 0.535 is less than 0.572" would get 4 of 6: it loses
+# the point for the comparison with the spread, and the one for what the runs don't show. With the two means in place of
+# the table and the picture it would get 2 of 6.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -36,9 +36,9 @@ class GradedClass:
     def release(self, lesson: str, due: datetime | None = DUE) -> None:
         self.gradebook.add_assignment(lesson, duedate=due)
         self.gradebook.add_notebook(lesson, lesson)
-        for name, maximum in POINTS.items():
+        for name, points in POINTS.items():
             kind = "code" if name.startswith("check_") else "markdown"
-            self.gradebook.add_grade_cell(name, lesson, lesson, max_score=maximum, cell_type=kind)
+            self.gradebook.add_grade_cell(name, lesson, lesson, max_score=points, cell_type=kind)
 
     def hand_in(
         self,

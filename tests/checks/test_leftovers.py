@@ -84,7 +84,7 @@ def test_a_resemblance_says_if_the_tests_that_it_does_not_explain_succeed() -> N
 
     told = message(answer).replace("\n    ", " ")
     assert "your result is what you get if the dot products are not divided" in told
-    assert "But there is more to it: with this mistake alone, the test “" in told
+    assert "But with this mistake alone, the test “" in told
     assert "would fail too, and your code passes it." in told
     assert "second mistake" not in told
 

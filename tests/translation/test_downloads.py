@@ -70,7 +70,7 @@ def test_one_that_breaks_off_is_resumed_at_once(tmp_path: Path, server: Callable
     def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
         ranges.append(handler.headers.get("Range"))
         # More interruptions than attempts in vain are allowed: each brought something.
-        send(handler, CONTENT, maximum=CHUNK)
+        send(handler, CONTENT, max_bytes=CHUNK)
 
     download(server(answer) + "a", tmp_path / "a", CHECKSUM)
     assert (tmp_path / "a").read_bytes() == CONTENT
@@ -136,7 +136,7 @@ def test_one_that_breaks_off_for_good_is_given_up_and_what_came_is_kept(
     tmp_path: Path, server: Callable[[Answer], str]
 ) -> None:
     up = [CHUNK]
-    url = server(lambda handler, name: send(handler, CONTENT, maximum=up.pop() if up else 0)) + "a"
+    url = server(lambda handler, name: send(handler, CONTENT, max_bytes=up.pop() if up else 0)) + "a"
     message = refusal(url, tmp_path / "a")
     assert "the connection was lost; the received part is kept, so try again to resume" in message
     assert (tmp_path / "a.part").read_bytes() == CONTENT[:CHUNK]

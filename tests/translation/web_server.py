@@ -30,8 +30,8 @@ def serving(answer: Answer) -> Iterator[str]:
         server.server_close()
 
 
-def send(handler: BaseHTTPRequestHandler, content: bytes, maximum: int | None = None) -> None:
-    """Send a file, or the requested rest of it. Stop after `maximum` bytes if that is given."""
+def send(handler: BaseHTTPRequestHandler, content: bytes, max_bytes: int | None = None) -> None:
+    """Send a file, or the requested rest of it. Stop after `max_bytes` bytes if that is given."""
     asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
     first = int(asked[1]) if asked else 0
     if asked and first >= len(content):
@@ -42,7 +42,7 @@ def send(handler: BaseHTTPRequestHandler, content: bytes, maximum: int | None = 
         handler.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
     handler.send_header("Content-Length", str(len(content) - first))
     handler.end_headers()
-    handler.wfile.write(content[first:][:maximum])
+    handler.wfile.write(content[first:][:max_bytes])
 
 
 def send_whole(handler: BaseHTTPRequestHandler, content: bytes) -> None:

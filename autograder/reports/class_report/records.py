@@ -10,10 +10,10 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.graded_notebooks.folders import graded_folder, grading_folder
 from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, GradingNotes, notes_on, verdicts_in
 from autograder.nbgrader.not_graded import NAME, read_not_graded
-from autograder.submissions.folder import graded_folder, grading_folder
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum

@@ -258,8 +258,7 @@ class Comparison:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
         if not self.described:
             return ""
-        both = (expected, found)
-        if all(type(value) is str for value in both) and any(" " in value for value in both):
+        if type(expected) is str and type(found) is str:  # facts in words, unlike `Text`
             return f"Expected {name} to be {expected}, got {found}."
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
         if found is None and name == "the result":

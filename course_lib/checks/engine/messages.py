@@ -88,10 +88,7 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     other = f"the test “{similar.unexplained.description}”"
     alone = "these mistakes alone" if len(similar.mistakes) > 1 else "this mistake alone"
     if similar.unexplained not in failures:
-        return [
-            resemblance,
-            f"But there is more to it: with {alone}, {other} would fail too, and your code passes it.",
-        ]
+        return [resemblance, f"But with {alone}, {other} would fail too, and your code passes it."]
     found = f"{other} fails in another way"
     if any(mistake.patch or mistake.result for mistake in similar.mistakes):
         found = f"in {other}, your result is not explained by {alone}"
