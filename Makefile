@@ -13,7 +13,7 @@ help:
 	@echo "make progress     show your progress in the terminal"
 	@echo "make test         run everything that CI runs: make check, then all tests"
 	@echo "make quick        run the fast tests only (under three minutes)"
-	@echo "make check        check format, lint and types, and that lessons/ matches solutions/"
+	@echo "make check        check format, lint, types and imports of the tests, and that lessons/ matches solutions/"
 	@echo "make lessons      build lessons/ from solutions/"
 	@echo "make doctor       test how students' code is confined on this machine, and whether grading works"
 	@echo "make bench        measure checks, lessons, training and grading (over an hour; STUDENTS=5 takes less)"
@@ -48,6 +48,7 @@ check: install
 	ruff check .
 	ruff format --check .
 	mypy
+	@echo 'pytest --collect-only'; tests=$$(pytest --collect-only -q 2>&1) || { echo "$$tests" | tail -n 40; exit 1; }
 	course check
 
 test: check

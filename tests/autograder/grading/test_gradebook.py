@@ -12,12 +12,11 @@ from small_course import LESSON
 
 from autograder.judge.job import Cell, Job, Result
 from autograder.marking import __main__ as mark
-from autograder.nbgrader import regrade
+from autograder.nbgrader import regrade, stored_results
 from autograder.nbgrader.converters import CourseGenerateAssignment
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.gradebook import gradebook_file
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
-from autograder.results import __main__ as results
 from autograder.sandbox.limits import Limits
 
 Command = Callable[[list[str]], int]
@@ -31,7 +30,7 @@ def command(request: pytest.FixtureRequest, classroom: Classroom) -> Command:
     commands: dict[str, Command] = {
         "regrade": lambda course: regrade.main([LESSON, *course]),
         "mark": lambda course: mark.main([LESSON, *course]),
-        "results list": lambda course: results.main(["list", *course]),
+        "results list": lambda course: stored_results.main(["list", *course]),
     }
     return commands[request.param]
 
