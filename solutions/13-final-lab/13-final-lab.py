@@ -129,9 +129,9 @@ for lesson, parts in public_curriculum().parts.items():
 #
 # ### See it: a small run, live
 #
-# First, a run that takes half a minute on an idle machine: a single layer with 64 features, and three epochs. It runs
-# in a process of its own, and this cell reads its `metrics.jsonl`. (After twenty seconds the cell ends; if the run
-# isn't over, the cells below wait for it.)
+# First, a run that takes half a minute on an idle machine: `captions-small`, a single layer with 64 features, for three
+# epochs. It runs in a process of its own, and this cell reads its `metrics.jsonl`. (After twenty seconds the cell ends;
+# if the run isn't over, the cells below wait for it.)
 #
 # These are the most important columns of `metrics.jsonl`:
 #
@@ -148,32 +148,13 @@ for lesson, parts in public_curriculum().parts.items():
 # What happens to the validation loss, and why is it *below* the training loss? Why does the throughput rise at the
 # beginning?
 #
-# **Change something:** `training.warmup_steps=400`; `training.lr_factor=4`; `model.dropout=0.3`.
+# **Change something:** `BackgroundRun("captions-small", "../runs/small", "training.warmup_steps=400", restart=True)`; then
+# `training.lr_factor=4` or `model.dropout=0.3` instead.
 
 # %% tags=["see"]
 from course_lib.translation.train.monitoring import BackgroundRun, rows_so_far
 
-small = BackgroundRun(
-    "captions",
-    "../runs/small",
-    "data.vocab_size=1000",
-    "model.layers=1",
-    "model.d_model=64",
-    "model.heads=2",
-    "model.d_ff=128",
-    "model.dropout=0.0",
-    "model.norm_first=true",
-    "training.epochs=3",
-    "training.warmup_steps=60",
-    "training.lr_factor=1.0",
-    "training.log_every=10",
-    "training.average_last=5",
-    "training.average_every=10",
-    "training.threads=1",
-    "evaluation.bleu_every=0",
-    "evaluation.alpha=1.0",
-    restart=True,
-)
+small = BackgroundRun("captions-small", "../runs/small", restart=True)
 watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=small.last_line, timeout=20)
 
 # %% [markdown]
@@ -213,8 +194,10 @@ watch_live(
 # ### See it: your own sentences
 #
 # **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a
-# long one. What happens if a sentence isn't a caption? The course also comes with a model that was trained on
-# Multi30k, so it knows more words: `translator = load_translator("multi30k")`. To translate into German with it, run
+# long one. What happens if a sentence isn't a caption?
+#
+# The course also comes with a model that was trained on Multi30k, so it knows more words. To try it, replace
+# `load_translator(chosen)` by `load_translator("multi30k")`. To translate into German with it, run
 # `course translate multi30k --to german` in a terminal.
 
 # %% tags=["see"]
@@ -603,7 +586,8 @@ if SEARCH:
     ]
 runs = pd.DataFrame(found, columns=["setting", "seed", "validation loss", "validation BLEU"])
 print(runs.to_string(index=False) if found else f"there are no finished epochs in {EXPERIMENT} yet")
-runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"]).round(3)
+summary = runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"])
+summary.round(3) if found else None
 
 # %% [markdown]
 # The picture shows the spread, a dot for each run. (If you compare BLEU, as `search` must, set
@@ -614,11 +598,12 @@ import altair as alt
 
 MEASURE = "validation loss"
 spread = alt.Chart(runs, description=f"The {MEASURE} of each run, by setting").mark_circle(size=90)
-spread.encode(
+spread = spread.encode(
     x=alt.X(f"{MEASURE}:Q", scale=alt.Scale(zero=False)),
     y="setting:N",
     tooltip=["seed:N", "validation BLEU:Q"],
 ).properties(width=480, height=120, title="How far apart are the settings, and how far the seeds?")
+spread if found else "There is nothing to draw before the first run has finished an epoch."
 
 # %% [markdown]
 # ### Explain it
@@ -687,8 +672,9 @@ spread.encode(
 # its translations of the **test split**, one per line. The cell below copies them here. The grader scores the
 # translations against the references.
 #
-# **The run must be your own**: an unedited provided configuration earns nothing. Change at least one setting
-# that affects what the model learns, for a reason that you can give, perhaps from your experiment.
+# **The run must be your own**: a provided configuration without changes, such as that of the small run above, earns
+# nothing. Change at least one setting that affects what the model learns, for a reason that you can give, perhaps from
+# your experiment.
 #
 # | at least this BLEU on the captions | or this BLEU on Multi30k (test 2016) | points |
 # |---|---|---|

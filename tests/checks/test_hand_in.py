@@ -132,7 +132,7 @@ def test_an_unedited_config_is_worth_nothing(name: str, overrides: list[str]) ->
         for entry in (CONFIG, METRICS, TRANSLATIONS):
             found = judge_file(entry, LEVELS)
             assert found.share == 0
-            assert f"the provided configuration {name}, unchanged" in found.message
+            assert f"those of the provided configuration {name}." in found.message
 
 
 @pytest.mark.parametrize("edit", ["model.dropout=0.2", "training.epochs=9", "data.vocab_size=1500"])
