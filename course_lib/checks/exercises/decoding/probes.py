@@ -180,6 +180,16 @@ def _short_or_long(short: float, long: float) -> _Transitions:
 
 #: The log-probability of the long sentence is 1.40, 1.46, 1.225, 1.255 or 1.1 times that of the short one.
 _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
+#: The long sentence is much less likely: its log-probability is twice that of the short one.
+#: A search that continues ended sentences would pay almost nothing for it.
+_MUCH_LESS_LIKELY = {
+    **_short_or_long(0.45, 0.45**2),
+    (2, _END): {6: 0.999},
+    (3, 6): {6: 0.999},
+    (4, 6): {_END: 0.999},
+}
+#: The long sentence is so much more likely that its probability, divided by the penalty, is the higher one.
+_MUCH_LIKELIER = _short_or_long(0.2, 0.305)
 #: Two sentences of which the long one is more likely.
 _LIKELIER = _short_or_long(0.396, 0.45)
 #: All beams end after the second word.
@@ -244,6 +254,15 @@ def _beam_with_alpha_one(candidate: Candidate, draw: Draw) -> Observed:
     return _search(
         candidate, _model(draw, *_RIVALS[:4], _LIKELIER), _sources(7, 6, 5, 4, 3), beam=2, alpha=1.0
     )
+
+
+@probe("of two sentences with very different probabilities, the likelier one wins")
+def _beam_with_clear_winners(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.fixture(_model(draw, _MUCH_LESS_LIKELY, _MUCH_LIKELIER))
+    return {
+        f"with an alpha of {alpha:g}": _search(candidate, model, _sources(3, 4), beam=2, alpha=alpha)
+        for alpha in (0.0, 1.0)
+    }
 
 
 @probe("when beams are reordered, each hypothesis keeps its words, its length and whether it has ended")
@@ -316,7 +335,14 @@ def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
 
 
 # Pre-norm models with large weights react to every token; post-norm ones repeat themselves.
-_REAL: dict[str, Any] = {"layers": 2, "d_model": 6, "heads": 2, "d_ff": 8, "norm_first": True}
+_REAL: dict[str, Any] = {
+    "layers": 2,
+    "d_model": 6,
+    "heads": 2,
+    "d_ff": 8,
+    "norm_first": True,
+    "dropout": 0.0,
+}
 _REAL_SEED = 31
 
 
