@@ -9,21 +9,26 @@ from typing import BinaryIO
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
     """Yield a temporary file next to `path`. After the block, flush it to disk and rename it to `path`.
 
-    If the block raises an exception, the temporary file is deleted and `path` is unchanged.
+    If the block raises an exception, the temporary file is deleted and `path` is unchanged. Without `sync`,
+    the file isn't flushed, so a power failure may leave it empty.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Other threads, and processes with the same id in other containers, may be writing the same file.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         with temporary.open("wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        if sync:
+            _sync_folder(path.parent)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # The first error says more.
+            temporary.unlink(missing_ok=True)
         raise
 
 

@@ -18,13 +18,16 @@ from nbgrader.api import Gradebook
 from nbgrader.exchange.default import (
     Exchange,
     ExchangeCollect,
+    ExchangeError,
     ExchangeReleaseAssignment,
     ExchangeReleaseFeedback,
 )
 
+from autograder.nbgrader.gradebook import open_gradebook
 from autograder.nbgrader.replacement import FolderReplacement, owner
 from autograder.submissions.folder import refuse_bad_timestamp
 from autograder.submissions.reading import UnreadableError, printable
+from course_lib.curriculum.course_file import CourseError
 
 
 def students_of(gradebook: Gradebook, inbound: Path) -> set[str]:
@@ -172,8 +175,12 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
 
     @cached_property
     def _students(self) -> set[str]:
-        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as gradebook:
-            return students_of(gradebook, Path(self.inbound_path))
+        try:
+            with open_gradebook(self.coursedir) as gradebook:
+                return students_of(gradebook, Path(self.inbound_path))
+        except CourseError as error:
+            self.log.fatal(str(error))
+            raise ExchangeError(str(error)) from None
 
     @contextmanager
     def _protecting(self, record: dict[str, Any]) -> Iterator[None]:

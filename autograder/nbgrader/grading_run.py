@@ -163,15 +163,16 @@ class GradingRun:
     def _grade(self, prepared: Prepared, gradebook: Gradebook) -> None:
         """Grade a submission, and grade it again if its files change while it is being graded."""
         submission = prepared.submission
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
+            if attempt > 0:
+                self._preparation.inspect(submission)
+                prepared = self._preparation.prepare(submission)
             try:
                 self._replace(prepared, gradebook)
             except _FilesChangedError:
-                self._preparation.inspect(submission)
-                prepared = self._preparation.prepare(submission)
-            else:
-                self._not_graded.remove(submission.lesson, submission.student)
-                return
+                continue
+            self._not_graded.remove(submission.lesson, submission.student)
+            return
         raise UnreadableError(
             f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
         )

@@ -70,15 +70,13 @@ class SandboxedExecute(NbGraderPreprocessor):
     allow_plain_tcp = Bool(
         False, help="Whether to use a cluster without TLS, in a network that only graders can reach"
     ).tag(config=True)
-    group_shared = Bool(False, help="Whether other accounts of the group share the result store").tag(
-        config=True
-    )
-
     #: The source of results, which is set for the duration of a run.
     results: Results | None = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.group_shared = False
+        """Whether other accounts of the group share the result store."""
         self.ahead = 4
         """The number of submissions to read ahead of the one being graded."""
         self.requested: dict[tuple[str, str, str], Job] = {}

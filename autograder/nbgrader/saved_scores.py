@@ -98,10 +98,9 @@ def restore_scores(gradebook: Gradebook, lesson: str, student: str, snapshot: Sn
         saved = snapshot["notebooks"].get(notebook.name, {"penalty": None, "grades": {}, "comments": {}})
         notebook.late_submission_penalty = saved["penalty"]
         for name, grade in _by_cell(gradebook, notebook, Grade).items():
-            unscored = [None, grade.manual_score is not None]
-            # Version 0.1.0 did not save the manual score.
-            grade.auto_score, needs_manual_grade, *manual = saved["grades"].get(name, unscored)
-            if manual in ([], [grade.manual_score]):  # Otherwise a person has graded the cell since then.
+            unscored = [None, grade.manual_score is not None, grade.manual_score]
+            grade.auto_score, needs_manual_grade, manual_score = saved["grades"].get(name, unscored)
+            if manual_score == grade.manual_score:  # Otherwise a person has graded the cell since then.
                 grade.needs_manual_grade = needs_manual_grade
         for name, comment in _by_cell(gradebook, notebook, Comment).items():
             comment.auto_comment = saved["comments"].get(name)

@@ -321,6 +321,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="grade at most N submissions of each student per hour (default: 12)",
     )
     options = parser.parse_args(arguments)
+    if options.max_per_hour < 1:
+        parser.error(f"--max-per-hour: expected at least 1, got {options.max_per_hour}")
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stdout, force=True)
     log = logging.getLogger("serve-grading")
     try:

@@ -103,7 +103,7 @@ class LocalExecutor(WorkerExecutor):
         )
 
     def _start_worker(self) -> None:
-        """Start this thread's worker. Raises WorkerStartError if its initializer raises an exception."""
+        """Start this thread's worker. Raises WorkerStartError if its initializer fails or ends it."""
         worker_end, lifeline = multiprocessing.get_context("spawn").Pipe(duplex=False)
         worker = ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), initializer=_end_with, initargs=(worker_end,)
@@ -117,16 +117,19 @@ class LocalExecutor(WorkerExecutor):
         self._local.worker = worker
         try:
             worker.submit(_initialize, self._initializer, *self._initargs).result()
-        except BrokenProcessPool:
-            raise
         except Exception as error:
             self._discard_worker()
+            died = isinstance(error, BrokenProcessPool)
             with self._lock:
+                if self._closed and died:  # `shutdown` has killed it.
+                    raise CancelledError from None
                 self._failed_starts += 1
                 self._retry_at = time.monotonic() + RETRY_SECONDS
-                self._start_problem = f"no worker process could be started: {error}"
+                reason = "the process died before it was ready. Is there enough memory?" if died else error
+                self._start_problem = f"no worker process could be started: {reason}"
             raise WorkerStartError(self._start_problem) from None
-        self._failed_starts = 0
+        with self._lock:
+            self._failed_starts = 0
 
     def _discard_worker(self) -> None:
         """Release what this thread's worker holds, such as pipes, after it has died or failed to start.

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from autograder.judge.job import Job, Result, digest_of
+from course_lib.atomic_files import atomic_write
 
 _FORMAT = 1
 _SUFFIX = ".jsonl"
@@ -94,16 +95,10 @@ class ResultStore:
         path = self._path(job.digest)
         self._make_folder(path.parent)
         # No fsync: a file emptied by a power failure is detected, and its job is run again.
-        temporary = path.with_name(f".{path.stem}.{os.getpid()}.{os.urandom(4).hex()}")
-        try:
-            temporary.write_bytes(msgspec.json.encode(header) + b"\n" + body + b"\n")
+        with atomic_write(path, sync=False) as file:
+            file.write(msgspec.json.encode(header) + b"\n" + body + b"\n")
             with contextlib.suppress(PermissionError):
-                temporary.chmod(stat.S_IMODE(path.parent.stat().st_mode) & 0o664)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+                os.fchmod(file.fileno(), stat.S_IMODE(path.parent.stat().st_mode) & 0o664)
 
     def entries(self, verify: bool = False) -> Iterator[Entry]:
         """Yield all entries, including damaged ones. Damage below the header is only found with `verify`."""

@@ -28,7 +28,7 @@ TRAINING, VALIDATION = "training", "validation"
 
 PANELS = (
     ("loss", "Loss (nats per token)", ".3f", "f", ("loss", "validation_loss")),
-    ("learning rate", "Learning rate", ".3~g", "~g", ("lr", "rate")),
+    ("learning rate", "Learning rate", ".3~g", "~g", ("lr",)),
     ("tokens per second", "Target tokens per second", ",.0f", "~s", ("tokens_per_second",)),
     ("padding", "Padding (share of all positions)", ".1%", ".0%", ("padded",)),
     ("BLEU", "BLEU on the validation split", ".1f", "f", ("bleu",)),
@@ -40,9 +40,9 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
     """Draw loss, learning rate, throughput and padding over the updates of a run, in four panels.
 
     A fifth panel shows BLEU if it was measured. `rows` are those of `metrics.jsonl`, each a mapping with
-    `step` and any of `loss`, `validation_loss`, `lr` (`rate` in files of version 0.1.0), `tokens_per_second`,
-    `padded` and `bleu`; other keys are ignored, and so are values that aren't finite numbers. Axes begin at
-    zero; panels without a number yet are empty. Raises ValueError for a row without a step.
+    `step` and any of `loss`, `validation_loss`, `lr`, `tokens_per_second`, `padded` and `bleu`; other keys
+    are ignored, and so are values that aren't finite numbers. Axes begin at zero; panels without a number yet
+    are empty. Raises ValueError for a row without a step.
     """
     points = []
     for row in rows:

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from course_lib.atomic_files import atomic_write_text
+
 # A graded notebook may import this module where none of the packages below exist: import them when needed.
 if TYPE_CHECKING:
     from requests import PreparedRequest, Response
@@ -165,7 +167,7 @@ def _is_recorded(name: str, url: str, record: bool) -> bool:
     urls = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     if record and url not in urls:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([*urls, url, ""]), encoding="utf-8")
+        atomic_write_text(path, "\n".join([*urls, url, ""]))
     return url in urls
 
 

@@ -97,8 +97,8 @@ def test_bad_attention(weights: torch.Tensor, settings: dict[str, Any], message:
 
 
 ROWS: list[dict[str, Any]] = [
-    {"step": 50, "epoch": 1, "loss": 6.25, "rate": 1e-4, "tokens_per_second": 4000.0, "padded": 0.125},
-    {"step": 100, "epoch": 1, "loss": 3.5, "rate": 2e-4, "tokens_per_second": 5000.0, "padded": 0.25},
+    {"step": 50, "epoch": 1, "loss": 6.25, "lr": 1e-4, "tokens_per_second": 4000.0, "padded": 0.125},
+    {"step": 100, "epoch": 1, "loss": 3.5, "lr": 2e-4, "tokens_per_second": 5000.0, "padded": 0.25},
     {"step": 100, "epoch": 1, "validation_loss": 4.125, "bleu": 12.0},
     {"step": 100, "epoch": 1, "test_bleu": 11.0, "signature": "nrefs:1"},
 ]
@@ -129,7 +129,7 @@ def test_before_the_first_row_there_are_empty_panels(texts_of: TextsOf) -> None:
 
 
 def test_numbers_that_are_none_are_left_out(texts_of: TextsOf) -> None:
-    broken = {"step": 150, "loss": math.nan, "rate": None, "tokens_per_second": math.inf, "padded": "much"}
+    broken = {"step": 150, "loss": math.nan, "lr": None, "tokens_per_second": math.inf, "padded": "much"}
     assert "3.500" in texts_of(run_progress([*ROWS, broken]))
 
 

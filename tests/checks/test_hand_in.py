@@ -33,7 +33,7 @@ EDITED = documented_yaml(load_config("captions", ["training.warmup_steps=300"]))
 
 def rows(count: int = 20, **changes: Any) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = [
-        {"step": 10 * number, "epoch": 1, "loss": 5.0 / number, "rate": 0.001, "padded": 0.1}
+        {"step": 10 * number, "epoch": 1, "loss": 5.0 / number, "lr": 0.001, "padded": 0.1}
         for number in range(1, count + 1)
     ]
     return [*made, {"step": 10 * count, "test_bleu": 50.0, "signature": "nrefs:1"} | changes]
@@ -100,7 +100,7 @@ def test_what_a_run_writes_is_worth_everything() -> None:
         (b'{"step": 1, "loss": 1e999}\n', 'line 1: expected "loss" to be from 0 to 1e+06, found inf'),
         (b'{"step": 1, "loss": "low"}\n', "found 'low'"),
         (b'{"step": 1, "padded": 1.5}\n', 'expected "padded" to be from 0 to 1, found 1.5'),
-        (b'{"step": 1, "rate": -0.1}\n', 'expected "rate" to be from 0 to 1e+06, found -0.1'),
+        (b'{"step": 1, "lr": -0.1}\n', 'expected "lr" to be from 0 to 1e+06, found -0.1'),
         (b'{"step": 9}\n{"step": 8}\n', "line 2: expected rising steps, but 8 follows 9"),
         (written(rows(5)), "expected at least 8 rows with a loss, found 5. Train longer"),
         (written(rows()[:-1]), "the run has not finished"),

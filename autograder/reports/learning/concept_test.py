@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import course_lib.transformer
 from autograder.submissions.reading import SubmittedNotebook
+from course_lib.atomic_files import atomic_write_text
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
@@ -259,5 +260,5 @@ def _write(test: ConceptTest, name: str, folder: Path) -> Path:
     notebook.metadata.course = {"lesson": TESTS[name], "version": test.version(name)}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{TESTS[name]}.ipynb"
-    nbformat.write(notebook, path)
+    atomic_write_text(path, nbformat.writes(notebook) + "\n")
     return path

@@ -11,10 +11,10 @@ To write such a folder from a run:
 The model card is written by hand.
 """
 
+import argparse
 import hashlib
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import safetensors.torch
@@ -118,4 +118,8 @@ def provide(run: RunFolder, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    provide(RunFolder(Path(sys.argv[1])), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description="Write a run's model in the format of a provided model.")
+    parser.add_argument("run", type=Path, metavar="RUN_FOLDER")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
+    provide(RunFolder(options.run), options.folder)

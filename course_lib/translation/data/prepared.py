@@ -111,8 +111,8 @@ def open_prepared(folder: Path, vocabulary: Path) -> PreparedData:
     contents = _read_contents(folder, vocabulary)
     if contents is None:
         raise BadInputError(
-            f"{folder}: the data prepared by the first process is missing or incomplete; "
-            "check that all machines see the same run_folder"
+            f"{folder}: the prepared data of the run is missing or incomplete. Resume the run, which "
+            "prepares it again. If it runs on several machines, check that all see the same run_folder."
         )
     return _open(folder, vocabulary, contents)
 

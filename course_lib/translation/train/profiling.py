@@ -70,7 +70,9 @@ class UpdateProfiler:
             (self._folder / "operations.txt").write_text(table, "utf-8")
             if on_gpu:
                 torch.cuda.memory._dump_snapshot(str(self._folder / "memory.pickle"))
-                torch.cuda.memory._record_memory_history(enabled=None)
         except OSError as error:
             return f"The profile could not be saved ({error.strerror}). Training continues."
+        finally:
+            if on_gpu:
+                torch.cuda.memory._record_memory_history(enabled=None)
         return f"Profile of {count} updates: {self._folder}"

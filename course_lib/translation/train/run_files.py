@@ -57,10 +57,13 @@ class RunFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # The process must never exit while a file is being written.
-        self.finish_writing()
-        if self._dashboards is not None:
-            self._dashboards.close(failed=kind is not None)
+        try:
+            # The process must never exit while a file is being written.
+            self.finish_writing()
+        finally:
+            self._writer.shutdown()
+            if self._dashboards is not None:
+                self._dashboards.close(failed=kind is not None)
 
     def clear_snapshots(self) -> None:
         """Remove the snapshots of an earlier run. Raises BadInputError if that is impossible."""

@@ -235,6 +235,18 @@ def test_a_worker_that_does_not_start_says_why() -> None:
                 future.result()
 
 
+def die() -> None:
+    os._exit(3)
+
+
+def test_a_worker_that_dies_while_it_starts_is_not_blamed_on_a_notebook() -> None:
+    with closing(LocalExecutor(1, die, ())) as executor:
+        futures = [executor.submit(value_or_death, 1) for _ in range(6)]
+        for future in futures:
+            with pytest.raises(WorkerStartError, match="could be started: the process died"):
+                future.result()
+
+
 def succeed_if_there_is(file: Path) -> None:
     file.read_bytes()
 

@@ -111,9 +111,9 @@ def _too_large(name: str, size: int) -> FileVerdict:
 def _judge_config(content: bytes, levels: Levels) -> FileVerdict:
     if (repeated := repeated_config(content)) is not None:
         return FileVerdict(
-            f"The sizes, data and training in config.yaml are those of the provided configuration {repeated}. "
-            "A run earns points only if you changed something that affects what the model learns. "
-            "Another seed or folder doesn't count, nor do settings of logging or evaluation.",
+            "The sizes, data and training in config.yaml are those of the provided configuration "
+            f"{repeated}. A run earns points only if you changed something that affects what the model "
+            "learns. Another seed or folder doesn't count, nor do settings of logging or evaluation.",
             0.0,
         )
     return FileVerdict("The settings differ from all provided configurations", 1.0)

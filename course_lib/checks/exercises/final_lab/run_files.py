@@ -22,8 +22,8 @@ _MAX_CONFIG_BYTES = 2**16
 #: The minimum number of rows with a training loss.
 MIN_ROWS = 8
 
-#: The maximum of each validated number in a row; the minimum is 0. Version 0.1.0 wrote "rate" for "lr".
-_MAXIMA = {"loss": 1e6, "validation_loss": 1e6, "lr": 1e6, "rate": 1e6, "tokens_per_second": 1e12}
+#: The maximum of each validated number in a row; the minimum is 0.
+_MAXIMA = {"loss": 1e6, "validation_loss": 1e6, "lr": 1e6, "tokens_per_second": 1e12}
 _MAXIMA |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 
 
