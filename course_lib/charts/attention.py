@@ -118,13 +118,7 @@ def mask_cells(allowed: Booleans) -> list[Cell]:
     return [open_cell if may else closed for may in allowed.ravel()]
 
 
-def mask_effect(
-    scores: Numbers,
-    mask: Numbers,
-    weights: Numbers,
-    *,
-    title: str = "A mask removes keys from the softmax",
-) -> Picture:
+def mask_effect(scores: Numbers, mask: Numbers, weights: Numbers) -> Picture:
     """Draw the scores, mask and weights of an attention operation side by side, with the weights' row sums.
 
     `scores` and `weights` are (Q, K). `mask` is boolean, True for "may attend", and broadcasts to (Q, K). In
@@ -163,7 +157,12 @@ def mask_effect(
         f"{row} may attend to {int(keys.sum())} of {len(keys)} keys, its weights sum to {total:.4g}"
         for row, keys, total in zip(rows, allowed, weight_matrix.sum(axis=-1).tolist(), strict=True)
     ]
-    return captioned(alt.hconcat(*panels, spacing=16), title, lines, f"{'; '.join(details)}.")
+    return captioned(
+        alt.hconcat(*panels, spacing=16),
+        "A mask removes keys from the softmax",
+        lines,
+        f"{'; '.join(details)}.",
+    )
 
 
 def _sum_in_words(weights: Floats, allowed: Booleans) -> str:
@@ -188,7 +187,6 @@ def attention_over_sentence(
     keys: Sequence[str],
     *,
     start: int = 0,
-    title: str = "Which words does this word attend to?",
 ) -> Picture:
     """Draw the weights of one query over the keys. A click on a word, or the list below, selects the query.
 
@@ -225,7 +223,7 @@ def attention_over_sentence(
     )
     return captioned(
         picture,
-        title,
+        "Which words does this word attend to?",
         "Click a word in the upper row. Thicker lines and darker words: more weight.",
         f"Largest weights: {', '.join(strongest(matrix, rows, columns))}. The list below selects the query.",
     )

@@ -17,13 +17,7 @@ MAX_KEYS, ROW, LABELS = 8, 34, 170
 
 
 def attention_steps(
-    query: Numbers,
-    key: Numbers,
-    value: Numbers,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    *,
-    title: str = "Attention, one step at a time",
+    query: Numbers, key: Numbers, value: Numbers, queries: Sequence[str], keys: Sequence[str]
 ) -> Picture:
     """Draw the calculation of attention for one query as a table of steps (rows) and keys (columns).
 
@@ -80,7 +74,7 @@ def attention_steps(
     chart = alt.LayerChart(layer=[boxes, texts], width=cell * (len(columns) + 1), height=ROW * len(STEPS))
     return captioned(
         chart.add_params(chosen, steps),
-        title,
+        "Attention, one step at a time",
         "Choose a query and the number of steps with the controls below.",
         f"Weights of each query: {'; '.join(details)}.",
     )

@@ -8,9 +8,7 @@ from course_lib.charts.marks import captioned, tips
 from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
 
 
-def communication_timeline(
-    table: pd.DataFrame, *, title: str = "What happens while the backward pass runs?"
-) -> Picture:
+def communication_timeline(table: pd.DataFrame) -> Picture:
     """Draw when a rank computes and when it communicates, with two or three rows for each plan.
 
     `table` has one row for each piece of work: its `plan` (at most four), its `row` (two or three different
@@ -68,13 +66,12 @@ def communication_timeline(
     )
     faceted: alt.FacetChart = chart.facet(row=alt.Row("plan:N", sort=plans, header=header), spacing=6)
     return faceted.properties(
-        title=alt.Title(title, subtitle=subtitle, offset=14), description=f"{title} {' '.join(subtitle)}"
+        title=alt.Title("What happens while the backward pass runs?", subtitle=subtitle, offset=14),
+        description=f"{'What happens while the backward pass runs?'} {' '.join(subtitle)}",
     )
 
 
-def memory_per_rank(
-    table: pd.DataFrame, *, title: str = "How much memory does training take on each rank?"
-) -> Picture:
+def memory_per_rank(table: pd.DataFrame) -> Picture:
     """Draw the gigabytes of memory on one rank as a stacked bar for each plan.
 
     `table` has one row for each `plan` (at most eight) and `kind` (at most four, such as parameters and
@@ -117,7 +114,7 @@ def memory_per_rank(
     )
     details = "; ".join(f"{plan}: {size}" for plan, size in totals[["plan", "shown"]].itertuples(index=False))
     chart = alt.LayerChart(layer=[bars, inside, sums], width=480, height=34 * len(plans))
-    return captioned(chart, title, "", f"{details}.")
+    return captioned(chart, "How much memory does training take on each rank?", "", f"{details}.")
 
 
 def _colours(groups: pd.Series) -> tuple[alt.Scale, list[str]]:

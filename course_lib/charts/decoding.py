@@ -38,11 +38,7 @@ FATES = {
 
 
 def word_by_word(
-    candidates: Sequence[Mapping[str, float]],
-    written: Sequence[str],
-    attended: Sequence[tuple[str, float]],
-    *,
-    title: str = "Word by word: what does the model consider, and where does it look?",
+    candidates: Sequence[Mapping[str, float]], written: Sequence[str], attended: Sequence[tuple[str, float]]
 ) -> Picture:
     """Draw the likeliest words at each step of a translation, and the source word that is attended to most.
 
@@ -82,7 +78,12 @@ def word_by_word(
     ]
     subtitle = "A row is a step. Darker: more probable. A frame marks the word that is written."
     chart = alt.hconcat(grid.draw(cells), beside, spacing=14)
-    return captioned(chart, title, subtitle, f"{'; '.join(details)}.")
+    return captioned(
+        chart,
+        "Word by word: what does the model consider, and where does it look?",
+        subtitle,
+        f"{'; '.join(details)}.",
+    )
 
 
 def beam_tree(
@@ -91,7 +92,6 @@ def beam_tree(
     *,
     greedy: Sequence[str] = (),
     end: str = "<end>",
-    title: str = "Which prefixes did the beam keep, and what became of them?",
 ) -> Picture:
     """Draw the prefixes that the beam kept: a row for each step, with the most probable prefix on the left.
 
@@ -126,7 +126,7 @@ def beam_tree(
     layers, height = _layers(nodes, places, steps), ROW * steps + ROW // 2
     return captioned(
         alt.LayerChart(layer=layers, width=WIDTH - ROOM, height=height),
-        title,
+        "Which prefixes did the beam keep, and what became of them?",
         lines,
         f"Returned: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
         f"{len(nodes)} prefixes in {steps} steps, of which {dropped} were dropped.{details}",

@@ -24,13 +24,7 @@ from course_lib.charts.marks import (
 from course_lib.charts.theme import QUIET_INK, WIDTH, Picture
 
 
-def target_distributions(
-    targets: Numbers,
-    labels: Sequence[str],
-    vocabulary: Sequence[str],
-    *,
-    title: str = "Which distribution is the target at each position?",
-) -> Picture:
+def target_distributions(targets: Numbers, labels: Sequence[str], vocabulary: Sequence[str]) -> Picture:
     """Draw target distributions as a heat map of positions (rows) and words (columns), with row sums.
 
     `targets` is (L, V), `labels` are the L correct words, and `vocabulary` is the list of all V words. Raises
@@ -48,7 +42,12 @@ def target_distributions(
     details = [f"{row}: sum {total}" for row, total in zip(rows, sums, strict=True)]
     largest, smallest = exact(float(matrix.max())), exact(float(matrix.min()))
     ends = f"The largest probability is {largest}, the smallest {smallest}."
-    return captioned(alt.hconcat(*panels, spacing=14), title, lines, f"{'; '.join(details)}. {ends}")
+    return captioned(
+        alt.hconcat(*panels, spacing=14),
+        "Which distribution is the target at each position?",
+        lines,
+        f"{'; '.join(details)}. {ends}",
+    )
 
 
 def _probability(value: float) -> str:
@@ -56,9 +55,7 @@ def _probability(value: float) -> str:
     return f"{value:.2g}".replace("0.", ".", 1) if 0 < value < 1 else exact(value)
 
 
-def loss_by_confidence(
-    table: pd.DataFrame, *, title: str = "How confident in the label should a model be?"
-) -> Picture:
+def loss_by_confidence(table: pd.DataFrame) -> Picture:
     """Draw the loss against the probability that a model assigns to the label: a line for each smoothing.
 
     `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The x axis is
@@ -101,7 +98,10 @@ def loss_by_confidence(
         number=alt.MarkDef(type="text", dy=16, aria=False),
     ).properties(width=500, height=280)
     return captioned(
-        chart, title, "A dot marks the lowest point of a line.", f"Lowest: {'; '.join(details)}."
+        chart,
+        "How confident in the label should a model be?",
+        "A dot marks the lowest point of a line.",
+        f"Lowest: {'; '.join(details)}.",
     )
 
 
@@ -114,9 +114,7 @@ BINS, MIN_PREDICTIONS = 10, 20
 """The number of bins for confidences, and the minimum number of predictions for a bin to be drawn."""
 
 
-def calibration_curves(
-    table: pd.DataFrame, *, title: str = "How often is a model right when it is confident?"
-) -> Picture:
+def calibration_curves(table: pd.DataFrame) -> Picture:
     """Draw the share of correct predictions against the confidence, with a line of points for each model.
 
     `table` has one row for each prediction: the `model` (at most four), its `confidence`, which is the
@@ -164,7 +162,9 @@ def calibration_curves(
     ]
     subtitle = "Larger points hold more predictions. On the dashed line the confidence is justified."
     chart = alt.LayerChart(layer=[diagonal, *notes, lines, dots], width=360, height=340)
-    return captioned(chart, title, subtitle, f"{'; '.join(details)}.")
+    return captioned(
+        chart, "How often is a model right when it is confident?", subtitle, f"{'; '.join(details)}."
+    )
 
 
 def _binned(table: pd.DataFrame) -> pd.DataFrame:

@@ -55,9 +55,7 @@ def mask_panels(
     return captioned(grid.side_by_side(panels, gap=gap), title, lines, details)
 
 
-def leak_probe(
-    moved: Mapping[str, Numbers], words: Sequence[str], changed: int, *, title: str | None = None
-) -> Picture:
+def leak_probe(moved: Mapping[str, Numbers], words: Sequence[str], changed: int) -> Picture:
     """Draw the distances by which the outputs moved when the token at position `changed` was replaced.
 
     There is a row for each mask. `moved` maps its name to L distances, one for each of the L words; 0 means
@@ -83,7 +81,7 @@ def leak_probe(
     leaks = {name: int((row[:changed] != 0).sum()) for name, row in zip(moved, distances, strict=True)}
     leaking = sum(count > 0 for count in leaks.values())
     word = tokens[changed]
-    heading = title or (
+    heading = (
         f"Changing '{word}' moves earlier outputs under {leaking} of {len(leaks)} masks"
         if leaking
         else f"Changing '{word}' moves no earlier output: no mask leaks"

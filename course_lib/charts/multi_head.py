@@ -23,12 +23,7 @@ TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
 """A colour for each word, pale enough to write on."""
 
 
-def features_in_heads(
-    cuts: Mapping[str, Numbers],
-    words: Sequence[str],
-    *,
-    title: str = "Which features of which word does each head get?",
-) -> Picture:
+def features_in_heads(cuts: Mapping[str, Numbers], words: Sequence[str]) -> Picture:
     """Draw a row of panels for each way to split a sentence into heads, with one panel for each head.
 
     `cuts` maps a name to heads of shape (H, L, D/H), made from a sentence in which feature f of word i is the
@@ -61,7 +56,12 @@ def features_in_heads(
     subtitle = (
         "Each cell says which word and feature its number is from. Framed: it is in another word's row."
     )
-    return captioned(alt.vconcat(*lines, spacing=20), title, subtitle, f"{'; '.join(details)}.")
+    return captioned(
+        alt.vconcat(*lines, spacing=20),
+        "Which features of which word does each head get?",
+        subtitle,
+        f"{'; '.join(details)}.",
+    )
 
 
 def _traced(head: Floats, words: list[str], heads: int) -> list[Cell]:
@@ -87,7 +87,7 @@ COUNTS = {"parameters": "parameters", "multiplications": "multiplications", "wei
 """The columns with counts, and the titles of their panels."""
 
 
-def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?") -> Picture:
+def cost_of_heads(table: pd.DataFrame) -> Picture:
     """Draw three counts against the number of heads, as bars in separate panels.
 
     `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
@@ -110,7 +110,9 @@ def cost_of_heads(table: pd.DataFrame, *, title: str = "What do more heads cost?
         for row in table.to_dict("records")
     ]
     subtitle = "k: thousands, M: millions. Each panel has a scale of its own, from zero."
-    return captioned(alt.hconcat(*panels, spacing=24), title, subtitle, f"{'; '.join(details)}.")
+    return captioned(
+        alt.hconcat(*panels, spacing=24), "What do more heads cost?", subtitle, f"{'; '.join(details)}."
+    )
 
 
 def _count_bars(table: pd.DataFrame, column: str, name: str, colour: str) -> alt.LayerChart:
@@ -125,13 +127,7 @@ def _count_bars(table: pd.DataFrame, column: str, name: str, colour: str) -> alt
     return alt.LayerChart(layer=[bars, numbers], width=200, height=170, title=panel_title(name))
 
 
-def heads_overview(
-    weights: Numbers,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    *,
-    title: str = "All layers and heads at a glance",
-) -> Picture:
+def heads_overview(weights: Numbers, queries: Sequence[str], keys: Sequence[str]) -> Picture:
     """Draw the attention weights of all layers (rows) and heads (columns) of a model as small heat maps.
 
     `weights` is (N, H, Q, K), for N layers and at most 16 heads. A tooltip names the layer, head, query and
@@ -190,7 +186,7 @@ def heads_overview(
     layers = [boxes, canvas.texts(above), canvas.texts(beside, size=12, colour=INK, align="left")]
     return captioned(
         alt.LayerChart(layer=layers, width=canvas.width, height=canvas.height),
-        title,
+        "All layers and heads at a glance",
         "In each square, a row is a query and a column is a key. Hover to read a weight.",
         f"The mean of the largest weight of each query: {'; '.join(details)}.",
     )

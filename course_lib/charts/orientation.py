@@ -10,9 +10,7 @@ from course_lib.charts.marks import Cell, Grid, Shades, captioned, cell_size, ex
 from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
 
-def aligned_shapes(
-    shapes: Mapping[str, Sequence[int]], *, title: str = "Shapes are aligned at their last axis"
-) -> Picture:
+def aligned_shapes(shapes: Mapping[str, Sequence[int]]) -> Picture:
     """Draw the shapes of tensors, aligned at their last axes, and the shape after broadcasting below.
 
     `shapes` maps a tensor's name to its shape. An axis of length 1 that is broadcast to length 4 is written
@@ -40,7 +38,9 @@ def aligned_shapes(
         lines.append("Orange with !: the lengths differ and neither is 1, so torch raises an error.")
     details = "; ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
     result = "they do not broadcast" if None in lengths else f"result {tuple(lengths)}"
-    return captioned(alt.hconcat(grid.draw(cells)), title, lines, f"{details}; {result}.")
+    return captioned(
+        alt.hconcat(grid.draw(cells)), "Shapes are aligned at their last axis", lines, f"{details}; {result}."
+    )
 
 
 def _broadcast(lengths: Sequence[int | None]) -> int | None:

@@ -22,12 +22,7 @@ from course_lib.charts.marks import (
 from course_lib.charts.theme import ALARM_INK, CATEGORIES, LINE, QUIET_INK, WIDTH, Picture
 
 
-def position_waves(
-    table: Numbers,
-    pairs: Sequence[int],
-    *,
-    title: str = "Every pair of columns is a wave, and each is slower than the one before",
-) -> Picture:
+def position_waves(table: Numbers, pairs: Sequence[int]) -> Picture:
     """Draw a row for each pair of columns: a solid line for the even column and a dashed one for the odd one.
 
     `table` is (L, D) with two or more positions, which are marked by dots. `pairs` selects the pairs to draw;
@@ -47,7 +42,12 @@ def position_waves(
         rows.append(_wave(waves, pair, turn, last=number == len(pairs)))
         details.append(f"columns {2 * pair} and {2 * pair + 1}: a full turn in {turn}")
     chart = alt.vconcat(*rows, spacing=8)
-    return captioned(chart, title, "", f"{len(waves)} positions; {'; '.join(details)}.")
+    return captioned(
+        chart,
+        "Every pair of columns is a wave, and each is slower than the one before",
+        "",
+        f"{len(waves)} positions; {'; '.join(details)}.",
+    )
 
 
 def _positions_a_turn(waves: Floats, pair: int) -> str:
@@ -140,7 +140,6 @@ def clock_hands(
     offset: int,
     *,
     start: int = 0,
-    title: str = "The same offset turns each hand by the same angle, wherever it starts",
 ) -> Picture:
     """Draw a clock for each pair of columns, with hands for two positions and a slider for the first.
 
@@ -170,7 +169,7 @@ def clock_hands(
     slider = alt.param(name=POSITION, value=start, bind=handle)
     return captioned(
         alt.hconcat(*clocks, spacing=gap).add_params(slider),
-        title,
+        "The same offset turns each hand by the same angle, wherever it starts",
         subtitle,
         f"From position {start} to {start + offset}: {', '.join(details)}.",
     )

@@ -22,11 +22,7 @@ from course_lib.charts.marks import (
 from course_lib.charts.theme import ALARM_INK, CATEGORIES, QUIET_INK, WIDTH, Picture
 
 
-def score_spread(
-    samples: Mapping[int, Numbers],
-    *,
-    title: str = "The wider the vectors, the more their dot products spread",
-) -> Picture:
+def score_spread(samples: Mapping[int, Numbers]) -> Picture:
     """Draw the distributions of dot products for several values of d_k, and their standard deviations.
 
     `samples` maps d_k to undivided dot products of vectors of this length, in any shape. The outlines on the
@@ -67,7 +63,7 @@ def score_spread(
     ]
     return captioned(
         alt.hconcat(outlines, growth, spacing=40),
-        title,
+        "The wider the vectors, the more their dot products spread",
         "Bars on the left reach one standard deviation to each side of the mean.",
         f"Standard deviation of the dot products: {'; '.join(details)}.",
     )
@@ -129,9 +125,7 @@ def _growth(summary: pd.DataFrame) -> alt.LayerChart:
 SERIES = ["divided", "undivided"]
 
 
-def softmax_saturation(
-    table: pd.DataFrame, *, title: str = "Without the root of d_k, softmax saturates and its gradient fades"
-) -> Picture:
+def softmax_saturation(table: pd.DataFrame) -> Picture:
     """Draw the largest attention weight and the size of the softmax's gradient, both against d_k.
 
     `table` has one row for each random draw of a query and its keys:
@@ -180,7 +174,9 @@ def softmax_saturation(
     subtitle = "Lines: mean over random draws. Bands: 80% of the draws; they may extend below the log axis."
     chart = alt.hconcat(weights, gradients, spacing=30).resolve_scale(y="independent")
     means = f"Means at d_k = {summary['d_k'].max()}: {'; '.join(details)}."
-    return captioned(chart, title, subtitle, means)
+    return captioned(
+        chart, "Without the root of d_k, softmax saturates and its gradient fades", subtitle, means
+    )
 
 
 def _summarise(table: pd.DataFrame) -> pd.DataFrame:
@@ -238,12 +234,7 @@ MAX_GRADIENT = 0.5
 """The largest Frobenius norm of the softmax's Jacobian, which is reached with two weights of one half."""
 
 
-def softmax_temperature(
-    scores: Numbers,
-    keys: Sequence[str] | None = None,
-    *,
-    title: str = "How sharp does softmax become when the scores grow?",
-) -> Picture:
+def softmax_temperature(scores: Numbers, keys: Sequence[str] | None = None) -> Picture:
     """Draw softmax(factor * scores) over one query's keys as bars, with a slider for the factor.
 
     The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
@@ -271,7 +262,7 @@ def softmax_temperature(
     chart = alt.hconcat(_weight_bars(weights, words), _gradient_bar(weights), spacing=24)
     return captioned(
         chart.add_params(alt.param(name=FACTOR, value=1, bind=handle)),
-        title,
+        "How sharp does softmax become when the scores grow?",
         subtitle,
         f"Scores: {details}. A slider multiplies them; bars show the softmax and the size of its gradient.",
     )

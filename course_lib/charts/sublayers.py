@@ -28,13 +28,7 @@ from course_lib.charts.marks import (
 from course_lib.charts.theme import ALARM_INK, CATEGORIES, QUIET_INK, WIDTH, Picture, ink_on
 
 
-def normalisation_effect(
-    before: Numbers,
-    after: Numbers,
-    words: Sequence[str],
-    *,
-    title: str = "Before: a mean and spread of its own at each position. After: the same everywhere",
-) -> Picture:
+def normalisation_effect(before: Numbers, after: Numbers, words: Sequence[str]) -> Picture:
     """Draw the features at each position before and after layer normalisation, as ticks over a bar.
 
     `before` and `after` are (L, D), and `words` are the words at the L positions. The bar is centred on the
@@ -62,7 +56,12 @@ def normalisation_effect(
         for word, one, other in zip(rows, left, right, strict=True)
     ]
     described = f"Mean and standard deviation. {'; '.join(details)}."
-    return captioned(alt.hconcat(*panels, spacing=24), title, subtitle, described)
+    return captioned(
+        alt.hconcat(*panels, spacing=24),
+        "Before: a mean and spread of its own at each position. After: the same everywhere",
+        subtitle,
+        described,
+    )
 
 
 def _features(values: Floats, words: list[str], reach: float, axis: alt.Axis | None) -> alt.LayerChart:
@@ -109,12 +108,7 @@ COLOURS = (CATEGORIES[1], CATEGORIES[0], CATEGORIES[5], QUIET_INK)
 """The colours of a layer's parts."""
 
 
-def layer_costs(
-    parameters: Mapping[str, int],
-    multiplications: pd.DataFrame,
-    *,
-    title: str = "Where are a layer's parameters, and where is its arithmetic?",
-) -> Picture:
+def layer_costs(parameters: Mapping[str, int], multiplications: pd.DataFrame) -> Picture:
     """Draw each part's share of a layer's parameters, and of its multiplications at each sentence length.
 
     `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
@@ -156,7 +150,12 @@ def layer_costs(
         for length in (shares["length"].min(), shares["length"].max())
     ]
     described = f"Parameters: {', '.join(details)}. Multiplications: {'; '.join(ends)}."
-    return captioned(alt.hconcat(*panels, spacing=40), title, "", described)
+    return captioned(
+        alt.hconcat(*panels, spacing=40),
+        "Where are a layer's parameters, and where is its arithmetic?",
+        "",
+        described,
+    )
 
 
 def _parameter_bar(parameters: Mapping[str, int], colour: alt.Color) -> alt.LayerChart:

@@ -33,7 +33,6 @@ def shape_flow(
     decoder: Stages,
     *,
     memory_to: Sequence[str] = (),
-    title: str = "From tokens to logits: the shape of the numbers",
 ) -> Picture:
     """Draw the output shapes of the stages as bars, in one column for the encoder and one for the decoder.
 
@@ -80,7 +79,9 @@ def shape_flow(
     ]
     layers = [*_arrows(canvas, table, memory_to), *_bars(canvas, table)]
     chart = alt.LayerChart(layer=layers, width=canvas.width, height=canvas.height)
-    return captioned(chart, title, lines, f"{'. '.join(details)}.")
+    return captioned(
+        chart, "From tokens to logits: the shape of the numbers", lines, f"{'. '.join(details)}."
+    )
 
 
 def _features(shape: Sequence[int]) -> int:
@@ -216,13 +217,7 @@ def _parameter_bars(rows: pd.DataFrame, name: str, parts: list[str], largest: fl
     )
 
 
-def decoding_steps(
-    probabilities: Numbers,
-    words: Sequence[str],
-    chosen: Sequence[int],
-    *,
-    title: str = "Word by word: what the model expects, and what it writes",
-) -> Picture:
+def decoding_steps(probabilities: Numbers, words: Sequence[str], chosen: Sequence[int]) -> Picture:
     """Draw the probability of each word (columns) at each decoding step (rows), darker if it is larger.
 
     `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
@@ -258,4 +253,9 @@ def decoding_steps(
         f"Step {step + 1}: {words[index]} at {table[step, index]:.2f}." for step, index in enumerate(taken)
     ]
     lines = [f"Written: {sentence}", "A frame marks the word that is chosen."]
-    return captioned(grid.draw(cells), title, lines, f"Written: {sentence}. {' '.join(details)}")
+    return captioned(
+        grid.draw(cells),
+        "Word by word: what the model expects, and what it writes",
+        lines,
+        f"Written: {sentence}. {' '.join(details)}",
+    )

@@ -107,13 +107,7 @@ def learning_curve(
     return captioned(chart, title, subtitle, f"{'; '.join(details)}.")
 
 
-def token_counts(
-    counts: Mapping[str, Numbers],
-    real: Numbers,
-    sentences: Sequence[str],
-    *,
-    title: str = "How much does each token count?",
-) -> Picture:
+def token_counts(counts: Mapping[str, Numbers], real: Numbers, sentences: Sequence[str]) -> Picture:
     """Draw a panel for each way to average the loss, with a row for each sentence and a cell for each token.
 
     Each entry of `counts` (at most three) is a matrix (sentences, positions) of the tokens' weights in the
@@ -155,7 +149,9 @@ def token_counts(
         ]
         details.append(f"{name}: a token of {', '.join(means)}")
     chart = grid.side_by_side(panels, gap=gap, ramp=shades)
-    return captioned(chart, title, lines[: 1 if kept.all() else 2], f"{'; '.join(details)}.")
+    return captioned(
+        chart, "How much does each token count?", lines[: 1 if kept.all() else 2], f"{'; '.join(details)}."
+    )
 
 
 def _times(value: float) -> str:

@@ -38,7 +38,6 @@ def merge_steps(
     merges: Sequence[tuple[str, str]],
     *,
     start: int = 0,
-    title: str = "Merge by merge: characters grow into subwords",
 ) -> Picture:
     """Draw words as boxes, one for each symbol, with a slider for the number of merges.
 
@@ -101,7 +100,7 @@ def merge_steps(
     chart = alt.LayerChart(layer=[*boxes, names, pair, details], width=width, height=height)
     return captioned(
         chart.add_params(alt.param(name=STEP, value=start, bind=handle)),
-        title,
+        "Merge by merge: characters grow into subwords",
         subtitle,
         f"The merges make, in this order: {', '.join(made)}. At the end: {at_the_end}.",
     )
@@ -131,7 +130,6 @@ def sentence_pieces(
     cuts: Mapping[str, Sequence[Sequence[str]]],
     *,
     unknown: Collection[str] = (),
-    title: str = "One sentence, tokenised in several ways",
 ) -> Picture:
     """Draw one row for each way to tokenise a sentence, with gaps between words but not between tokens.
 
@@ -181,12 +179,10 @@ def sentence_pieces(
     )
     height = row_height * len(cuts)
     chart = alt.LayerChart(layer=[*symbols, name, count], width=letter * longest, height=height)
-    return captioned(chart, title, subtitle, f"{details}.")
+    return captioned(chart, "One sentence, tokenised in several ways", subtitle, f"{details}.")
 
 
-def length_histograms(
-    lengths: Mapping[str, Sequence[int]], *, title: str = "How many tokens does a sentence have?"
-) -> Picture:
+def length_histograms(lengths: Mapping[str, Sequence[int]]) -> Picture:
     """Draw histograms of sentence lengths below each other, each with the mean and the maximum.
 
     `lengths` maps each of at most six names to a list of sentence lengths. Raises ValueError for no names or
@@ -205,7 +201,12 @@ def length_histograms(
         last = number == len(lengths) - 1
         panels.append(_histogram(name, pd.Series(numbers), summary, longest, CATEGORIES[number], last))
     subtitle = "A bar for each length. The dashed line is the mean."
-    return captioned(alt.vconcat(*panels, spacing=12), title, subtitle, f"{'; '.join(details)}.")
+    return captioned(
+        alt.vconcat(*panels, spacing=12),
+        "How many tokens does a sentence have?",
+        subtitle,
+        f"{'; '.join(details)}.",
+    )
 
 
 def _histogram(
@@ -231,7 +232,7 @@ def _histogram(
     return alt.LayerChart(layer=[bars, mean.encode(x=x), *names], width=width, height=74)
 
 
-def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is padding?") -> Picture:
+def padded_share(table: pd.DataFrame) -> Picture:
     """Draw a bar for each batching plan: the positions that hold tokens, followed by the padding.
 
     `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
@@ -274,12 +275,15 @@ def padded_share(table: pd.DataFrame, *, title: str = "How much of the work is p
         details.encode(x=alt.value(2), text="details:N"),
     ]
     chart = alt.LayerChart(layer=layers, width=WIDTH - room, height=row_height * len(frame))
-    return captioned(chart, title, "Blue: positions that hold a token. Grey: padding.", f"{described}.")
+    return captioned(
+        chart,
+        "How much of the work is padding?",
+        "Blue: positions that hold a token. Grey: padding.",
+        f"{described}.",
+    )
 
 
-def batch_tables(
-    tables: Mapping[str, Sequence[Sequence[str]]], *, title: str = "The tokens of a batch"
-) -> Picture:
+def batch_tables(tables: Mapping[str, Sequence[Sequence[str]]]) -> Picture:
     """Draw one table for each name, with a row for each sentence and a cell for each token.
 
     `tables` maps a name to rows of equal length. Cells that hold "<pad>" are grey with a cross; those that
@@ -323,7 +327,9 @@ def batch_tables(
         ]
         panels.append(grid.draw(cells, title=details[-1], row_labels=False, column_labels=False))
     subtitle = "Blue: words. Orange: start and end. Grey: padding."
-    return captioned(alt.vconcat(*panels, spacing=26), title, subtitle, f"{'; '.join(details)}.")
+    return captioned(
+        alt.vconcat(*panels, spacing=26), "The tokens of a batch", subtitle, f"{'; '.join(details)}."
+    )
 
 
 def _cut(token: str, width: int) -> str:

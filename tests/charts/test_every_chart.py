@@ -237,12 +237,6 @@ def test_survives_the_way_through_the_notebook_renderer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_has_a_title_of_the_callers(name: str) -> None:
-    parameters = inspect.signature(getattr(charts, name)).parameters
-    assert parameters["title"].kind is inspect.Parameter.KEYWORD_ONLY
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
 def test_is_available_as_a_table(name: str) -> None:
     table = as_table(EXAMPLES[name]())
     assert len(table.columns) >= 2

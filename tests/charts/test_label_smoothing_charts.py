@@ -111,10 +111,10 @@ def test_certainty_belongs_to_the_last_bin() -> None:
 
 
 def test_calibration_is_told(texts_of: TextsOf) -> None:
-    chart = calibration_curves(_guesses(), title="Who is surer than right?")
+    chart = calibration_curves(_guesses())
     assert {"sure", "fair", "overconfident", "underconfident"} <= set(texts_of(chart))
     assert chart.description == (
-        "Who is surer than right? sure: mean confidence 95%, correct 50%; "
+        "How often is a model right when it is confident? sure: mean confidence 95%, correct 50%; "
         "fair: mean confidence 52%, correct 100%."
     )
 

@@ -32,10 +32,10 @@ def _table() -> pd.DataFrame:
 
 
 def test_lengths_say_mean_and_longest(texts_of: TextsOf) -> None:
-    chart = length_histograms({"words": [2, 4, 4, 6], "pieces": [8, 9]}, title="How long are they?")
+    chart = length_histograms({"words": [2, 4, 4, 6], "pieces": [8, 9]})
     assert {"words", "mean 4.0, longest 6", "pieces", "mean 8.5, longest 9"} <= set(texts_of(chart))
     assert chart.description == (
-        "How long are they? words: mean 4.0, longest 6; pieces: mean 8.5, longest 9."
+        "How many tokens does a sentence have? words: mean 4.0, longest 6; pieces: mean 8.5, longest 9."
     )
 
 
@@ -138,10 +138,11 @@ def test_cuts_without_pieces(cuts: dict[str, list[list[str]]]) -> None:
 
 
 def test_padding_is_said_in_per_cent(texts_of: TextsOf) -> None:
-    chart = padded_share(_table(), title="How much is padding?")
+    chart = padded_share(_table())
     assert {"70.0% padding, 12 batches", "6.2% padding, 1,500 batches"} <= set(texts_of(chart))
     assert chart.description == (
-        "How much is padding? fixed: 70.0% padding, 12 batches; buckets: 6.2% padding, 1,500 batches."
+        "How much of the work is padding? "
+        "fixed: 70.0% padding, 12 batches; buckets: 6.2% padding, 1,500 batches."
     )
 
 
