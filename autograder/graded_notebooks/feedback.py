@@ -271,7 +271,7 @@ def without_paths(text: str) -> str:
     These folders are the working folder, the Python installation and the user's home folder.
     """
     text = _FOLDERS.sub(r"\1", text)
-    for place in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):
-        if len(place) > 1:
-            text = text.replace(place, "…")
+    for path in sorted({os.getcwd(), sys.prefix, sys.base_prefix, str(Path.home())}, key=len, reverse=True):
+        if len(path) > 1:
+            text = text.replace(path, "…")
     return text

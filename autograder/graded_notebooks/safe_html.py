@@ -102,18 +102,18 @@ _ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("style",
 def clean_output(html: str | bytes) -> str:
     """Sanitise an HTML output, and remove the styles and scripts that libraries add to their tables."""
     text = html.decode() if isinstance(html, bytes) else str(html)
-    kept, place, unclosed = [], 0, set[str]()
+    kept, position, unclosed = [], 0, set[str]()
     for opened in _NOT_TEXT.finditer(text):
         name = opened[1].lower()
-        if opened.start() < place or name in unclosed:
+        if opened.start() < position or name in unclosed:
             continue  # inside a removed element, or without an end tag
         closed = _ENDS[name].search(text, opened.end())
         if closed is None:
             unclosed.add(name)
             continue
-        kept.append(text[place : opened.start()])
-        place = closed.end()
-    return clean("".join([*kept, text[place:]]))
+        kept.append(text[position : opened.start()])
+        position = closed.end()
+    return clean("".join([*kept, text[position:]]))
 
 
 @pass_context

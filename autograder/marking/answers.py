@@ -22,6 +22,7 @@ from nbgrader.api import (
 from autograder.graded_notebooks.folders import graded_folder
 from autograder.graded_notebooks.verdicts import UNREADABLE
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.gradebook import display_name
 from autograder.nbgrader.mark_scheme import MarkScheme, mark_schemes
 from course_lib.curriculum.course_file import SOURCES, CourseError
 
@@ -213,7 +214,7 @@ class LessonAnswers:
         return Answer(
             id=grade.id,
             student=student.id,
-            name=" ".join(filter(None, [student.first_name, student.last_name])) or student.id,
+            name=display_name(student),
             submission=submission,
             written=self._written(question, student.id),
             mark=Mark(

@@ -1,8 +1,8 @@
-"""Open a course's gradebook, with messages for the errors that an instructor can correct."""
+"""Open a course's gradebook, with messages for the errors that an instructor can correct, and read it."""
 
 from pathlib import Path
 
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, Student
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -45,3 +45,13 @@ def gradebook_problem(error: DBAPIError) -> str:
     """Return a message for a database error, with the driver's message but without the SQL statement."""
     cause = " ".join(str(error.orig).split())
     return f"the gradebook cannot be used: {cause}. Check the database and its address, COURSE_GRADEBOOK"
+
+
+def display_name(student: Student) -> str:
+    """Return a student's first and last name, or the id if the gradebook has neither."""
+    return " ".join(filter(None, [student.first_name, student.last_name])) or str(student.id)
+
+
+def points_after_penalty(points: float, penalty: float | None) -> float:
+    """Return the points of a submission after its late penalty, at least 0."""
+    return max(0.0, points - (penalty or 0.0))

@@ -45,8 +45,8 @@ def released(course: Path) -> Iterator[Path]:
                 GenerateAssignment(coursedir=directory, config=config).start()
             except NbGraderException as error:
                 raise CourseError(f"{SOURCES}/{lesson.name}: nbgrader cannot release it: {error}") from error
-        for place in (root / LESSONS, *(root / LESSONS / lesson.name for lesson in curriculum.lessons)):
-            copy_course_files(course, curriculum, place)
+        for target in (root / LESSONS, *(root / LESSONS / lesson.name for lesson in curriculum.lessons)):
+            copy_course_files(course, curriculum, target)
         yield root / LESSONS
 
 

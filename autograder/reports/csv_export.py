@@ -10,6 +10,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
 
 from autograder.nbgrader.command_line import export_errors_logged
+from autograder.nbgrader.gradebook import points_after_penalty
 from autograder.submissions.folder import submissions
 from course_lib.atomic_files import atomic_write_text
 
@@ -61,7 +62,7 @@ class CsvExport(ExportPlugin):
                 points: Sequence[object] = [0.0, 0.0, 0.0]
                 if submission:
                     penalty = submission.late_submission_penalty or 0.0
-                    points = [submission.score, penalty, max(0.0, submission.score - penalty)]
+                    points = [submission.score, penalty, points_after_penalty(submission.score, penalty)]
                 elif student.id in never_graded:
                     points = ["", "", ""]
                 handed_in = submission.timestamp if submission else ""

@@ -22,6 +22,7 @@ from traitlets import Unicode
 
 from autograder.nbgrader.command_line import export_errors_logged
 from autograder.nbgrader.downloads import read_roster
+from autograder.nbgrader.gradebook import points_after_penalty
 from course_lib.atomic_files import atomic_write_text
 
 _POINTS_POSSIBLE = "Points Possible"
@@ -51,7 +52,7 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
     for lesson in lessons:
         for submission in gradebook.assignment_submissions(lesson):
             if not submission.needs_manual_grade:
-                score = max(0.0, submission.score - (submission.late_submission_penalty or 0.0))
+                score = points_after_penalty(submission.score, submission.late_submission_penalty)
                 points.setdefault(submission.student_id, {})[lesson] = score
     return [
         StudentGrades(
@@ -144,21 +145,24 @@ class _Export(ExportPlugin):
                 f"the roster {self.roster} has none of the columns {', '.join(identifiers)}; "
                 f"its columns are {', '.join(header)}"
             )
-        numbers = {grade.lms_user_id: grade for grade in grades}
-        names = {grade.email: grade for grade in grades} | {grade.id: grade for grade in grades}
+        by_number = {grade.lms_user_id: grade for grade in grades}
+        by_name = {grade.email: grade for grade in grades} | {grade.id: grade for grade in grades}
+
+        def owners(cells: Sequence[str]) -> dict[str, StudentGrades]:
+            """Return the students who fit a row, by id."""
+            fitting: dict[str, StudentGrades] = {}
+            for column in set(identifiers) & set(header):
+                first, second = (by_number, by_name) if column == identifiers[0] else (by_name, by_number)
+                key = cells[header.index(column)]
+                if key and (owner := first.get(key) or second.get(key)) is not None:
+                    fitting[owner.id] = owner
+            return fitting
+
         found: set[str] = set()
         filled: list[list[str]] = []
         for row in rows:
             cells = [*row, *[""] * (max([len(header) - 1, *columns.values()]) + 1 - len(row))]
-            fitting = {
-                owner.id: owner
-                for column, known, others in (
-                    (column, *((numbers, names) if column == identifiers[0] else (names, numbers)))
-                    for column in identifiers
-                )
-                if column in header and (key := cells[header.index(column)])
-                if (owner := known.get(key) or others.get(key)) is not None
-            }
+            fitting = owners(cells)
             if len(fitting) > 1:
                 raise ValueError(
                     f"the roster's row of {cells[0]} fits several students in the gradebook: "

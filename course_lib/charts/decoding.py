@@ -107,10 +107,10 @@ def beam_tree(
     _check(totals, best)
     nodes = _nodes(totals, best, tuple(greedy), end)
     steps = int(nodes["step"].max())
-    places = max(int(nodes["place"].max()) + 1, 3)
-    pitch = (WIDTH - ROOM) / places
+    columns = max(int(nodes["column"].max()) + 1, 3)
+    pitch = (WIDTH - ROOM) / columns
     half = min(MAX_WIDTH, pitch - 12) / pitch / 2
-    nodes["left"], nodes["right"] = nodes["place"] - half, nodes["place"] + half
+    nodes["left"], nodes["right"] = nodes["column"] - half, nodes["column"] + half
     nodes["top"], nodes["bottom"] = nodes["step"] - BOX / ROW / 2, nodes["step"] + BOX / ROW / 2
     lines = [
         "Each box: the newest word of a prefix, and the log-probability of the whole prefix.",
@@ -123,7 +123,7 @@ def beam_tree(
         lines.append(f"Dashed blue frame: the sentence of greedy decoding, which the beam kept {whole}.")
         details = f" The beam kept the sentence of greedy decoding {whole}."
     dropped = int((nodes["fate"] == "dropped").sum())
-    layers, height = _layers(nodes, places, steps), ROW * steps + ROW // 2
+    layers, height = _layers(nodes, columns, steps), ROW * steps + ROW // 2
     return captioned(
         alt.LayerChart(layer=layers, width=WIDTH - ROOM, height=height),
         "Which prefixes did the beam keep, and what became of them?",
@@ -159,9 +159,9 @@ def _nodes(
 ) -> pd.DataFrame:
     """Return one table row for each prefix, sorted by step and by descending log-probability."""
     extended = {words[:-1] for words in totals}
-    rows, step, place = [], 0, 0
+    rows, step, column = [], 0, 0
     for words in sorted(totals, key=lambda words: (len(words), -totals[words])):
-        place = place + 1 if len(words) == step else 0
+        column = column + 1 if len(words) == step else 0
         step = len(words)
         has_ended, waits = words[-1] == end, words[-2:] == (end, end)
         fate = "ended" if has_ended else "continued" if words in extended else "dropped"
@@ -174,7 +174,7 @@ def _nodes(
             {
                 "words": words,
                 "step": step,
-                "place": place,
+                "column": column,
                 "shown": f"{'' if waits else words[-1]}  {totals[words]:.2f}{sign}".replace("-", "−"),
                 "total": totals[words],
                 "prefix": " ".join(words),
@@ -186,7 +186,7 @@ def _nodes(
     return pd.DataFrame(rows)
 
 
-def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
+def _layers(nodes: pd.DataFrame, columns: int, steps: int) -> list[alt.Chart]:
     axis = alt.Axis(
         title=None,
         values=list(range(1, steps + 1)),
@@ -198,7 +198,7 @@ def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
     )
 
     def x(field: str) -> alt.X:
-        return fixed_x(field, -0.5, places - 0.5)
+        return fixed_x(field, -0.5, columns - 0.5)
 
     def y(field: str) -> alt.Y:
         return fixed_y(field, steps + 0.5, 0.5, axis)
@@ -206,7 +206,7 @@ def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
     at = {node["words"]: node for node in nodes.to_dict("records")}
     links = pd.DataFrame(
         [
-            (at[words[:-1]]["place"], at[words[:-1]]["bottom"], node["place"], node["top"], node["fate"])
+            (at[words[:-1]]["column"], at[words[:-1]]["bottom"], node["place"], node["top"], node["fate"])
             for words, node in at.items()
             if len(words) > 1
         ],
@@ -245,7 +245,7 @@ def _layers(nodes: pd.DataFrame, places: int, steps: int) -> list[alt.Chart]:
             bottom="datum.bottom + 0.09",
         ).encode(**edges),
         base.mark_text(aria=False).encode(
-            x=x("place"),
+            x=x("column"),
             y=y("step"),
             text="shown:N",
             color=alt.condition(is_dropped, alt.value(QUIET_INK), alt.value(INK)),

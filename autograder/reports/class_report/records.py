@@ -13,6 +13,7 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.graded_notebooks.folders import graded_folder, grading_folder
 from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, GradingNotes, notes_on, verdicts_in
+from autograder.nbgrader.gradebook import display_name, points_after_penalty
 from autograder.nbgrader.not_graded import NAME, read_not_graded
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
@@ -119,7 +120,7 @@ class _Reader:
     def read(self) -> ClassRecords:
         records, curriculum = self._records, self._curriculum()
         names = {
-            student.id: " ".join(filter(None, [student.first_name, student.last_name])) or student.id
+            student.id: display_name(student)
             for student in self._gradebook.students
             if self._wants_student(student.id)
         }
@@ -167,8 +168,8 @@ class _Reader:
                 notes += filter(None, [notes_on(read)])
                 is_complete |= bool(read.metadata.get(GRADING, {}).get("complete"))
             cells += (GradedCell.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
-        place = {name: number for number, name in enumerate(lesson.cells)}
-        cells.sort(key=lambda cell: place.get(cell.name, len(place)))
+        index = {name: number for number, name in enumerate(lesson.cells)}
+        cells.sort(key=lambda cell: index.get(cell.name, len(index)))
         key = (lesson.name, student)
         if not is_complete and all(cell.automatic is None and cell.person is None for cell in cells):
             self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish grading it")
@@ -177,7 +178,9 @@ class _Reader:
             lesson=lesson.name,
             student=student,
             graded=key not in self._records.not_graded,
-            points=max(0.0, sum(cell.points for cell in cells) - (submission.late_submission_penalty or 0.0)),
+            points=points_after_penalty(
+                sum(cell.points for cell in cells), submission.late_submission_penalty
+            ),
             handed_in=submission.timestamp,
             due=due + submission.extension if due and submission.extension else due,
             cells=tuple(cells),
@@ -236,14 +239,14 @@ def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonReco
     }
     lessons = curriculum.lessons if curriculum else ()
     entry = next((lesson for lesson in lessons if lesson.name == assignment.name), None)
-    place = {name: number for number, name in enumerate(entry.points)} if entry else {}
+    index = {name: number for number, name in enumerate(entry.points)} if entry else {}
     return LessonRecord(
         name=assignment.name,
         title=entry.title if entry else assignment.name,
         max_points=float(sum(max_points.values())),
         due=assignment.duedate,
         minutes=entry.minutes if entry else None,
-        cells=tuple(sorted(max_points, key=lambda name: (place.get(name, len(place)), name))),
+        cells=tuple(sorted(max_points, key=lambda name: (index.get(name, len(index)), name))),
     )
 
 

@@ -190,8 +190,8 @@ def load(course: Path) -> ConceptTest:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CourseError(f"{shown}: {error}") from None
     except ValidationError as error:
-        places = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
-        raise CourseError(f"{shown}, {place}: {message}" for place, message in places) from None
+        invalid = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
+        raise CourseError(f"{shown}, {key}: {message}" for key, message in invalid) from None
     if problems := [*_problems(test)]:
         raise CourseError(f"{shown}, {problem}" for problem in problems)
     return test

@@ -1,7 +1,7 @@
 """The tables of the learning report, which don't contain the names of students."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -120,8 +120,8 @@ def _ideas(test: ConceptTest, records: LearningRecords) -> Iterator[tuple[object
             # In alphabetical order, the post-test follows the lessons.
             could = sum(max(examined[student]) > min(lessons) for student, lessons in made.items())
             again = sum(len(lessons) > 1 for lessons in made.values())
-            places = [place for lessons in made.values() for place in lessons]
-            listed = "; ".join(f"{place}: {places.count(place)}" for place in sorted(set(places)))
+            counts = Counter(lesson for lessons in made.values() for lesson in lessons)
+            listed = "; ".join(f"{lesson}: {count}" for lesson, count in sorted(counts.items()))
             yield idea.name, len(made), could, again, listed
 
 

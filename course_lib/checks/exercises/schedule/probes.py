@@ -13,7 +13,7 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.results import as_number
-from course_lib.checks.exercises.fixtures.updates import prepare_optimisers, updates
+from course_lib.checks.exercises.fixtures.updates import prepare_optimizers, updates
 from course_lib.checks.exercises.shared_requests import numbers
 from course_lib.transformer.adam import adam_update
 from course_lib.transformer.schedule import learning_rate, make_scheduler
@@ -167,9 +167,9 @@ def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
 MAKE_SCHEDULER = Exercise(make_scheduler)
 
 
-def _driven(candidate: Candidate, optimiser: Fixture, *arguments: float, **keywords: Any) -> Reply:
-    prepare_optimisers()  # Outside the request, which has a time limit.
-    return candidate.fixture(optimiser).call(candidate, *arguments, **keywords)
+def _driven(candidate: Candidate, optimizer: Fixture, *arguments: float, **keywords: Any) -> Reply:
+    prepare_optimizers()  # Outside the request, which has a time limit.
+    return candidate.fixture(optimizer).call(candidate, *arguments, **keywords)
 
 
 case = MAKE_SCHEDULER.cases(_driven)
