@@ -206,7 +206,7 @@ def _layers(nodes: pd.DataFrame, columns: int, steps: int) -> list[alt.Chart]:
     at = {node["words"]: node for node in nodes.to_dict("records")}
     links = pd.DataFrame(
         [
-            (at[words[:-1]]["column"], at[words[:-1]]["bottom"], node["place"], node["top"], node["fate"])
+            (at[words[:-1]]["column"], at[words[:-1]]["bottom"], node["column"], node["top"], node["fate"])
             for words, node in at.items()
             if len(words) > 1
         ],
