@@ -23,7 +23,15 @@ from course_lib.charts.theme import ALARM_FILL, ALARM_INK, EQUAL_FILL, QUIET_INK
 MAX_SHOWN = 16
 """The maximum number of rows and columns. Larger results are cropped around the first difference."""
 
+TITLE = "Your result beside the expected one"
+
 NAMES = ("your result", "expected", "where they differ")
+
+LETTER, TITLE_LETTER = 7, 9
+"""The average width in pixels of a letter in the text and in the title."""
+
+LABELS = 30
+"""The width in pixels of the labels of the rows."""
 
 TOLERANCE = 1e-6
 """The absolute tolerance of equal values, and their tolerance relative to the expected value."""
@@ -35,24 +43,34 @@ Window: TypeAlias = tuple[range, range]
 """The rows and the columns that are shown."""
 
 
-def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | None = None) -> Picture:
+def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | None = None) -> Picture:
     """Draw the student's result next to the expected result, and their differences in a third panel.
 
-    `found` and `expected` have up to two axes; a result with one axis is drawn as a row. Both are drawn with
-    the same colour scale, and NaN counts as equal to NaN. If there are more than 16 rows or columns, only 16
-    around the first difference are shown, and the subtitle says which. If the shapes differ, there is no
-    third panel, and the first 16 are shown. The default title counts the differences. Raises ValueError for
-    more than two axes or empty results.
+    A result with one axis is drawn as a row. Of results with more than two axes, only the first pair of
+    matrices that differ is drawn. `differs` says which numbers differ; if it is omitted, those do that aren't
+    close, and NaN counts as equal to NaN. Both are drawn with the same colour scale. If there are more than
+    16 rows or columns, only 16 around the first difference are shown, and the subtitle says which. If the
+    shapes differ, there is no third panel, and the first matrices are shown. Raises ValueError for empty
+    results.
     """
-    left, right = from_tensor(found, "found", (0, 1, 2)), from_tensor(expected, "expected", (0, 1, 2))
+    left, right = from_tensor(found, "found", range(9)), from_tensor(expected, "expected", range(9))
+    axis_count = min(2, max(left.ndim, right.ndim))
     wrong = None
     if left.shape == right.shape:
-        wrong = np.atleast_2d(~np.isclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))
-        finding = f"{int(wrong.sum())} of {wrong.size} values differ"
+        wrong = ~np.isclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        if differs is not None:
+            wrong = from_tensor(differs, "differs", range(9)) != 0
+        finding = f"{int(wrong.sum())} of {wrong.size} numbers differ."
         if not wrong.any():
-            finding = f"All {wrong.size} values agree"
+            finding = f"All {wrong.size} numbers agree."
+        position = tuple(np.argwhere(wrong)[0].tolist()) if wrong.any() else (0,) * wrong.ndim
+        at = position[:-2]
+        part = f"Shown: the matrix at {list(at)}." if at else ""
+        left, right, wrong = left[at], right[at], np.atleast_2d(wrong[at])
     else:
-        finding = f"The shapes differ: got {left.shape}, expected {right.shape}"
+        finding = f"The shapes differ: got {left.shape}, expected {right.shape}."
+        part = "Shown: the first matrix of each." if max(left.ndim, right.ndim) > 2 else ""
+        left, right = left[(0,) * (left.ndim - 2)], right[(0,) * (right.ndim - 2)]
     matrices = [np.atleast_2d(left), np.atleast_2d(right)]
     largest = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
     shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
@@ -67,7 +85,6 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
         grids, ramps = [*grids, grids[0]], [*ramps, None]
         cells.append(_differences(shown[0], shown[1], wrong[np.ix_(*windows[0])], grids[0].has_room))
 
-    axis_count = max(left.ndim, right.ndim)
     panels = [
         grid.draw(
             part,
@@ -78,11 +95,32 @@ def found_beside_expected(found: Numbers, expected: Numbers, *, title: str | Non
         )
         for number, (name, grid, part, ramp) in enumerate(zip(NAMES, grids, cells, ramps, strict=False))
     ]
-    picture = alt.vconcat(*panels, spacing=10) if stacked else alt.hconcat(*panels, spacing=16)
+    lines = [finding, *filter(None, [part]), *notes]
+    widths = [cell * len(columns) for _, columns in windows]
+    spacing, padding = _room_for_text([max(widths)] if stacked else widths + widths[: len(panels) - 2], lines)
+    picture = alt.vconcat(*panels, spacing=10) if stacked else alt.hconcat(*panels, spacing=spacing)
     first = _first_differences(matrices, wrong)
-    if title is None:
-        return captioned(picture, finding, notes, first)
-    return captioned(picture, title, [f"{finding}.", *notes], f"{finding}. {first}")
+    shown_at = f"{part} " if part and first else ""
+    return captioned(
+        picture.properties(padding={"left": 5, "top": 5, "bottom": 5, "right": padding}),
+        TITLE,
+        lines,
+        f"{finding} {shown_at}{first}",
+    )
+
+
+def _room_for_text(widths: Sequence[int], lines: Sequence[str]) -> tuple[int, int]:
+    """Return the space between panels and at the right, so that texts wider than the panels aren't cut off.
+
+    `widths` are those of the panels in pixels, and `lines` those of the subtitle.
+    """
+    overhang = max(
+        0, *((LETTER * len(name) - width) // 2 for name, width in zip(NAMES, widths, strict=False))
+    )
+    spacing = 16 + 2 * overhang
+    drawn = sum(widths) + spacing * (len(widths) - 1) + LABELS
+    text = max(TITLE_LETTER * len(TITLE), *(LETTER * len(line) for line in lines))
+    return spacing, 5 + max(overhang, text - drawn)
 
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
@@ -100,13 +138,13 @@ def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
 def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
     """Return the size of a cell, and whether to stack the panels.
 
-    Panels of one or two rows are stacked if their cells would otherwise be too small for text.
+    Panels of few rows are stacked if their cells would otherwise be too small for text.
     """
     highest, widest = (max(map(len, indices)) for indices in zip(*windows, strict=True))
     room = WIDTH - 130
     beside = cell_size(3 * widest, room, 40)
-    if highest <= 2 and beside < ROOM_FOR_TEXT:
-        return cell_size(widest, room, 40), True
+    if highest <= 5 and beside < ROOM_FOR_TEXT <= (larger := cell_size(widest, room, 40)):
+        return larger, True
     return beside, False
 
 
@@ -120,11 +158,17 @@ def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: boo
         details = f"got {exact(f)}, expected {exact(e)}"
         if differs:
             fits = has_room and np.isfinite(f) and np.isfinite(e)
-            shown = ("+" if f > e else "") + short(f - e) if fits else "≠"
+            shown = _signed(f - e) if fits else "≠"
             cells.append(Cell(ALARM_FILL, shown, details, ink=ALARM_INK))
         else:
             cells.append(Cell(EQUAL_FILL, "=", details, ink=QUIET_INK))
     return cells
+
+
+def _signed(difference: float) -> str:
+    """Write a difference with its sign, with a power of ten if two decimals would show it as zero."""
+    text = f"{difference:+.0e}".replace("e-0", "e-") if abs(difference) < 0.005 else short(difference)
+    return text if text.startswith(("+", "-")) else f"+{text}"
 
 
 def _notes(

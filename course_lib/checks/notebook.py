@@ -1,15 +1,15 @@
 """The function that a notebook's check cells call."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import CodeType, FunctionType
 from typing import NotRequired, TypedDict, cast
-
-from torch import Tensor
 
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference, shown_number
-from course_lib.checks.engine.diagnosis import Verdict, examine, examine_prediction
+from course_lib.checks.engine.diagnosis import Verdict, examine, examine_prediction, succeeds
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.findings import Finding, Kind, emit, record
 from course_lib.checks.engine.local_backend import LocalBackend
@@ -109,10 +109,16 @@ def _check(
     backend = cast(Backend, found) if is_backend else LocalBackend(found, tuple(may_not_call))
     if isinstance(entry, Prediction):
         return _check_prediction(entry, backend, grading)
-    return _check_exercise(entry, backend, grading)
+    wrong_parts = partial(_wrong_parts, name, {} if grading or is_backend else names)
+    return _check_exercise(entry, backend, grading, wrong_parts)
 
 
-def _check_exercise(exercise: Exercise, backend: Backend, grading: GradingOptions | None) -> float | None:
+def _check_exercise(
+    exercise: Exercise,
+    backend: Backend,
+    grading: GradingOptions | None,
+    wrong_parts: Callable[[], Sequence[str]],
+) -> float | None:
     verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
     _emit(exercise.name, _kind(verdict), verdict.named, verdict.forbidden)
     if verdict.passed:
@@ -121,7 +127,33 @@ def _check_exercise(exercise: Exercise, backend: Backend, grading: GradingOption
     if verdict.difference is not None and not verdict.unwritten:
         _show(verdict.difference)
     points = 0.0 if verdict.forbidden else _points(verdict.named, grading)
-    return _finish(messages.failure(verdict), points)
+    return _finish(messages.failure(verdict, () if verdict.unwritten else wrong_parts()), points)
+
+
+def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
+    """Return the student's solutions of other exercises that an answer uses and that fail their checks."""
+    with contextlib.suppress(Exception):  # The message says what is wrong with the answer in any case.
+        used = _names_used(names.get(name))
+        return [
+            part.name
+            for part in catalogue().values()
+            if isinstance(part, Exercise) and part.name in used - {name} and part.name in names
+            if names[part.name] is not part.reference
+            if not succeeds(part, LocalBackend(names[part.name]), _PRACTICE_SEED)
+        ]
+    return []
+
+
+def _names_used(found: object) -> set[str]:
+    """Return the global names in the code of a function, or of a class's methods."""
+    functions = vars(found).values() if isinstance(found, type) else [found]
+    waiting = [function.__code__ for function in functions if isinstance(function, FunctionType)]
+    used: set[str] = set()
+    while waiting:
+        code = waiting.pop()
+        used.update(code.co_names)
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return used
 
 
 def _check_prediction(
@@ -195,7 +227,7 @@ def _finish(message: str, points: float) -> float:
 def _show(difference: Difference) -> None:
     """Draw the result next to the expected one, if both have at least two axes and charts are installed.
 
-    If there are more than two axes, only one pair of matrices is drawn. Errors in drawing are ignored.
+    Errors in drawing are ignored.
     """
     found, expected = difference.found, difference.expected
     if found is None or expected is None or min(found.dim(), expected.dim()) < 2:
@@ -210,14 +242,4 @@ def _show(difference: Difference) -> None:
         return
     # The message contains the same information, so an error in drawing must not hide it.
     with contextlib.suppress(Exception):
-        # If the shapes agree, draw the first pair of matrices that differ, otherwise the first pair.
-        same = found.shape == expected.shape
-        where = difference.position[:-2] if same else ()
-        tables = (found[where], expected[where]) if same else (_first_table(found), _first_table(expected))
-        title = "Your result beside the expected one"
-        title += f", at {list(where)} of the leading axes" if where else ""
-        display(SVG(as_svg(found_beside_expected(*tables, title=title))))
-
-
-def _first_table(tensor: Tensor) -> Tensor:
-    return tensor[(0,) * (tensor.dim() - 2)]
+        display(SVG(as_svg(found_beside_expected(found, expected, difference.wrong))))

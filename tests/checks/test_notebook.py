@@ -81,6 +81,23 @@ def test_two_mistakes_are_both_named() -> None:
     assert told.count("Why:") == 2
 
 
+def test_parts_that_fail_their_own_checks_come_first() -> None:
+    source = """
+def attention_scores(query, key):
+    return query @ key.mT
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
+    weights = attention_weights(attention_scores(query, key), mask)
+    return (weights if dropout is None else dropout(weights)) @ value, weights
+"""
+    names: dict[str, object] = {"attention_weights": attention_weights}
+    exec(source, names)
+    with pytest.raises(CheckError, match="First correct `attention_scores`, which your code uses"):
+        check("scaled_dot_product_attention", names)
+    with pytest.raises(CheckError) as caught:
+        check("attention_scores", names)
+    assert "First correct" not in str(caught.value)
+
+
 def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
     told = message("attention_scores", lambda query, key: attention_scores(query, key).sin() * query[0, 0])
     assert told.startswith("✗ attention_scores: incorrect.")

@@ -44,13 +44,18 @@ class Difference:
     found: Tensor | None = None
     expected: Tensor | None = None
     """The tensors that differ, if a picture of them would help."""
-    position: tuple[int, ...] = ()
-    """The index of the first tensor element that differs; empty if the shapes differ or there are no tensors.
-    """
+    wrong: Tensor | None = None
+    """Which elements of the tensors differ; None if the shapes differ or there are no tensors."""
+
     structural: bool = False
     """Whether more than numbers differ, such as an exception, a type, a shape or a fact in words."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, if they can be compared further."""
+
+    @property
+    def position(self) -> tuple[int, ...]:
+        """The index of the first element that differs; empty if `wrong` is None."""
+        return () if self.wrong is None else tuple(int(index) for index in self.wrong.nonzero()[0])
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,10 @@ class Comparison:
     tolerance: float | None = None
     """The tolerance relative to the largest number; None for the default of the dtype."""
     messages: bool = False
-    """Whether exceptions must also have the same message, unless the student's code raised them itself."""
+    """Whether exceptions must also have the same message, unless the student's code raised them itself.
+
+    If so, a warning beside a NaN makes no difference.
+    """
     described: bool = True
     """Whether to describe differences, which takes longer than finding them."""
     arguments: Arguments = NO_ARGUMENTS
@@ -155,7 +163,9 @@ class Comparison:
                 f"It changed {which or 'no argument'} in place. The caller still needs the old values, so "
                 f"make {'new tensors' if len(found.changed) > 1 else 'a new tensor'}."
             )
-        if expected.warnings != found.warnings:
+        # Of two ways to compute the same NaN, only one may warn.
+        is_nan = isinstance(found.value, Tensor) and found.value.isnan().any()
+        if expected.warnings != found.warnings and not (self.messages and is_nan):
             return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
         return None
 
@@ -252,7 +262,7 @@ class Comparison:
         invalid = found.is_floating_point() and not bool(
             found.isfinite().all() or not expected.isfinite().all()
         )
-        return Difference(facts, found, expected, position, structural=invalid)
+        return Difference(facts, found, expected, wrong, structural=invalid)
 
     def _expected(self, name: str, expected: Value, found: Value) -> str:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""

@@ -122,6 +122,16 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
 
 
 @_undisturbed()
+def succeeds(exercise: Exercise, backend: Backend, seed: str) -> bool:
+    """Return whether the backend's object passes every probe, without a diagnosis if it doesn't."""
+    versions = Versions(exercise, seed)
+    return all(
+        first_difference(probe, versions.reference(number), outcome_of(probe, backend, seed)) is None
+        for number, probe in enumerate(exercise.probes)
+    )
+
+
+@_undisturbed()
 def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
     """Examine the reference with these misconceptions applied, instead of a student's object.
 

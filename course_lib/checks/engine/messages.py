@@ -18,8 +18,11 @@ def line(sign: str, name: str, sentence: str) -> str:
     return _lines(f"{sign} {name}: {sentence}")
 
 
-def failure(verdict: Verdict) -> str:
-    """Return the message for a failed exercise: what is wrong, where it shows, why, and what to read."""
+def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
+    """Return the message for a failed exercise: what is wrong, where it shows, why, and what to read.
+
+    `wrong_parts` are other exercises whose solutions the answer uses and which fail their own checks.
+    """
     name = verdict.exercise
     if verdict.unwritten:
         return f"○ {verdict.unwritten}"
@@ -31,7 +34,12 @@ def failure(verdict: Verdict) -> str:
             "Next: build it from smaller parts. The hints above say which.",
         )
     assert verdict.difference is not None
-    test = (f"Test: {verdict.failures[0].description}.", verdict.difference.facts)
+    test: tuple[str, ...] = (f"Test: {verdict.failures[0].description}.", verdict.difference.facts)
+    if wrong_parts:
+        parts = " and ".join(f"`{part}`" for part in wrong_parts)
+        fails = "fails its own check" if len(wrong_parts) == 1 else "fail their own checks"
+        first = f"First correct {parts}, which your code uses and which {fails}. Then run this check again."
+        test = (first, *test)
     printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
     similar = verdict.similar
     is_clear = similar is not None and not _is_vague(similar, verdict.failures[0])
