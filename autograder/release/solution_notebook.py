@@ -2,7 +2,10 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -93,7 +96,18 @@ def _predict(cell: SourceCell) -> str:
     if not isinstance(entry, checks.Prediction):
         raise CourseError(f"course_lib.checks has no prediction {cell.name!r}. Add it there, with its answer")
     answer = f"{cell.name} = {entry.answer!r}"
-    return "\n".join([*question, "### BEGIN SOLUTION", answer, "### END SOLUTION"])
+    return "\n".join([*_wrapped(question), "### BEGIN SOLUTION", answer, "### END SOLUTION"])
+
+
+def _wrapped(question: Sequence[str]) -> Iterator[str]:
+    """Wrap the paragraphs of a question, because JupyterLab doesn't wrap the lines of a code cell."""
+    for is_text, lines in groupby(question, key=lambda line: line.startswith("# ") and line[2] != " "):
+        if is_text:
+            yield from wrap(
+                " ".join(line[2:] for line in lines), 98, initial_indent="# ", subsequent_indent="# "
+            )
+        else:
+            yield from lines
 
 
 def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:

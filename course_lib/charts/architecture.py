@@ -113,7 +113,6 @@ def _boxes(
         text = base.mark_text(
             align=align,
             fontSize=11,
-            fontWeight="bold" if state == CURRENT else "normal",
             color=QUIET_INK if state == TO_COME else INK,
             lineBreak="\n",
             lineHeight=12,

@@ -42,7 +42,10 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
             ("end:Q", "to (ms)", ".1f"),
         ),
     )
-    bars = base.mark_bar(stroke="white", strokeWidth=0.4, height=20).encode(
+    # Edges of narrow bars would look like gaps.
+    edge = alt.condition(f"datum.width > {last / 100}", alt.value(0.4), alt.value(0))
+    bars = base.mark_bar(stroke="white", height=20).encode(
+        strokeWidth=edge,
         x=alt.X("start:Q", axis=axis, scale=scale),
         x2="end:Q",
         color=alt.Color("row:N", scale=colours, legend=None),

@@ -125,7 +125,10 @@ def number_cell(value: float, shades: Shades, write: Write | None = short, *, ma
     if masked and value == 0:
         return Cell(MASKED_FILL, "×", "masked", "masked", ink=MASKED_INK)
     if masked:
-        return leak_cell(f"! {write(value)}" if write else "!", f"{exact(value)}, although masked")
+        # Without the zero, "!.25" is as wide as the other numbers, which therefore stay large.
+        return leak_cell(
+            f"!{write(value).removeprefix('0')}" if write else "!", f"{exact(value)}, although masked"
+        )
     if not math.isfinite(value):
         sign = short(value)
         return Cell(NO_NUMBER_FILL, sign if write else sign.replace("NaN", "N"), exact(value), "no number")

@@ -225,7 +225,7 @@ def _clock(points: Floats, pair: int, angle: Floats, turn: Floats, side: int) ->
         .encode(x=x("sine"), y=y("cosine"), order="steps:Q")
     )
     details = shown.mark_text(color=QUIET_INK).encode(
-        x=alt.value(side / 2), y=alt.value(side - 4), text="details:N"
+        x=alt.value(side / 2), y=alt.value(side + 6), text="details:N"
     )
     layers = [face.encode(x=x("sine"), y=y("cosine"), order="order:Q"), arc, details]
     for prefix, number, colour, ink, dash in (

@@ -247,7 +247,7 @@ def softmax_temperature(scores: Numbers, keys: Sequence[str] | None = None) -> P
     if not np.isfinite(row).all():
         raise ValueError(f"scores: expected finite numbers, got {row.tolist()}. Leave masked keys out.")
     words = as_words([str(n) for n in range(len(row))] if keys is None else keys, len(row), "keys")
-    handle = alt.binding_range(min=0, max=8, step=0.1, name="Multiply the scores by: ")
+    handle = alt.binding_range(min=0, max=25, step=0.25, name="Multiply the scores by: ")
     frame = pd.DataFrame({"key": range(len(row)), "word": words, "score": row, "above": row - row.max()})
     weights = (
         alt.Chart(frame)

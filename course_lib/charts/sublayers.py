@@ -25,7 +25,7 @@ from course_lib.charts.marks import (
     tips,
     word_axis,
 )
-from course_lib.charts.theme import ALARM_INK, CATEGORIES, QUIET_INK, WIDTH, Picture, ink_on
+from course_lib.charts.theme import ALARM_INK, CATEGORIES, LINE, QUIET_INK, WIDTH, Picture, ink_on
 
 
 def normalisation_effect(before: Numbers, after: Numbers, words: Sequence[str]) -> Picture:
@@ -91,12 +91,14 @@ def _features(values: Floats, words: list[str], reach: float, axis: alt.Axis | N
     base = alt.Chart(summary).encode(y=row)
     bar = base.mark_rule(strokeWidth=3, color=CATEGORIES[1], yOffset=15).encode(x="low:Q", x2="high:Q")
     dot = base.mark_point(filled=True, size=50, opacity=1, color=CATEGORIES[1], yOffset=15).encode(x="mean:Q")
-    details = base.mark_text(align="right", color=ALARM_INK, yOffset=-16, fontSize=11).encode(
+    details = base.mark_text(align="right", color=ALARM_INK, yOffset=-15, fontSize=11).encode(
         x=alt.value(width), text="details:N"
     )
     zero = alt.Chart(pd.DataFrame({"value": [0.0]})).mark_rule(color=QUIET_INK, strokeDash=[2, 3])
+    # Lines between the rows show to which row a number belongs.
+    between = alt.Chart(summary.iloc[:-1]).mark_rule(color=LINE, yOffset=23).encode(y=row)
     return alt.LayerChart(
-        layer=[zero.encode(x="value:Q"), ticks, bar, dot, details], width=width, height=46 * count
+        layer=[between, zero.encode(x="value:Q"), ticks, bar, dot, details], width=width, height=46 * count
     )
 
 

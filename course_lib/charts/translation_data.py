@@ -83,7 +83,7 @@ def merge_steps(
         {
             "step": range(len(spellings)),
             "pair": ["no merge yet", *(f"merge {n}: {a} + {b}" for n, (a, b) in enumerate(merges, 1))],
-            "details": [f"{sum(map(len, spelling))} symbols in total" for spelling in spellings],
+            "details": [f"{sum(map(len, spelling))} symbols, repetitions included" for spelling in spellings],
         }
     )
     # Keep the lines short: the layout is computed for the initial value of the slider.

@@ -179,8 +179,8 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 
 # %% predict="predict_silent"
 # A model's predictions are a column: the numbers 1, 2, 3 in the shape (3, 1). The targets are a row:
-# the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What is
-# ((predicted - target) ** 2).mean() ?
+# the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What is the mean square?
+#     ((predicted - target) ** 2).mean()
 
 # %% check="predict_silent"
 

@@ -206,7 +206,7 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 
 # %% [markdown]
 # With a small factor, all keys get about the same weight. With a large one, a single key gets everything and the
-# gradient is almost zero. A network whose attention starts like that can hardly learn what to attend to.
+# gradient is almost zero: here from a factor of about 20 on. A network whose attention starts like that can hardly learn what to attend to.
 #
 # The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The size of
 # the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This

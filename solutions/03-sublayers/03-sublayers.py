@@ -33,6 +33,7 @@ architecture_map(built=finished_exercises(), current=["LayerNorm", "FeedForward"
 # followed by a box "Add & norm".
 
 # %% given="setup"
+import math
 from collections.abc import Callable
 
 import torch

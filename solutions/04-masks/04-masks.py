@@ -319,10 +319,10 @@ mask_panels(
 # ### Worked example: four tokens
 
 # %% tags=["see"]
-target_of_three = ["<start>", "dogs", "sleep", "<end>"]
-for position, read in enumerate(target_of_three):
-    if position + 1 < len(target_of_three):
-        print(f"position {position} reads {read:8} and predicts {target_of_three[position + 1]}")
+tokens_of_target = ["<start>", "dogs", "sleep", "<end>"]
+for position, read in enumerate(tokens_of_target):
+    if position + 1 < len(tokens_of_target):
+        print(f"position {position} reads {read:8} and predicts {tokens_of_target[position + 1]}")
 
 # %% [markdown]
 # ### Build it

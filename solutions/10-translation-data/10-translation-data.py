@@ -479,7 +479,7 @@ size = 0
 for longest, index in in_order:
     size += 1
     area = longest * size
-    print(f"sentence {index} joins: {size} sentences, each padded to {longest}: {area} positions", end="")
+    print(f"sentence {index} joins: {size} x {longest} positions = {area}", end="")
     if area > budget:
         size = 1
         print(", too many, so it starts a new batch", end="")

@@ -69,13 +69,13 @@ def test_masked_cells_are_crossed_out(texts_of: TextsOf) -> None:
     texts = texts_of(attention_heatmap(weights, WORDS, WORDS, mask=CAUSAL))
     assert texts.count("×") == 6
     assert any("masked" in text for text in texts)
-    assert not any("! " in text for text in texts)
+    assert not any("!" in text for text in texts)
 
 
 def test_weight_under_the_mask_is_shown_not_hidden(texts_of: TextsOf) -> None:
     weights = torch.full((4, 4), 0.25)
     texts = texts_of(attention_heatmap(weights, WORDS, WORDS, mask=CAUSAL))
-    assert texts.count("! 0.25") == 6
+    assert texts.count("!.25") == 6
     assert any(text.startswith("Orange cells") for text in texts)
 
 

@@ -99,11 +99,11 @@ def _of_words(expected: Text, found: Text) -> str:
     if len(left) < 3:
         return ""
     if sorted(left) == sorted(right):
-        return "These are the expected words in another order."
+        return "All of these are expected, but in another order."
     missing = [word for word in left if word not in right]
     added = [word for word in right if word not in left]
-    facts = [f"Missing words: {', '.join(missing[:5])}."] if missing else []
-    facts += [f"Unexpected words: {', '.join(added[:5])}."] if added else []
+    facts = [f"Missing: {', '.join(missing[:5])}."] if missing else []
+    facts += [f"Unexpected: {', '.join(added[:5])}."] if added else []
     common = len(set(left) & set(right))
     is_similar = 2 * common >= len(set(left))
     return " ".join(facts) if is_similar else ""
