@@ -48,7 +48,7 @@ def collate(
 
     Every sentence is put between `start_id` and `end_id`. It is truncated first, so that it has at most
     `max_length` tokens including both. Each side is padded on the right to its own longest sentence. Raises
-    ValueError if `max_length` is below 2, which leaves no room for the start and end symbols; the message
+    ValueError if `max_length` is below 2, which leaves no room for the start and end tokens; the message
     contains `max_length`.
     """
     if max_length < 2:

@@ -100,7 +100,7 @@ def beam_search(
             mask = causal_mask(target.shape[2]).to(target.device)
             hidden = model.decode(memory, source_mask, target.flatten(0, 1), mask)
             log_probs = model.generator(hidden[:, -1]).log_softmax(dim=-1).unflatten(0, (sentences, beam))
-            # A finished hypothesis is extended by the end symbol at no cost.
+            # A finished hypothesis is extended by the end token at no cost.
             log_probs = log_probs.masked_fill(ended.unsqueeze(-1), -torch.inf)
             log_probs[..., end_id] = log_probs[..., end_id].masked_fill(ended, 0.0)
 
@@ -115,6 +115,6 @@ def beam_search(
 
         winner = (total / length_penalty(length, alpha)).argmax(dim=1)
         best_target = target[torch.arange(sentences, device=target.device), winner]
-    # The winner may be shorter than its competitors. Its length doesn't include the start symbol.
+    # The winner may be shorter than its competitors. Its length doesn't include the start token.
     longest = int(length.gather(1, winner.unsqueeze(1)).max()) + 1
     return best_target[:, :longest]

@@ -51,16 +51,16 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. The padding mask: filler means nothing
 #
-# **Tokens** are integers that represent words; a vocabulary says which number stands for which word. Three numbers are
-# special symbols instead:
+# A sentence is a list of **tokens**, which are words for now. A vocabulary gives each token a number, its **id**. Three
+# special tokens don't stand for words:
 #
-# | symbol | token id | what it is |
+# | token | id | what it is |
 # |---|---|---|
 # | `<pad>` | 0 | filler after a short sentence |
 # | `<start>` | 1 | the beginning of a sentence |
 # | `<end>` | 2 | the end of a sentence |
 #
-# A batch is one tensor of tokens, (B, L): $B$ sentences, padded to the length $L$ of the longest.
+# A batch is one tensor of ids, (B, L): $B$ sentences, padded to the length $L$ of the longest.
 
 # %% tags=["see"]
 vocabulary = "<pad> <start> <end> a dog girl sleeps runs on the red sofa".split()

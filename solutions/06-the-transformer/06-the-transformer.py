@@ -571,8 +571,8 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 # ## 5. Writing, one word at a time
 #
 # During training the decoder reads the whole target at once (lesson 04). When translating, there is no target yet. So
-# we begin with the start symbol and ask for the next word. We append the most probable one and ask again, until the end
-# symbol is written. This is **greedy decoding**: take the best word at each step, and never go back.
+# we begin with the start token and ask for the next word. We append the most probable one and ask again, until the end
+# token is written. This is **greedy decoding**: take the best word at each step, and never go back.
 #
 # $$y_{t+1} = \arg\max_w \; \mathrm{logits}_t(w)$$
 #
@@ -580,8 +580,8 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 # runs over the target vocabulary.
 
 # %% predict="predict_runs"
-# A batch of 8 sentences is translated. The longest translation has 20 tokens after the start symbol, including the end
-# symbol. How many times does the decoder run?
+# A batch of 8 sentences is translated. The longest translation has 20 tokens after the start token, including the end
+# token. How many times does the decoder run?
 
 # %% check="predict_runs"
 
@@ -607,7 +607,7 @@ while not all("<end>" in row for row in rows):
 # - A row that has written `end_id` has ended. From then on it gets `end_id`, whatever the model says.
 # - Stop when **all** rows have ended, or at `max_length` tokens, including the start.
 # - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
-#   **last** position only. No padding mask is needed: padding could only follow an end symbol, and nobody uses what
+#   **last** position only. No padding mask is needed: padding could only follow an end token, and nobody uses what
 #   comes after that.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
 #   in the middle of training. The given `evaluating(model)` does all of this, in a `with` statement.
@@ -617,7 +617,7 @@ while not all("<end>" in row for row in rows):
 
 # %% [markdown]
 # A scratch cell: the tiny model writes, for a batch of two sentences. It knows nothing, so don't be surprised if it writes
-# one and the same word, even a start symbol, again and again.
+# one and the same word, even a start token, again and again.
 
 # %% tags=["see"]
 both_words = torch.ones(2, 1, 2, dtype=torch.bool)
@@ -664,7 +664,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # %% [markdown]
 # ### Explain it
 #
-# Training runs the decoder once for a target of 20 tokens after the start symbol. Translating runs it 20 times for the
+# Training runs the decoder once for a target of 20 tokens after the start token. Translating runs it 20 times for the
 # same sentence. Why is one run not enough when translating? And why is one run enough during training: why does
 # position $t$ compute in this run exactly what it computes in step $t$ of decoding?
 
@@ -826,7 +826,7 @@ named_lines(
 
 # %% tags=["see"]
 def write(model, prefix=(), max_length=25):
-    """Continue a prefix until the end symbol, drawing each word by its probability."""
+    """Continue a prefix until the end token, drawing each word by its probability."""
     tokens = [number[word] for word in ["<start>", *prefix]]
     with torch.no_grad():
         while tokens[-1] != number["<end>"] and len(tokens) < max_length:

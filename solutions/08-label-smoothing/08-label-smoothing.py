@@ -316,12 +316,12 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # other confidence. Beam search (lesson 11) relies on this: a model that is blindly sure of its first guess leaves no
 # room for another.
 #
-# The task is copying again, but a fifth of the target's symbols have been replaced by random ones. The source shows
-# the symbol that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
+# The task is copying again, but a fifth of the target's tokens have been replaced by random ones. The source shows
+# the token that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
 # so. (A fifth is random, and one in ten of those is right by chance.)
 #
 # There are only 200 sentences for training, so a model can **memorise** their errors. Three small Transformers,
-# trained with a smoothing of 0, 0.1 and 0.3, predict the symbols of 500 new sentences. The cell takes a few seconds.
+# trained with a smoothing of 0, 0.1 and 0.3, predict the tokens of 500 new sentences. The cell takes a few seconds.
 #
 # **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
 # smoothed model still calibrated?

@@ -68,7 +68,7 @@ from course_lib.transformer import (
 # must find out where each letter is, which one comes next, and when to stop.
 #
 # The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 random letters. Each side
-# of a batch is a matrix of ids, every row begins with the start and ends with the end symbol, and shorter rows are
+# of a batch is a matrix of ids, every row begins with the start and ends with the end token, and shorter rows are
 # padded.
 
 # %% tags=["see"]
@@ -206,7 +206,7 @@ print(w.grad)
 # and for that, count the real tokens of all pieces first. (There is another way: multiply each mean by its number of
 # tokens, and divide the sum of the gradients by $N$ at the end.)
 #
-# A real token here is one that has to be predicted: a **label** that isn't padding. The start symbol is in the
+# A real token here is one that has to be predicted: a **label** that isn't padding. The start token is in the
 # target, but it isn't a label.
 #
 # ### Build it
@@ -384,9 +384,10 @@ scheduler = make_scheduler(adam, d_model=32, warmup=60, factor=0.4)
 losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% [markdown]
-# The curve has a typical shape. At first it drops fast: the model learns which words occur at all. Then, at a loss of
-# about 2.4, it has to find out *where to look*, and while it looks everywhere at once, each step helps only a little.
-# When it has found out, the loss goes down almost to its minimum.
+# The curve has a typical shape. In the first ten updates it drops fast: the model learns which words occur at all. Then,
+# at a loss of about 2.4, it hardly falls for some twenty updates. To get lower, the model has to find out *where to
+# look*, and while it looks everywhere at once, each step helps only a little. From then on the loss falls steadily,
+# almost to its minimum.
 #
 # It ends a little above the minimum, partly because of dropout: the loss is measured in training mode, with some of
 # the network missing.
@@ -402,7 +403,7 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% tags=["see"]
 def written(decode, model, sequences: list[str]) -> list[str]:
-    """Return what a model writes for each sequence: the letters before the end symbol, or all if there is none."""
+    """Return what a model writes for each sequence: the letters before the end token, or all if there is none."""
     source = collated(sequences)[0]
     ids = decode(model, source, padding_mask(source, PAD), source.shape[1] + 2, START, END).tolist()
     signs = dict(enumerate(("_", "<", ".", *LETTERS)))
@@ -514,7 +515,7 @@ named_lines(
 )
 
 # %% [markdown]
-# **At the first position both are the same.** Both have read only the start symbol.
+# **At the first position both are the same.** Both have read only the start token.
 #
 # **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never
 # occurred in training, and loses track of its position. This gap is called **exposure bias**.
@@ -601,7 +602,7 @@ print(
 # ## 6. On real hardware
 #
 # Lesson 06 lists the hardware of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, batches of about
-# 25,000 target tokens. These give the **throughput**, in real target tokens without padding:
+# 25,000 target tokens. (It doesn't say whether they include padding.) These give the **throughput**:
 
 # %% tags=["see"]
 print(f"{25_000 / 0.4:,.0f} target tokens per second")

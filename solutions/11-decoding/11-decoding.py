@@ -201,7 +201,9 @@ word_by_word(
 # %% [markdown]
 # Most content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as
 # *is* have no counterpart here. But attention weights must sum to 1, so theirs are spread out, or go to the start or
-# the end symbol. And even a word of which the model is sure stays near 0.9, the target that smoothing gave it.
+# the end token. Nor does every word need its counterpart: *up* hardly looks at *auf*, because after *hanging* it is
+# easy to predict without the source. And even a word of which the model is sure stays near 0.9, the target that
+# smoothing gave it.
 #
 # ### See it: all heads of the cross-attention
 #
@@ -226,7 +228,7 @@ layers_and_heads(
 # %% [markdown]
 # Nobody told the model which German word belongs to which English one; knowing it makes the next word easier to
 # predict. Before attention, a recurrent network had to squeeze a whole sentence into one vector, and long sentences
-# suffered. Bahdanau et al. ([2015](https://arxiv.org/abs/1409.0473)) let their decoder look back at every source word,
+# suffered. Bahdanau et al. ([2014](https://arxiv.org/abs/1409.0473)) let their decoder look back at every source word,
 # and published pictures like this one. The Transformer kept that idea without the recurrence.
 #
 # But attention weights only show where information *may* come from, not that the model used it.
@@ -239,8 +241,8 @@ layers_and_heads(
 # $$P(y \mid x) = \prod_{t=1}^{n} P(y_t \mid y_1, \dots, y_{t-1}, x)
 # \qquad \ln P(y \mid x) = \sum_{t=1}^{n} \ln P(y_t \mid y_1, \dots, y_{t-1}, x)$$
 #
-# where $y_t$ is the $t$-th word after the start symbol, and $n$ is the number of these words, **including the end
-# symbol**, which the model has to write like any other. Programs use the form on the right: a product of many small
+# where $y_t$ is the $t$-th word after the start token, and $n$ is the number of these words, **including the end
+# token**, which the model has to write like any other. Programs use the form on the right: a product of many small
 # numbers underflows to zero, a sum of their logarithms doesn't.
 #
 # Greedy decoding picks the best factor at each step, which may lead to a prefix that has no good continuation. Here
@@ -279,7 +281,7 @@ layers_and_heads(
 #
 # | symbol | in code | what it is |
 # |---|---|---|
-# | $n$ | `length` | the number of words after the start symbol, including the end symbol |
+# | $n$ | `length` | the number of words after the start token, including the end token |
 # | $\alpha$ | `alpha` | how strongly length is compensated: 0 not at all; 0.6 in the paper |
 # | $\mathrm{lp}$ | `length_penalty` | the divisor; 1 if $n$ is 1, whatever $\alpha$ is |
 #
@@ -314,7 +316,7 @@ print("A:", -3.0 / math.pow(9 / 6, alpha))
 print("B:", -3.6 / math.pow(15 / 6, alpha))
 
 # %% predict="predict_score"
-# A translation has a log-probability of -12 and 49 words, including the end symbol. Alpha is 0.5.
+# A translation has a log-probability of -12 and 49 words, including the end token. Alpha is 0.5.
 # What is its score?
 
 # %% check="predict_score"
@@ -349,7 +351,7 @@ for alpha in [0.0, 0.6, 1.0, 1.5]:
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
-    across="words, including the end symbol",
+    across="words, including the end token",
     up="log-probability at break-even",
     title="As good as ten words with a log-probability of -5",
 )
@@ -424,7 +426,7 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # %% [markdown]
 # ### Five things to get right
 #
-# **The first step.** At the beginning there is one hypothesis, the start symbol. If $k$ copies of it were extended,
+# **The first step.** At the beginning there is one hypothesis, the start token. If $k$ copies of it were extended,
 # they would all pick the same best word and stay identical: an expensive greedy search. So give the first copy a
 # total of 0, and the others minus infinity.
 #
@@ -434,8 +436,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # **Everything that belongs to a beam moves with it.** If the new beam 0 comes from the old beam 1, so do its words,
 # its length and whether it has ended.
 #
-# **Hypotheses that have ended.** A beam that has written the end symbol stays in the competition. From now on it can
-# only be extended by end symbols, at no cost, and its length stays the same.
+# **Hypotheses that have ended.** A beam that has written the end token stays in the competition. From now on it can
+# only be extended by end tokens, at no cost, and its length stays the same.
 #
 # **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0,
 # then all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does
@@ -446,7 +448,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # model is in the same mode as before: use `evaluating`.
 #
 # **When to stop** is up to you. The simplest rule: when all beams have ended, or at `max_length`. Some programs stop
-# earlier, when no unfinished beam is likely to win.
+# earlier, when no unfinished beam is likely to win. (The paper allows 50 tokens more than the source has, and stops
+# early when possible: section 6.1.)
 #
 # ### Build it
 #
@@ -484,7 +487,7 @@ def model_after(update):
 
 
 def log_probability(trained, source, ids):
-    """Return the log-probability of each row of ids, up to its end symbol."""
+    """Return the log-probability of each row of ids, up to its end token."""
     with evaluating(trained):
         logits = trained(source, padding_mask(source, PAD), ids[:, :-1], causal_mask(ids.shape[1] - 1))
     of_words = logits.log_softmax(dim=-1).gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
@@ -503,7 +506,7 @@ def watched_search(model, source, beam, alpha):
 
 
 def to_the_end(ids):
-    """Return the ids up to the first end symbol."""
+    """Return the ids up to the first end token."""
     return tuple(ids[: ids.index(END) + 1]) if END in ids else tuple(ids)
 
 

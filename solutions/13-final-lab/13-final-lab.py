@@ -221,7 +221,7 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
 # is translated. Choose the layer and the head in the lists below each picture.
 #
-# Look for a head that always attends to the previous word, a head that attends to the end symbol when it has nothing
+# Look for a head that always attends to the previous word, a head that attends to the end token when it has nothing
 # to do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads**
 # there and, after the arrow, which one it **writes** next. For which of the two does it look up the German word? And
 # do the dark cells leave the diagonal where German and English differ in their word order?

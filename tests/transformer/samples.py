@@ -12,7 +12,7 @@ from course_lib.transformer import Transformer, TransformerConfig
 
 Module = TypeVar("Module", bound=nn.Module)
 
-#: The ids of the padding, start and end symbols in all tests that decode or train.
+#: The ids of the padding, start and end tokens in all tests that decode or train.
 PAD, START, END = 0, 1, 2
 
 #: For hypothesis: what to seed torch's generator with, so that an example can be played again.

@@ -67,7 +67,7 @@ def rows_of(source: Tensor) -> list[Tensor]:
 
 
 def filled(rows: list[list[int]]) -> list[list[int]]:
-    """Pad the rows with the end symbol to the longest."""
+    """Pad the rows with the end token to the longest."""
     longest = max(map(len, rows))
     return [row + [END] * (longest - len(row)) for row in rows]
 

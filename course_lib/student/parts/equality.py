@@ -136,7 +136,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
             yield f"the gradient of {name}, {variant}", gradient
     # With pre-norm and large weights, the model's output depends on every token that it reads.
     ids = parts["greedy_decode"](model, source, source_mask, _MAX_LENGTH, _START, _END)
-    # Decode with an end symbol that occurs early, so that sentences end at different steps.
+    # Decode with an end token that occurs early, so that sentences end at different steps.
     early_end = int(ids[0, 2])
     ended = parts["greedy_decode"](model, source, source_mask, _MAX_LENGTH, _START, early_end)
     yield "the tokens of greedy_decode, up to their ends", ended

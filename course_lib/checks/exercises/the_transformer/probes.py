@@ -370,7 +370,7 @@ def _model_same_length(candidate: Candidate, draw: Draw) -> Observed:
     return model.call(source, source_mask, target, target_mask)
 
 
-@probe("the logits are correct for a source of one token and a target of the start symbol alone")
+@probe("the logits are correct for a source of one token and a target of the start token alone")
 def _model_of_one_token(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(candidate, draw, **_DEEP)
     mask = torch.ones(1, 1, 1, dtype=torch.bool)
@@ -565,12 +565,12 @@ def _recited(
 
 case = GREEDY_DECODE.cases(_recited)
 case(
-    "rows that end early are filled with the end symbol, and decoding stops when all have ended",
+    "rows that end early are filled with the end token, and decoding stops when all have ended",
     (3, 4, 6, 5),
     10,
 )
-case("decoding stops at max_length tokens, including the start symbol", (5, 3), 4)
-case("with a max_length of 1, the result is the start symbol alone", (5, 3), 1)
+case("decoding stops at max_length tokens, including the start token", (5, 3), 4)
+case("with a max_length of 1, the result is the start token alone", (5, 3), 1)
 case("a batch of a single sentence is decoded correctly", (4,), 9)
 case("start_id and end_id are taken from the arguments", (3, 5), 8, 6, 7)
 case("an end_id of 0 is as good as any other", (3, 5), 6, 7, 0)

@@ -302,7 +302,7 @@ def _refusal(candidate: Candidate, pairs: Pairs, max_length: int, *wanted: int) 
 
 
 case(
-    "empty sentences, and words with the id of the start symbol, are handled like any others",
+    "empty sentences, and words with the id of the start token, are handled like any others",
     (((), (START, 30)), ((20, 21, END), ())),
     10,
 )
