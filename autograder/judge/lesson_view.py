@@ -36,6 +36,7 @@ INCLUDED = (
     "curriculum/__init__.py",
     "curriculum/curriculum.json",
     "errors.py",
+    "simulated_ranks.py",
     "student/__init__.py",
     "student/parts",
     "student/progress/__init__.py",

@@ -55,6 +55,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
 from course_lib.checks import check
+from course_lib.simulated_ranks import DeadlockError, on_ranks
 
 Item = TypeVar("Item")
 
@@ -71,7 +72,9 @@ Item = TypeVar("Item")
 # | collective | `dist.all_reduce(...)`, ... | a call that **all** ranks make, in the same order |
 # | replica | | the copy of the model that a rank has |
 #
-# Every rank runs the same program. Only `rank` differs.
+# Every rank runs the same program. Only `rank` differs. On a cluster the ranks are processes. In this notebook
+# `on_ranks(2, program)` runs `program(0)` and `program(1)` side by side, as two ranks of one process group, and returns
+# a list with the result of each. Their collectives behave like those of real ranks.
 #
 # Three rules hold for the whole lesson. **Each batch belongs to one rank**: with two it would count twice. **No batch
 # is left out.** And **the result must not depend on the number of ranks**: eight GPUs have to make the update that
@@ -167,10 +170,12 @@ print("mean over all tokens:    ", sum(sums) / sum(counts))
 # %% check="global_token_mean"
 
 # %% [markdown]
-# A scratch cell. Without a process group, the result is the mean of one rank.
+# A scratch cell: the worked example on two ranks, and on one rank without a process group.
 
 # %% tags=["see"]
-global_token_mean(torch.tensor(60.0), 30)
+both = on_ranks(2, lambda rank: global_token_mean(torch.tensor(60.0), [30, 10][rank]))
+print("two ranks:", both)
+print("alone:    ", global_token_mean(torch.tensor(60.0), 30))
 
 # %% [markdown]
 # ### From a mean to a gradient
@@ -258,13 +263,20 @@ print("after: ", weights)
 # %% check="broadcast_parameters"
 
 # %% [markdown]
-# A scratch cell. Without a process group the tensors stay as they are. With one, which of them would be sent?
+# A scratch cell. Each rank fills its weights and buffers with its own number first. What does rank 1 have afterwards?
+
 
 # %% tags=["see"]
-norm = nn.BatchNorm1d(2)
-broadcast_parameters(norm)
-print("parameters:", {name: one.tolist() for name, one in norm.named_parameters()})
-print("buffers:   ", {name: one.tolist() for name, one in norm.named_buffers()})
+def with_the_same_start(rank):
+    norm = nn.BatchNorm1d(2)
+    for tensor in norm.state_dict().values():
+        tensor.fill_(rank + 5)
+    broadcast_parameters(norm)
+    return {name: tensor.tolist() for name, tensor in norm.state_dict().items()}
+
+
+for rank, state in enumerate(on_ranks(2, with_the_same_start)):
+    print(f"rank {rank}:", state)
 
 # %% [markdown]
 # ## 4. The same gradients
@@ -295,9 +307,27 @@ print("after, on each:    ", total)
 # %% check="predict_missing_gradient"
 
 # %% [markdown]
-# Rank 1 never calls a third all-reduce, so rank 0 waits forever in its own. That is what a hanging run usually is:
-# ranks that disagree about which collective comes next. The check of this exercise says which rank waits, and in
-# which collective.
+# Try it. `on_ranks` notices that a rank would wait forever, and raises a DeadlockError, where real ranks would hang.
+
+
+# %% tags=["see"]
+def without_zeros(rank):
+    for number, gradient in enumerate(gradients[rank]):
+        if gradient is not None:
+            total = torch.tensor([gradient])
+            dist.all_reduce(total)
+            sums_seen.append(f"rank {rank}: gradient {number} becomes {total.item():g}")
+
+
+sums_seen: list[str] = []
+try:
+    on_ranks(2, without_zeros)
+except DeadlockError as error:
+    print(*sorted(sums_seen), error, sep="\n")
+
+# %% [markdown]
+# Rank 1 has added its third gradient to the second one of rank 0. It never calls a third all-reduce, so rank 0 waits
+# forever in its own. That is what a hanging run usually is: ranks that disagree about which collective comes next.
 #
 # ### Build it
 
@@ -309,14 +339,65 @@ print("after, on each:    ", total)
 # %% check="all_reduce_gradients"
 
 # %% [markdown]
-# A scratch cell: the gradients of rank 1 from the worked example. Without a process group, None is still None. What
-# would the sum over one rank be?
+# A scratch cell: the gradients of the worked example.
+
 
 # %% tags=["see"]
-three_weights = nn.ParameterList([torch.zeros(1) for _ in range(3)])
-three_weights[0].grad, three_weights[2].grad = torch.tensor([10.0]), torch.tensor([30.0])
-all_reduce_gradients(three_weights)
-print([one.grad for one in three_weights])
+def with_your_sum(rank):
+    weights = nn.ParameterList([torch.zeros(1) for _ in range(3)])
+    for weight, gradient in zip(weights, gradients[rank], strict=True):
+        weight.grad = None if gradient is None else torch.tensor([gradient])
+    all_reduce_gradients(weights)
+    return [weight.grad for weight in weights]
+
+
+on_ranks(2, with_your_sum)
+
+# %% [markdown]
+# ### See it: one update on one, two and three ranks
+#
+# All four functions at work: seven batches of different sizes, each rank with its own random start, and one update. The
+# table compares the weights after it with those after an update on one rank.
+#
+# **Change something:** leave out `broadcast_parameters`, or `all_reduce_gradients`. Divide by `features.shape[0]`, the
+# size of one batch, instead of `tokens`.
+
+# %% tags=["see"]
+torch.manual_seed(1)
+sizes_of_batches = [2, 9, 4, 1, 6, 3, 8]
+data = [(torch.randn(size, 8), torch.randint(5, (size,))) for size in sizes_of_batches]
+tokens = sum(sizes_of_batches)
+
+
+def one_update(rank, ranks):
+    generator = torch.Generator().manual_seed(rank)
+    model = nn.Linear(8, 5)
+    for weight in model.parameters():
+        nn.init.normal_(weight, generator=generator)
+    broadcast_parameters(model)
+    for features, labels in shard(data, rank, ranks):
+        (nn.functional.cross_entropy(model(features), labels, reduction="sum") / tokens).backward()
+    all_reduce_gradients(model)
+    torch.optim.SGD(model.parameters(), lr=0.5).step()
+    return model.weight.detach()
+
+
+alone = one_update(0, 1)
+pd.DataFrame(
+    [
+        {
+            "ranks": ranks,
+            "the ranks differ by": f"{max((one - weights[0]).abs().max() for one in weights):.0e}",
+            "off from one rank by": f"{(weights[0] - alone).abs().max():.0e}",
+        }
+        for ranks in [1, 2, 3, 8]
+        for weights in [on_ranks(ranks, lambda rank, ranks=ranks: one_update(rank, ranks))]
+    ]
+)
+
+# %% [markdown]
+# All ranks have exactly the same weights, and apart from rounding they are those of a single rank. With eight ranks, the
+# last has no batch at all, and contributes zeros.
 
 # %% [markdown]
 # ### Explain it
@@ -414,6 +495,35 @@ two_layers(torch.ones(1, 2)).sum().backward()
 # %% [markdown]
 # The second layer comes first. Within a layer the order is up to autograd, so don't rely on it.
 #
+# One message for several gradients: make one flat tensor of them, and take it apart again when it has arrived.
+
+# %% tags=["see"]
+parts = [torch.ones(2, 2), torch.full((3,), 2.0)]
+flat = torch.cat([part.flatten() for part in parts])
+flat *= 10  # in place of the all-reduce
+for part, summed in zip(parts, flat.split([part.numel() for part in parts]), strict=True):
+    print(summed.view_as(part).tolist())
+
+# %% [markdown]
+# And how does a class get a `with` block? By a method that yields once, under `@contextmanager`: what stands before the
+# `yield` happens at the beginning of the block, and what stands after it at the end. The `finally` makes sure of that
+# even if the block raises an exception.
+
+
+# %% tags=["see"]
+@contextmanager
+def announced():
+    print("before")
+    try:
+        yield
+    finally:
+        print("after")
+
+
+with announced():
+    print("inside")
+
+# %% [markdown]
 # ### Build it
 #
 # The methods whose names begin with an underscore are a suggestion. Only the constructor, `finish()` and `no_sync()`
@@ -426,6 +536,24 @@ two_layers(torch.ones(1, 2)).sum().backward()
 # %% [markdown] hints="GradientBuckets"
 
 # %% check="GradientBuckets"
+
+# %% [markdown]
+# A scratch cell: two ranks, two batches each, and one message for each bucket. Which gradient would be wrong without
+# `no_sync`?
+
+
+# %% tags=["see"]
+def accumulated(rank):
+    layer = nn.Linear(1, 1)
+    buckets = GradientBuckets(layer, bucket_bytes=100)
+    with buckets.no_sync():
+        layer(torch.full((1, 1), 1.0 + rank)).sum().backward()
+    layer(torch.full((1, 1), 10.0 * (1 + rank))).sum().backward()
+    buckets.finish()
+    return {name: weight.grad.tolist() for name, weight in layer.named_parameters()}
+
+
+on_ranks(2, accumulated)
 
 # %% [markdown]
 # ### See it: when does it pay?
@@ -551,14 +679,22 @@ print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, 
 # %% check="ShardedOptimizer"
 
 # %% [markdown]
-# A scratch cell: one step with Adam, without a process group.
+# A scratch cell: one step with Adam on two ranks. The gradients have already been summed.
+
 
 # %% tags=["see"]
-vector = nn.Parameter(torch.tensor([5.0, 6.0, 7.0]))
-vector.grad = torch.tensor([1.0, 2.0, 3.0])
-optimizer = ShardedOptimizer([vector], lambda share: Adam(share, lr=0.1))
-optimizer.step()
-print(vector.detach(), "and state for", list(optimizer.state_dict()["state"]))
+def one_step(rank):
+    parameters = [nn.Parameter(torch.full((size,), 5.0)) for size in (4, 3, 1)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer = ShardedOptimizer(parameters, lambda share: Adam(share, lr=0.1))
+    optimizer.step()
+    numbers = sum(state["exp_avg"].numel() for state in optimizer.state_dict()["state"].values())
+    return torch.cat([parameter.detach() for parameter in parameters]), numbers
+
+
+for rank, (values, numbers) in enumerate(on_ranks(2, one_step)):
+    print(f"rank {rank}: {values}, and state for {numbers} of the 8 numbers")
 
 # %% [markdown]
 # ### See it: what does a rank need?

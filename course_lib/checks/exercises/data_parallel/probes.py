@@ -15,7 +15,7 @@ from course_lib.checks.exercises.fixtures.data_parallel import (
     reducing,
     sharded_updates,
 )
-from course_lib.checks.exercises.fixtures.processes import ALONE, batches_of_ranks, means_of_ranks
+from course_lib.checks.exercises.fixtures.ranks import ALONE, batches_of_ranks, means_of_ranks
 from course_lib.checks.exercises.fixtures.results import in_float64
 from course_lib.transformer.data_parallel import global_token_mean, shard
 from course_lib.transformer.gradient_buckets import GradientBuckets

@@ -1,4 +1,4 @@
-"""The fixtures of lesson 12: threads that act as ranks of torch.distributed, and their reports."""
+"""Simulated ranks, which act as those of torch.distributed, and the reports of the fixtures of lesson 12."""
 
 import sys
 import threading
@@ -11,14 +11,8 @@ import torch.distributed as dist
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply, Returned
-from course_lib.checks.exercises.fixtures.processes import (
-    CollectiveMismatchError,
-    DeadlockError,
-    batches_of_ranks,
-    in_threads,
-    means_of_ranks,
-    started,
-)
+from course_lib.checks.exercises.fixtures.ranks import batches_of_ranks, means_of_ranks
+from course_lib.simulated_ranks import CollectiveMismatchError, DeadlockError, on_ranks, started
 from course_lib.transformer.data_parallel import global_token_mean, shard
 
 SUMS, COUNTS = (torch.tensor(6.0), torch.tensor(4.0)), (torch.tensor(3), torch.tensor(1))
@@ -62,7 +56,7 @@ def collectives(rank: int) -> dict[str, Any]:
 
 def test_collectives_give_what_real_processes_would_get() -> None:
     everything = [1.0, 2.0, 2.0, 2.0, 3.0, 2.0]
-    for rank, seen in enumerate(in_threads(3, collectives)):
+    for rank, seen in enumerate(on_ranks(3, collectives)):
         own = [rank + 1.0, 2.0]
         assert seen["place"] == (rank, 3)
         assert seen["numbers"] == [[6.0, 6.0], [2.0, 2.0], [1.0, 2.0], [6.0, 6.0] if rank == 1 else own]
@@ -74,7 +68,7 @@ def test_collectives_give_what_real_processes_would_get() -> None:
 def test_nothing_is_left_behind() -> None:
     hook, threads = sys.excepthook, set(threading.enumerate())
     for _ in range(3):
-        in_threads(2, lambda rank: dist.barrier())
+        on_ranks(2, lambda rank: dist.barrier())
     assert not dist.is_initialized()
     assert sys.excepthook is hook
     assert set(threading.enumerate()) <= threads
@@ -87,7 +81,7 @@ def test_who_waits_for_ever_is_told_so() -> None:
 
     message = "rank 0 waits forever in all_reduce with 1 float32 number: rank 1 has ended"
     with pytest.raises(DeadlockError, match=message):
-        in_threads(2, one_leaves)
+        on_ranks(2, one_leaves)
 
 
 def test_who_does_something_else_is_told_so() -> None:
@@ -96,12 +90,12 @@ def test_who_does_something_else_is_told_so() -> None:
 
     message = "rank 0 calls all_reduce with 1 float32 number, rank 1 calls barrier"
     with pytest.raises(CollectiveMismatchError, match=message):
-        in_threads(2, at_odds)
+        on_ranks(2, at_odds)
 
 
 def test_ranks_that_reduce_different_sizes_are_told_so() -> None:
     with pytest.raises(CollectiveMismatchError, match="rank 1 calls all_reduce with 2 float32 numbers"):
-        in_threads(2, lambda rank: dist.all_reduce(torch.zeros(rank + 1)))
+        on_ranks(2, lambda rank: dist.all_reduce(torch.zeros(rank + 1)))
 
 
 def test_a_collective_that_nobody_waits_for_is_missed_as_well() -> None:
@@ -110,7 +104,7 @@ def test_a_collective_that_nobody_waits_for_is_missed_as_well() -> None:
             dist.all_reduce(torch.zeros(1), async_op=True)
 
     with pytest.raises(DeadlockError, match=r"rank 1 waits forever .*: rank 0 has ended"):
-        in_threads(2, starts)
+        on_ranks(2, starts)
 
 
 def test_an_asynchronous_result_is_there_after_waiting() -> None:
@@ -121,7 +115,7 @@ def test_an_asynchronous_result_is_there_after_waiting() -> None:
         work.wait()
         return [before, waited, tensor.item(), started()[0].waited]
 
-    assert in_threads(2, starts) == [[0.0, False, 1.0, True], [1.0, False, 1.0, True]]
+    assert on_ranks(2, starts) == [[0.0, False, 1.0, True], [1.0, False, 1.0, True]]
 
 
 def test_a_tensor_that_is_changed_in_flight_is_noticed() -> None:
@@ -133,7 +127,7 @@ def test_a_tensor_that_is_changed_in_flight_is_noticed() -> None:
         work.wait()
         return started()[0].changed_in_flight
 
-    assert in_threads(2, changes) == [True, False]
+    assert on_ranks(2, changes) == [True, False]
 
 
 def test_the_failure_of_one_is_what_is_raised_not_that_others_wait() -> None:
@@ -143,14 +137,14 @@ def test_the_failure_of_one_is_what_is_raised_not_that_others_wait() -> None:
         dist.all_reduce(torch.zeros(1))
 
     with pytest.raises(KeyError, match="loss"):
-        in_threads(2, fails)
+        on_ranks(2, fails)
 
 
 def test_a_group_that_is_open_already_is_named() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         with pytest.raises(RuntimeError, match="a process group is open"):
-            in_threads(2, lambda rank: rank)
+            on_ranks(2, lambda rank: rank)
     finally:
         dist.destroy_process_group()
 
@@ -158,7 +152,7 @@ def test_a_group_that_is_open_already_is_named() -> None:
 @pytest.mark.parametrize("world_size", [2, 3])
 @pytest.mark.parametrize("endless", [0, 1])
 def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch, world_size: int, endless: int) -> None:
-    monkeypatch.setattr("course_lib.checks.exercises.fixtures.processes._SECONDS", 0.3)
+    monkeypatch.setattr("course_lib.simulated_ranks._SECONDS", 0.3)
     threads = set(threading.enumerate())
 
     def waits(loss_sum: torch.Tensor, token_count: torch.Tensor) -> None:
@@ -181,7 +175,7 @@ def test_an_answer_may_ask_again_and_again_whether_a_collective_has_ended(world_
             pass
         return [float(number) for number in tensor.tolist()]
 
-    assert in_threads(world_size, polls) == [[float(world_size)]] * world_size
+    assert on_ranks(world_size, polls) == [[float(world_size)]] * world_size
 
 
 def test_an_answer_may_start_a_thread_that_waits_for_the_other_ranks() -> None:
@@ -193,7 +187,7 @@ def test_an_answer_may_start_a_thread_that_waits_for_the_other_ranks() -> None:
         thread.join()
         return tensor.item()
 
-    assert in_threads(2, delegates) == [2.0, 2.0]
+    assert on_ranks(2, delegates) == [2.0, 2.0]
 
 
 def test_what_the_reference_does_is_told() -> None:
