@@ -366,5 +366,6 @@ def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber 
 
     if near(prediction.answer):
         return None
-    known = next((wrong for wrong in prediction.misconceptions if near(wrong.value)), None)
-    return known or f"{shown_number(number)} is incorrect. {prediction.hint}"
+    known = [wrong for wrong in prediction.misconceptions if near(wrong.value)]
+    nearest = min(known, key=lambda wrong: abs(number - wrong.value), default=None)
+    return nearest or f"{shown_number(number)} is incorrect. {prediction.hint}"

@@ -71,6 +71,13 @@ PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
 """Three sentences of 4, 2 and 1 words, so that the mean of their means differs from the mean over words."""
 
 
+@probe("your own code smooths the labels, not PyTorch's")
+def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Observed:
+    loss = candidate.build(6, 0, 0.2)
+    reply = loss.fixture(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)
+    return reply if isinstance(reply, Raised) else {"the code that smooths the labels": reply.value}
+
+
 def _loss(
     candidate: Candidate,
     draw: Draw,
@@ -176,13 +183,6 @@ def _loss_called_again(candidate: Candidate, draw: Draw) -> Observed:
 def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
     logits = 2 * draw.normal(4, 3, 6)
     return candidate.build(6, 0, 0.2).call(logits.transpose(0, 1), PADDED.T.contiguous().T)
-
-
-@probe("your own code smooths the labels, not PyTorch's")
-def _loss_smooths_itself(candidate: Candidate, draw: Draw) -> Observed:
-    loss = candidate.build(6, 0, 0.2)
-    reply = loss.fixture(smoothing_by(loss)).call(draw.normal(3, 4, 6), PADDED)
-    return reply if isinstance(reply, Raised) else {"the code that smooths the labels": reply.value}
 
 
 # --- predictions --------------------------------------------------------------------------------------------

@@ -212,6 +212,7 @@ case(
     (*[40] * 12, 57, 40, 61),
     40,
 )
+case("no batch is empty, even if all sentences are over the budget", (12, 15, 11), 10)
 case(
     "a single long sentence does not make the batches of 100 short ones smaller",
     (*[5] * 60, 70, *[5] * 40),
