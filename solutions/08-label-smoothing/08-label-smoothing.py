@@ -87,6 +87,9 @@ from course_lib.transformer import (
 # | $q_k$ | `targets[..., k]` | the target probability of word $k$ |
 # | $y$ | `labels` | the id of the word that actually comes next |
 #
+# **Padding.** Where the label is `pad_id` there is no word to predict, so that whole **row** is zeros. (The *column*
+# of padding isn't: padding is one of the $V$ words, and gets its share in the rows of real words.)
+#
 # ### Worked example: two positions, five words
 #
 # Five words and a smoothing of 0.25. The label of the first position is word 3; the second position is padding.
@@ -119,9 +122,6 @@ print(row, sum(row))
 # **Other versions exist.** Some spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads
 # it over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart; with
 # two, the last version divides by zero. You build the version that the paper cites, which is also PyTorch's.
-#
-# **Padding.** Where the label is `pad_id` there is no word to predict, so that whole **row** is zeros. (The *column*
-# of padding isn't: padding is one of the $V$ words, and gets its share in the rows of real words.)
 #
 # ### Build it
 #
@@ -281,8 +281,9 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # %% [markdown]
 # ### What it did for the paper
 #
-# Table 3 of the paper varies the base model, and measures it on newstest2013, English to German. These are its rows
-# about smoothing:
+# Table 3 of the paper varies the base model, and measures it on newstest2013, English to German. **BLEU**,
+# from 0 to 100, says how many words and groups of words a translation has in common with a reference translation
+# (lesson 13). These are the rows about smoothing:
 #
 # | smoothing | perplexity (lower is better) | BLEU (higher is better) |
 # |---|---|---|

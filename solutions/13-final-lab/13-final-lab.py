@@ -549,8 +549,8 @@ scaling.round(2)
 # minute:
 #
 # ```bash
-# course train captions run_folder=../runs/experiment/A-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=false
-# course train captions run_folder=../runs/experiment/B-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=true
+# course train captions run_folder=../runs/trial/A-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=false
+# course train captions run_folder=../runs/trial/B-1 seed=1 model.layers=1 training.epochs=3 model.norm_first=true
 # ```
 #
 # - `heads`: both settings have the same number of parameters.
@@ -560,10 +560,10 @@ scaling.round(2)
 # - `search`: three runs are enough, because the same weights are decoded in two ways. Call them `A-1` to `A-3`, and set
 #   `SEARCH` below.
 #
-# The cell below reads all runs in `../runs/experiment`, whose folders are named after setting and seed.
+# The cell below reads all runs in `../runs/trial`, whose folders are named after setting and seed.
 
 # %% tags=["see"]
-EXPERIMENT = Path("../runs/experiment")
+EXPERIMENT = Path("../runs/trial")
 SEARCH = {}  # for the experiment `search`: {"A": {"beam": 1}, "B": {"beam": 4, "alpha": 1.0}}
 found = []
 for folder in sorted(path for path in EXPERIMENT.glob("*-*") if path.is_dir()):
