@@ -19,7 +19,7 @@ from nbgrader.api import Grade, Gradebook
 from rich.console import Console
 from rich.table import Table
 
-from autograder.example_class import Submission, example_lesson, hand_in
+from autograder.example_class import ExampleSubmission, example_lesson, hand_in
 from autograder.graded_notebooks.feedback import CHECK_ERROR
 from autograder.release.build import COURSE
 from course_lib.curriculum import Lesson
@@ -143,7 +143,7 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
     console.print(f"    [dim]{time.perf_counter() - start:.0f} s[/]", highlight=False)
 
 
-def score_table(grading: Path, lesson: Lesson, submissions: Sequence[Submission]) -> Table:
+def score_table(grading: Path, lesson: Lesson, submissions: Sequence[ExampleSubmission]) -> Table:
     """Return a table of the scores in the gradebook: a column per student, a row per graded cell, and sums.
 
     `grading` is the folder of the gradebook. A dot marks an answer that must be graded by hand.
@@ -167,7 +167,7 @@ def score_table(grading: Path, lesson: Lesson, submissions: Sequence[Submission]
 
 
 def _print_verdicts(
-    console: Console, grading: Path, lesson: Lesson, submissions: Sequence[Submission]
+    console: Console, grading: Path, lesson: Lesson, submissions: Sequence[ExampleSubmission]
 ) -> None:
     for submission in submissions:
         notebook = grading / "autograded" / submission.student / lesson.name / f"{lesson.name}.ipynb"

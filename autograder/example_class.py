@@ -30,7 +30,7 @@ _INSTRUCTORS_PART = re.compile(
 
 
 @dataclass(frozen=True)
-class Submission:
+class ExampleSubmission:
     """One student's submission."""
 
     student: str
@@ -63,7 +63,7 @@ def example_lesson(curriculum: Curriculum) -> Lesson:
     return next((lesson for lesson in lessons if len(lesson.exercises) > 1), lessons[0])
 
 
-def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
+def example_class(course: Path, lesson: Lesson) -> Iterator[ExampleSubmission]:
     """Yield the submissions of a class for a lesson that has been built and released.
 
     There are five students, or only the first and the third if the lesson has no exercises. Raises ValueError
@@ -75,20 +75,20 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
         cell.id: _INSTRUCTORS_PART.sub("", cell.source) for cell in solution.cells if is_solution(cell)
     }
     files = example_files(lesson)
-    yield Submission("amara", "everything right", _with(released, answers), files)
+    yield ExampleSubmission("amara", "everything right", _with(released, answers), files)
     if not lesson.exercises:
-        yield Submission("chiyo", "handed in the unchanged lesson", released)
+        yield ExampleSubmission("chiyo", "handed in the unchanged lesson", released)
         return
     last = lesson.exercises[-1].name
     mistake = partial_mistake(lesson)
-    yield Submission(
+    yield ExampleSubmission(
         "bruno",
         f"one mistake: {mistake.misconception.statement}",
         _with(released, answers | {mistake.exercise.name: mistake.code}),
         files,
     )
-    yield Submission("chiyo", "handed in the unchanged lesson", released)
-    yield Submission(
+    yield ExampleSubmission("chiyo", "handed in the unchanged lesson", released)
+    yield ExampleSubmission(
         "daria",
         f"correct, but the first line of the cell with {last} fails",
         _with(released, answers | {last: f"import a_package_of_my_own\n\n{answers[last]}"}),
@@ -98,7 +98,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[Submission]:
     for cell in cheat.cells:
         if is_grade(cell) and not is_solution(cell):
             cell.metadata["tags"] = ["skip-execution"]
-    yield Submission(
+    yield ExampleSubmission(
         "emeka", "wrote nothing, tagged the checks to be skipped and replaced our `check`", cheat
     )
 
@@ -120,7 +120,7 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
     )
 
 
-def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[Submission]:
+def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[ExampleSubmission]:
     """Write the example class's submissions for a lesson to the course's submitted folder, and return them.
 
     If `only` is given, only the students in it hand in a submission. Raises ValueError as `example_class`

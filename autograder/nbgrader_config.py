@@ -20,8 +20,8 @@ from nbgrader.preprocessors import (
     SaveCells,
 )
 
-from autograder.graded_notebooks.feedback import FeedbackExporter, ForStudents
-from autograder.graded_notebooks.safe_html import Harmless
+from autograder.graded_notebooks.feedback import FeedbackExporter, PrepareFeedback
+from autograder.graded_notebooks.safe_html import SanitizeNotebook
 from autograder.nbgrader.converters import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
@@ -135,11 +135,11 @@ c.GenerateFeedback.preprocessors = [
     AssignLatePenalties,  # repeated, because people have graded explanations since
     GetGrades,
     CSSHTMLHeaderPreprocessor,
-    ForStudents,
+    PrepareFeedback,
 ]
 # No part of a submission may run in a browser, in feedback or in Formgrader. nbconvert cleans outputs, but
 # nbgrader's templates insert Markdown as it is and trust the notebook's structure, so both are cleaned too.
-c.HTMLExporter.preprocessors = [Harmless]
+c.HTMLExporter.preprocessors = [SanitizeNotebook]
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
     "clean_html": "autograder.graded_notebooks.safe_html.clean_output",

@@ -169,7 +169,7 @@ def _exporter(config: bytes) -> FeedbackExporter:
     return FeedbackExporter(config=Config(pickle.loads(config)))
 
 
-class ForStudents(ClearHiddenTests):
+class PrepareFeedback(ClearHiddenTests):
     """A variant of nbgrader's ClearHiddenTests for feedback, which also adds the points and their reasons.
 
     Plain nbgrader shows hidden tests twice in feedback: in the cell and in the traceback of its error. This

@@ -158,7 +158,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _SHOWN_NAMES = ("student", "first_name", "last_name", "notebook_path")
 
 
-class Harmless(Preprocessor):
+class SanitizeNotebook(Preprocessor):
     """A preprocessor that removes from a notebook everything that its rendered page does not need.
 
     nbconvert rejects invalid notebooks, but its templates trust the metadata of valid ones: they write a

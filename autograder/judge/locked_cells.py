@@ -24,7 +24,7 @@ _NO_HISTORY = Config({"HistoryManager": {"enabled": False}})
 
 
 @dataclass
-class Judged:
+class JudgedCell:
     """The result of a locked cell."""
 
     outputs: list[NotebookNode]
@@ -64,7 +64,7 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if name.partition(".")[0] != "course_lib"))
 
 
-def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object]) -> Judged:
+def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object]) -> JudgedCell:
     """Run a locked cell, and return its result. An error in the cell is added to its outputs.
 
     The student's `names` can't replace builtins or the names in `trusted`.
@@ -102,7 +102,7 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
         outputs.append(_error_output(failed))
     elif value is not None:
         outputs.append(new_output("execute_result", data={"text/plain": repr(value)}, execution_count=None))
-    return Judged(outputs, findings)
+    return JudgedCell(outputs, findings)
 
 
 def _run(source: str, namespace: dict[str, object]) -> object:

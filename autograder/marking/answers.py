@@ -43,7 +43,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenCell:
     """The content of one cell that a student wrote."""
 
     source: str = ""
@@ -87,7 +87,7 @@ class Answer:
     """First and last name, or the id if the gradebook has neither."""
     submission: str
     """The id of the submitted notebook, which Formgrader uses in its addresses."""
-    written: Written
+    written: WrittenCell
     mark: Mark
 
     @cached_property
@@ -113,7 +113,7 @@ class LessonAnswers:
         self.lesson = lesson
         self._course = course
         self._directory = course.directory(lesson)
-        self._cells: dict[Path, tuple[tuple[int, int, int], dict[str, Written]]] = {}
+        self._cells: dict[Path, tuple[tuple[int, int, int], dict[str, WrittenCell]]] = {}
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
@@ -226,7 +226,7 @@ class LessonAnswers:
             ),
         )
 
-    def _written(self, question: Question, student: str) -> Written:
+    def _written(self, question: Question, student: str) -> WrittenCell:
         path = graded_folder(self._directory, student, self.lesson) / f"{question.notebook}.ipynb"
         names = {one.name for one in self.questions}
         try:
@@ -237,18 +237,18 @@ class LessonAnswers:
                 known = self._cells[path] = (stamp, _written_cells(path, names))
             cell = known[1].get(question.name)
         except UNREADABLE as error:
-            return Written(problem=f"The graded notebook cannot be read ({type(error).__name__}).")
-        return cell or Written(problem="The graded notebook does not contain this cell.")
+            return WrittenCell(problem=f"The graded notebook cannot be read ({type(error).__name__}).")
+        return cell or WrittenCell(problem="The graded notebook does not contain this cell.")
 
 
-def _written_cells(path: Path, names: set[str]) -> dict[str, Written]:
+def _written_cells(path: Path, names: set[str]) -> dict[str, WrittenCell]:
     """Read the cells with these names from a notebook, keyed by name.
 
     The notebook is not validated, because that would be slow for a whole class.
     """
     notebook = nbformat.v4.reads(path.read_text(encoding="utf-8"))
     return {
-        cell.metadata.nbgrader.grade_id: Written(
+        cell.metadata.nbgrader.grade_id: WrittenCell(
             str(cell.source), _pictures(cell.get("attachments")), is_code=cell.cell_type == "code"
         )
         for cell in notebook.cells

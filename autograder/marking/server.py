@@ -20,7 +20,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from autograder.graded_notebooks.safe_html import markdown_to_html, templates
-from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Question, Written
+from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Question, WrittenCell
 from autograder.marking.comment_bank import CommentBank, CommentError
 from autograder.marking.grouping import Card, Group, differences, grouped
 from course_lib.curriculum.course_file import CourseError
@@ -336,7 +336,7 @@ def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str)
     return sum(card.first.id in before for _, card in shown)
 
 
-def _written(written: Written) -> Markup:
+def _written(written: WrittenCell) -> Markup:
     """Render an answer as HTML in which no scripts can run: see `autograder.graded_notebooks.safe_html`.
 
     A very long answer is truncated.

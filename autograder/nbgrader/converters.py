@@ -36,7 +36,7 @@ from autograder.nbgrader import commands
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.gradebook import gradebook_file, open_gradebook
 from autograder.nbgrader.grading_run import GradingRun
-from autograder.nbgrader.preparation import Prepared
+from autograder.nbgrader.preparation import PreparedSubmission
 from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.replacing_converter import RecordingConverter, ReplacingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
@@ -167,7 +167,7 @@ class CourseAutograde(RecordingConverter, Autograde):
         with execute.running(self._workers):
             yield execute
 
-    def _convert(self, prepared: Prepared, book: Gradebook) -> None:
+    def _convert(self, prepared: PreparedSubmission, book: Gradebook) -> None:
         """Process one submission with nbgrader. Raises the error that stopped it, if any."""
         submission, self._gradebook = prepared.submission, book
         self.exporter.repaired = {

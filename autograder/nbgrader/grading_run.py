@@ -23,7 +23,7 @@ from autograder.judge.job import NotComputedError
 from autograder.nbgrader.gradebook import gradebook_problem, open_gradebook
 from autograder.nbgrader.lock import course_lock
 from autograder.nbgrader.not_graded import NotGraded
-from autograder.nbgrader.preparation import Preparation, Prepared
+from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
@@ -52,7 +52,7 @@ class GradingRun:
         self,
         converter: Autograde,
         execute: SandboxedExecute | None,
-        write_grades: Callable[[Prepared, Gradebook], None],
+        write_grades: Callable[[PreparedSubmission, Gradebook], None],
         students: Collection[str] | None = None,
     ) -> None:
         self._converter, self._course, self._log = converter, converter.coursedir, converter.log
@@ -160,7 +160,7 @@ class GradingRun:
             )
 
     # --- Grading --------------------------------------------------------------------------------------------
-    def _grade(self, prepared: Prepared, gradebook: Gradebook) -> None:
+    def _grade(self, prepared: PreparedSubmission, gradebook: Gradebook) -> None:
         """Grade a submission, and grade it again if its files change while it is being graded."""
         submission = prepared.submission
         for attempt in range(_ATTEMPTS):
@@ -177,7 +177,7 @@ class GradingRun:
             f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
         )
 
-    def _replace(self, prepared: Prepared, gradebook: Gradebook) -> None:
+    def _replace(self, prepared: PreparedSubmission, gradebook: Gradebook) -> None:
         """Replace a submission's grade and graded files. If that fails, restore the earlier ones.
 
         Raises _FilesChangedError if the submission has changed since it was read.

@@ -16,7 +16,7 @@ from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES, neighbor_files
 from autograder.submissions.folder import Submission, lesson_files
 from autograder.submissions.reading import shown
 from autograder.submissions.regular_file import read_file
-from autograder.submissions.repair import GRADING, Repaired, repair
+from autograder.submissions.repair import GRADING, RepairedNotebook, repair
 
 #: nbgrader's own files in the folder of a submission.
 _OF_NBGRADER = ("timestamp.txt", "submission_secret.txt")
@@ -28,7 +28,7 @@ _EARLIER = (
 
 
 @dataclass
-class Prepared:
+class PreparedSubmission:
     """A submission that nbgrader can grade: its repaired notebooks, by name."""
 
     submission: Submission
@@ -55,7 +55,7 @@ class Preparation:
         files = lesson_files(self._course, submission.lesson)
         submission.inspect(files, self._course.max_file_size * 1000)
 
-    def prepare(self, submission: Submission) -> Prepared:
+    def prepare(self, submission: Submission) -> PreparedSubmission:
         """Read and repair a submission that was inspected, and schedule its notebooks.
 
         Raises UnreadableError if a notebook is missing or doesn't belong to the lesson, or if a file can't
@@ -69,18 +69,18 @@ class Preparation:
             files = self._files(submission)
             for name, notebook in notebooks.items():
                 self._execute.request(submission.student, submission.lesson, name, notebook, files)
-        return Prepared(submission, notebooks, digest)
+        return PreparedSubmission(submission, notebooks, digest)
 
     def prepare_ahead(
         self, inspected: Iterable[Submission], reporting: Callable[[Submission], AbstractContextManager[None]]
-    ) -> Iterator[Prepared]:
+    ) -> Iterator[PreparedSubmission]:
         """Yield prepared submissions. Some are prepared ahead, so that their notebooks run in the meantime.
 
         Each submission is prepared inside `reporting(submission)`. If that catches an error, the submission
         is skipped.
         """
         ahead = 0 if self._execute is None else self._execute.ahead
-        waiting: deque[Prepared] = deque()
+        waiting: deque[PreparedSubmission] = deque()
         for submission in inspected:
             with reporting(submission):
                 waiting.append(self.prepare(submission))
@@ -99,7 +99,7 @@ class Preparation:
         }
         return repaired.notebook
 
-    def _repair(self, raw: bytes, lesson: str, name: str) -> Repaired:
+    def _repair(self, raw: bytes, lesson: str, name: str) -> RepairedNotebook:
         """Repair a notebook, and insert the hidden tests.
 
         The notebook is compared with the current release and, if it seems to be from another one, with the

@@ -27,7 +27,7 @@ from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.exchange import impostor, students_of
 from autograder.nbgrader.gradebook import gradebook_problem
-from autograder.nbgrader.preparation import Preparation, Prepared
+from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import Submission, released_notebooks, submissions
@@ -85,7 +85,7 @@ class GradingService:
         """The times of the last changes of the submissions that were found, keyed by folder."""
         self._waiting: dict[tuple[str, str], Submission] = {}
         """The newest submission that hasn't been started, by student and lesson."""
-        self._running: list[Prepared] = []
+        self._running: list[PreparedSubmission] = []
         self._in_gradebook: dict[str, bool] = {}
         """Whether the gradebook has a lesson. Missing lessons are looked up again in each step."""
         self._forged: dict[str, bool] = {}
@@ -220,7 +220,7 @@ class GradingService:
                 # As in `_start`. A result that was computed is in the store all the same.
                 self._log.warning("%s, %s: not reported: %s", submission.student, submission.lesson, error)
 
-    def _is_ready(self, prepared: Prepared) -> bool:
+    def _is_ready(self, prepared: PreparedSubmission) -> bool:
         student, lesson = prepared.submission.student, prepared.submission.lesson
         return all(self._course.execute.is_ready(student, lesson, name) for name in prepared.notebooks)
 

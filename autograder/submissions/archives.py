@@ -56,7 +56,7 @@ class _Budget:
 
 
 @dataclass
-class _Limited:
+class _LimitedReader:
     """A decompressed stream with a limit on its length, because tarfile reads headers of any length."""
 
     stream: _Reader
@@ -199,7 +199,7 @@ def _members(path: Path, max_bytes: int | None) -> Iterator[tuple[str, Callable[
         return
     # A stream can't go back, but reading all of an archive before extracting it would allow bombs.
     with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
-        limited = stream if max_bytes is None else _Limited(stream, _Budget(max_bytes))
+        limited = stream if max_bytes is None else _LimitedReader(stream, _Budget(max_bytes))
         with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]
             for member in tar:
                 if not member.isdir():

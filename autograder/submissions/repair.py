@@ -35,7 +35,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @dataclass
-class Repaired:
+class RepairedNotebook:
     """A notebook that nbgrader accepts, with notes for the instructor, one sentence each."""
 
     notebook: NotebookNode
@@ -47,7 +47,7 @@ class Repaired:
     """Whether locked cells are those of another release."""
 
 
-def repair(raw: bytes, released: NotebookNode) -> Repaired:
+def repair(raw: bytes, released: NotebookNode) -> RepairedNotebook:
     """Repair the notebook in `raw`, the bytes of a file, using the released notebook.
 
     The result is deterministic and has no outputs. It contains every cell that nbgrader tracks exactly once,
@@ -59,7 +59,7 @@ def repair(raw: bytes, released: NotebookNode) -> Repaired:
 
 
 @dataclass
-class _Placed:
+class _PlacedCell:
     """A cell of the repaired notebook. `name` is its grade_id, or None if nbgrader doesn't track the cell."""
 
     cell: NotebookNode
@@ -87,7 +87,7 @@ class _Repair:
         #: A notebook of another release may have differences that would be suspicious in the current one.
         self.same_release = self.submitted.version in (None, self.version)
 
-    def repaired(self) -> Repaired:
+    def repaired(self) -> RepairedNotebook:
         claims = self._claims()
         self._refuse_another_lesson(claims)
         chosen = {
@@ -100,7 +100,7 @@ class _Repair:
             for position in positions
             if position not in names
         }
-        placed: list[_Placed] = []
+        placed: list[_PlacedCell] = []
         for position, cell in enumerate(self.cells):
             if position in names:
                 placed += self._known(names[position], cell, position)
@@ -111,7 +111,7 @@ class _Repair:
         self._name_cells(placed)
         notebook = new_notebook(cells=[entry.cell for entry in placed])
         self._set_metadata(notebook)
-        return Repaired(notebook, self.notes, self.tampering, self.from_another_release)
+        return RepairedNotebook(notebook, self.notes, self.tampering, self.from_another_release)
 
     # --- Identifying cells --------------------------------------------------------------------------------
     def _claims(self) -> dict[str, list[int]]:
@@ -219,7 +219,7 @@ class _Repair:
         return wrong, self.cells[position].id != name
 
     # --- Restoring cells -----------------------------------------------------------------------------
-    def _known(self, name: str, cell: SubmittedCell, position: int) -> list[_Placed]:
+    def _known(self, name: str, cell: SubmittedCell, position: int) -> list[_PlacedCell]:
         """Return a cell with its released metadata and type and, if it is locked, its released source.
 
         If an ungraded locked cell was edited, also return the student's version of it.
@@ -236,10 +236,12 @@ class _Repair:
             if released.cell_type == "markdown" and cell.attachments:
                 new.attachments = cell.attachments
         elif not _same(cell.source, released.source):
-            return [_Placed(new, name), *self._edited(name, cell, released, position)]
-        return [_Placed(new, name)]
+            return [_PlacedCell(new, name), *self._edited(name, cell, released, position)]
+        return [_PlacedCell(new, name)]
 
-    def _edited(self, name: str, cell: SubmittedCell, released: NotebookNode, position: int) -> list[_Placed]:
+    def _edited(
+        self, name: str, cell: SubmittedCell, released: NotebookNode, position: int
+    ) -> list[_PlacedCell]:
         """Record that a locked cell was edited or is from another release.
 
         If it was edited and earns no points, return the student's version as a cell of the student's own.
@@ -276,7 +278,7 @@ class _Repair:
         if is_grade(released) and (tags := EVASIVE_TAGS.intersection(cell.tags)):
             self._suspect(f"{name} was tagged {', '.join(sorted(tags))}; the tags were removed")
 
-    def _own(self, cell: SubmittedCell, position: int, copy_of: str | None = None) -> _Placed:
+    def _own(self, cell: SubmittedCell, position: int, copy_of: str | None = None) -> _PlacedCell:
         """Convert a cell into one of the student's own, without nbgrader metadata.
 
         `copy_of` is the name of the cell that it claims to be, if another copy of that cell is graded. An
@@ -300,10 +302,10 @@ class _Repair:
         released = self.others.get(cell.id)
         if released is not None and released.cell_type == cell.kind:
             new.metadata = copy.deepcopy(released.metadata)
-        return _Placed(new, id=cell.id)
+        return _PlacedCell(new, id=cell.id)
 
     # --- The notebook as a whole ----------------------------------------------------------------------------
-    def _restore_missing(self, placed: list[_Placed]) -> None:
+    def _restore_missing(self, placed: list[_PlacedCell]) -> None:
         order = list(self.named)
         for number, name in enumerate(order):
             where = _positions(placed)
@@ -316,11 +318,11 @@ class _Repair:
             )
             if (solution := name.removeprefix("check_")) != name and solution in where:
                 position = max(position, where[solution] + 1)
-            placed.insert(position, _Placed(copy.deepcopy(released), name))
+            placed.insert(position, _PlacedCell(copy.deepcopy(released), name))
             state = "" if is_locked(released) else ", without an answer"
             self.notes.append(f"{name} was missing; it was restored{state}")
 
-    def _position_of_missing(self, released: NotebookNode, placed: Sequence[_Placed]) -> int:
+    def _position_of_missing(self, released: NotebookNode, placed: Sequence[_PlacedCell]) -> int:
         """Return the position below the nearest preceding released cell that is still in the notebook."""
         where = {
             entry.name or entry.id: position
@@ -334,14 +336,14 @@ class _Repair:
             above = where[cell.id] + 1 if cell.id in where else above
         return above
 
-    def _note_early_checks(self, placed: Sequence[_Placed]) -> None:
+    def _note_early_checks(self, placed: Sequence[_PlacedCell]) -> None:
         where = _positions(placed)
         for name, position in where.items():
             solution = name.removeprefix("check_")
             if solution != name and where.get(solution, -1) > position:
                 self.notes.append(f"{name} is above {solution}, so it runs before the solution")
 
-    def _name_cells(self, placed: Sequence[_Placed]) -> None:
+    def _name_cells(self, placed: Sequence[_PlacedCell]) -> None:
         """Use the names of tracked cells as their ids. Other cells keep valid ids that are still free."""
         given = [cell.id for cell in self.cells if cell.id is not None]
         if spoilt := len(given) - len({name for name in given if _ID.fullmatch(name)}):
@@ -398,7 +400,7 @@ def _with_names_as_ids(released: NotebookNode) -> tuple[NotebookNode, dict[str, 
     return released, names
 
 
-def _positions(placed: Sequence[_Placed]) -> dict[str, int]:
+def _positions(placed: Sequence[_PlacedCell]) -> dict[str, int]:
     return {entry.name: position for position, entry in enumerate(placed) if entry.name}
 
 

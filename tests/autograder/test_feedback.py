@@ -12,9 +12,9 @@ from graded_class import NOT_SCALED, RIGHT, GradedClass, copy_of, empty_course, 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from autograder.graded_notebooks.feedback import FIRST_LINES, LAST_LINES, ForStudents, without_paths
+from autograder.graded_notebooks.feedback import FIRST_LINES, LAST_LINES, PrepareFeedback, without_paths
 from autograder.graded_notebooks.points import GradedCell, points_line, summary
-from autograder.graded_notebooks.safe_html import Harmless, clean, clean_output, markdown_to_html
+from autograder.graded_notebooks.safe_html import SanitizeNotebook, clean, clean_output, markdown_to_html
 from autograder.graded_notebooks.verdicts import CheckVerdict, verdicts_in
 
 LESSON = "01-first"
@@ -101,7 +101,7 @@ def for_students(graded: GradedClass, notebook: NotebookNode) -> NotebookNode:
     """Prepare a notebook of ann's for feedback, as generate_feedback does."""
     names = {"notebook": LESSON, "assignment": LESSON, "student": "ann", "db_url": graded.course.db_url}
     given = {**names, "score": 3.0, "max_score": 7.0, "late_penalty": 0}
-    cleared, resources = ForStudents().preprocess(notebook, {"nbgrader": given})
+    cleared, resources = PrepareFeedback().preprocess(notebook, {"nbgrader": given})
     assert "course-summary" in resources["inlining"]["css"][0]
     return cleared
 
@@ -280,7 +280,7 @@ def test_metadata_that_templates_trust_is_taken_out() -> None:
     cell.metadata.update(magics_language="x", tags=["see", '">'], nbgrader={"grade_id": '">'})
     notebook = new_notebook(cells=[cell], metadata={"widgets": {}, "language_info": {"name": "x"}})
     resources = {"student": "<b>", "index": 3}
-    cleared, resources = Harmless().preprocess(notebook, resources)
+    cleared, resources = SanitizeNotebook().preprocess(notebook, resources)
     first, second = cleared.cells[0].outputs
     assert first.data == {"image/png": "AAAA"}
     assert first.metadata["image/png"] == {"height": 3}

@@ -15,7 +15,7 @@ from marked_class import LESSON, NAME, Browser, MarkedClass, served
 
 from autograder.example_class import example_lesson
 from autograder.marking.__main__ import main
-from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Mark, Written
+from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Mark, WrittenCell
 from autograder.marking.comment_bank import FILE, CommentBank, CommentError
 from autograder.marking.grouping import differences, grouped
 from autograder.marking.server import PAGE, POLICY, MarkingServer, _state
@@ -47,7 +47,7 @@ def browser(marked: MarkedClass) -> Iterator[Browser]:
 
 def answer(id: str, text: str, **more: object) -> Answer:
     mark = Mark(points=None, comment="", automatic=None, extra=None, waiting=True)
-    return Answer(id, f"student {id}", id, id, Written(text, **more), mark)
+    return Answer(id, f"student {id}", id, id, WrittenCell(text, **more), mark)
 
 
 # --- Grouping ---
@@ -74,7 +74,7 @@ def test_identical_and_nearly_identical_answers_are_grouped() -> None:
 
 def test_equal_answers_with_unequal_marks_are_marked_one_by_one() -> None:
     two = [answer("1", LONG), answer("2", LONG)]
-    marked = Answer("3", "c", "c", "3", Written(LONG), Mark(2.0, "", None, None, False))
+    marked = Answer("3", "c", "c", "3", WrittenCell(LONG), Mark(2.0, "", None, None, False))
     assert [len(card.answers) for card in grouped([*two, marked])[0].cards] == [2, 1]
 
 
@@ -372,7 +372,7 @@ def test_points_are_singular_or_plural(marked: MarkedClass) -> None:
     question = marked.question()
 
     def state(max_points: float, *mark: object) -> object:
-        given = Answer("1", "s", "s", "1", Written(LONG), Mark(*mark))
+        given = Answer("1", "s", "s", "1", WrittenCell(LONG), Mark(*mark))
         return _state(given, replace(question, max_points=max_points))["state"]
 
     assert state(3, 1.0, "", None, None, True) == "1 point so far: mark it again"

@@ -19,7 +19,7 @@ from rich.console import Console
 from small_course import cell_of
 
 from autograder.demo import copy_course, first_verdict, score_table
-from autograder.example_class import Submission, example_lesson, hand_in, partial_mistake
+from autograder.example_class import ExampleSubmission, example_lesson, hand_in, partial_mistake
 from autograder.graded_notebooks.feedback import CHECK_ERROR
 from autograder.nbgrader.converters import install
 from autograder.release.build import COURSE
@@ -43,7 +43,7 @@ class GradedClass:
 
     root: Path
     lesson: Lesson
-    submissions: list[Submission]
+    submissions: list[ExampleSubmission]
 
     @property
     def classroom(self) -> Path:
@@ -88,7 +88,7 @@ def grade(root: Path) -> GradedClass:
     return GradedClass(root, lesson, submissions)
 
 
-def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> Submission:
+def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> ExampleSubmission:
     """Hand in a correct lesson with a deleted last check, whose answer attacks the browser of its reader."""
     notebook = copy.deepcopy(right)
     last_check = f"check_{lesson.exercises[-1].name}"
@@ -97,7 +97,7 @@ def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> Submissio
     folder = root / "autograder" / "submitted" / "felix" / lesson.name
     folder.mkdir(parents=True)
     nbformat.write(notebook, folder / f"{lesson.name}.ipynb")
-    return Submission("felix", "right, with an attack", notebook)
+    return ExampleSubmission("felix", "right, with an attack", notebook)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

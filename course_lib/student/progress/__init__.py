@@ -39,7 +39,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LessonProgress:
     """A student's progress in one lesson."""
 
     name: str
@@ -68,7 +68,7 @@ def is_lesson(path: Path) -> bool:
     return path.suffix == ".ipynb" and bool(_LESSON.fullmatch(path.stem)) and path.stem == path.parent.name
 
 
-def read_lessons(folder: Path) -> list[Lesson]:
+def read_lessons(folder: Path) -> list[LessonProgress]:
     """Read all lessons in a folder, in order.
 
     A lesson whose notebook can't be read has a `problem`. Raises ProgressError if the folder doesn't exist or
@@ -113,7 +113,7 @@ def finished_exercises(folder: str | Path = "..") -> list[str]:
     return [name for name in public_curriculum().blocks if name in passing]
 
 
-def _read_lesson(path: Path) -> Lesson:
+def _read_lesson(path: Path) -> LessonProgress:
     name = path.stem
     try:
         notebook = nbformat.read(path, as_version=4)
@@ -128,7 +128,7 @@ def _read_lesson(path: Path) -> Lesson:
             for grade_id, cell in cells.items()
             if cell.cell_type == "code" and grade_id.startswith(_CHECK)
         )
-        return Lesson(
+        return LessonProgress(
             name,
             title=str(course.get("title", name)),
             minutes=int(course.get("minutes", 0)),
@@ -138,10 +138,12 @@ def _read_lesson(path: Path) -> Lesson:
             or any(_is_answered(cell) for cell in cells.values()),
         )
     except OSError as error:
-        return Lesson(name, name, problem=f"can't be read: {error.strerror}")
+        return LessonProgress(name, name, problem=f"can't be read: {error.strerror}")
     # A damaged file can be wrong in any way, and nbformat has no common base class for its errors.
     except Exception:
-        return Lesson(name, name, problem="not a valid notebook; download it again, or restore a checkpoint")
+        return LessonProgress(
+            name, name, problem="not a valid notebook; download it again, or restore a checkpoint"
+        )
 
 
 def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:

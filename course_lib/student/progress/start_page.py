@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from course_lib.atomic_files import atomic_write_text
-from course_lib.student.progress import Lesson, ProgressError, is_lesson, read_lessons
+from course_lib.student.progress import LessonProgress, ProgressError, is_lesson, read_lessons
 
 #: The page's name, in the folder of the lessons.
 PAGE = "start.md"
@@ -47,7 +47,7 @@ You have no lessons yet. Open **Nbgrader > Assignment List**, choose the course,
 """
 
 
-def describe(lesson: Lesson) -> str:
+def describe(lesson: LessonProgress) -> str:
     """Return a student's progress in a lesson in a few words."""
     if lesson.problem:
         return lesson.problem
@@ -59,13 +59,13 @@ def describe(lesson: Lesson) -> str:
     return f"{lesson.passing} of {len(lesson.checks)} checks pass{outdated}"
 
 
-def summary(lessons: Iterable[Lesson]) -> str:
+def summary(lessons: Iterable[LessonProgress]) -> str:
     """Return a sentence that says how many of the checks pass."""
     checks = [check for lesson in lessons for check in lesson.checks]
     return f"{sum(lesson.passing for lesson in lessons)} of {len(checks)} checks pass."
 
 
-def terminal_table(lessons: Sequence[Lesson]) -> Table:
+def terminal_table(lessons: Sequence[LessonProgress]) -> Table:
     """Return the state of the lessons as a table for rich to print."""
     table = Table(box=box.SIMPLE)
     table.add_column("lesson")
@@ -77,7 +77,7 @@ def terminal_table(lessons: Sequence[Lesson]) -> Table:
     return table
 
 
-def start_page(lessons: Sequence[Lesson]) -> str:
+def start_page(lessons: Sequence[LessonProgress]) -> str:
     """Return the start page as Markdown, with links to the notebooks."""
     rows = [
         f"| [{_title(lesson)}]({lesson.name}/{lesson.name}.ipynb) | {_number(lesson.minutes)} "
@@ -130,7 +130,7 @@ def after_saving(*, os_path: str, model: dict[str, Any], contents_manager: Any, 
         contents_manager.log.warning("The start page is not up to date: %s", error)
 
 
-def _title(lesson: Lesson) -> str:
+def _title(lesson: LessonProgress) -> str:
     return f"{lesson.name[:2]} {lesson.title}" if lesson.title != lesson.name else lesson.name
 
 
@@ -138,6 +138,6 @@ def _number(value: float) -> str:
     return f"{value:g}" if value else ""
 
 
-def _bar(lesson: Lesson) -> str:
+def _bar(lesson: LessonProgress) -> str:
     done = _BAR_LENGTH * lesson.passing // len(lesson.checks) if lesson.checks else 0
     return "▰" * done + "▱" * (_BAR_LENGTH - done)

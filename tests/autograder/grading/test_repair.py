@@ -25,7 +25,7 @@ from small_course import LESSON, SmallCourse, cell_of
 from traitlets.config import Config
 
 from autograder.submissions.reading import UnreadableError
-from autograder.submissions.repair import Repaired, repair
+from autograder.submissions.repair import RepairedNotebook, repair
 
 NAMES = ["setup", "predict_spread", "check_predict_spread", "attention_scores", "check_attention_scores"]
 NAMES += ["explain_root"]
@@ -43,7 +43,7 @@ def spoil(released: NotebookNode, change: Callable[[NotebookNode], object]) -> b
     return json.dumps(notebook).encode()
 
 
-def repaired(released: NotebookNode, change: Callable[[NotebookNode], object]) -> Repaired:
+def repaired(released: NotebookNode, change: Callable[[NotebookNode], object]) -> RepairedNotebook:
     return repair(spoil(released, change), released)
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from autograder.nbgrader import converters, exchange, serve_grading
 from autograder.nbgrader.course_folder import CourseFolder
-from autograder.nbgrader.preparation import Preparation, Prepared
+from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.serve_grading import SECRET, GradingService
 from autograder.results.local_executor import SharedExecutor
 from autograder.sandbox.confinement import probe
@@ -281,8 +281,8 @@ def test_a_folder_that_is_deleted_while_it_is_looked_at_stops_nothing(tmp_path: 
 def test_the_rate_limit_counts_all_lessons_of_a_student(
     service: GradingService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepare(_: Preparation, submission: Submission) -> Prepared:
-        return Prepared(submission, {}, "")
+    def prepare(_: Preparation, submission: Submission) -> PreparedSubmission:
+        return PreparedSubmission(submission, {}, "")
 
     monkeypatch.setattr(Preparation, "inspect", lambda *_: None)
     monkeypatch.setattr(Preparation, "prepare", prepare)
