@@ -331,15 +331,15 @@ def global_max(distributed: DistributedInfo, number: int) -> int:
     return int(value)
 
 
-def wait_for_peers(distributed: DistributedInfo, timeout: timedelta = timedelta(seconds=10)) -> None:
-    """Wait up to `timeout` for the other ranks before exiting with an error.
+def wait_for_peers(distributed: DistributedInfo) -> None:
+    """Wait up to ten seconds for the other ranks before exiting with an error.
 
     torchrun ends all processes as soon as one has failed. Waiting lets rank 0 report the error before that.
     """
     if distributed.world_size > 1:
         with contextlib.suppress(RuntimeError):
             # All-reduce a CPU tensor, because a barrier would use NCCL if there are GPUs.
-            dist.all_reduce(torch.zeros(1), async_op=True).wait(timeout=timeout)
+            dist.all_reduce(torch.zeros(1), async_op=True).wait(timeout=timedelta(seconds=10))
 
 
 def end_process(exit_code: int) -> NoReturn:
