@@ -1,15 +1,15 @@
 """The parts that the instructors' commands share: the option --course, the console and the error messages."""
 
 import argparse
-import logging
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
+from nbgrader.api import Gradebook
 from nbgrader.converters.base import NbGraderException
+from nbgrader.plugins import ExportPlugin
 from rich.console import Console
 from rich.markup import escape
 from sqlalchemy.exc import DBAPIError
@@ -18,6 +18,7 @@ from autograder.nbgrader.gradebook import gradebook_problem
 from course_lib.curriculum.course_file import CourseError
 
 P = ParamSpec("P")
+Exporter = TypeVar("Exporter", bound=ExportPlugin)
 
 
 def command_parser(command: str, description: str | None) -> argparse.ArgumentParser:
@@ -54,11 +55,15 @@ def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
     return run
 
 
-@contextmanager
-def export_errors_logged(log: logging.Logger) -> Iterator[None]:
-    """Log an error that the user of `nbgrader export` can correct, and exit with code 1."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        log.error("%s", error)
-        raise SystemExit(1) from None
+def logging_errors(export: Callable[[Exporter, Gradebook], None]) -> Callable[[Exporter, Gradebook], None]:
+    """Decorate an exporter's `export`: errors that its user can correct are logged, with exit code 1."""
+
+    @wraps(export)
+    def run(self: Exporter, gradebook: Gradebook) -> None:
+        try:
+            export(self, gradebook)
+        except (OSError, ValueError) as error:
+            self.log.error("%s", error)
+            raise SystemExit(1) from None
+
+    return run

@@ -9,7 +9,7 @@ from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
 
-from autograder.nbgrader.command_line import export_errors_logged
+from autograder.nbgrader.command_line import logging_errors
 from autograder.nbgrader.gradebook import points_after_penalty
 from autograder.submissions.folder import submissions
 from course_lib.atomic_files import atomic_write_text
@@ -28,15 +28,12 @@ class CsvExport(ExportPlugin):
     single row that a subclass could override.
     """
 
+    @logging_errors
     def export(self, gradebook: Gradebook) -> None:
         """Write the grades to `to`, or to grades.csv by default, and report ungraded submissions by name.
 
         Exits with code 1 if the file can't be written.
         """
-        with export_errors_logged(self.log):
-            self._export(gradebook)
-
-    def _export(self, gradebook: Gradebook) -> None:
         target = Path(self.to or "grades.csv")
         self.log.info("Exporting grades to %s", target)
         course = CourseDirectory(parent=self.parent)

@@ -20,7 +20,7 @@ from nbgrader.api import Gradebook
 from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
-from autograder.nbgrader.command_line import export_errors_logged
+from autograder.nbgrader.command_line import logging_errors
 from autograder.nbgrader.downloads import read_roster
 from autograder.nbgrader.gradebook import points_after_penalty
 from course_lib.atomic_files import atomic_write_text
@@ -77,6 +77,7 @@ class _Export(ExportPlugin):
     #: The default name of the file.
     file = ""
 
+    @logging_errors
     def export(self, gradebook: Gradebook) -> None:
         """Write the grades, and log the students who are only in the gradebook or only on the roster.
 
@@ -84,10 +85,6 @@ class _Export(ExportPlugin):
         requested, all of them are written. Exits with code 1, and writes nothing, if the roster can't be
         read, lacks necessary columns or doesn't identify the students.
         """
-        with export_errors_logged(self.log):
-            self._export(gradebook)
-
-    def _export(self, gradebook: Gradebook) -> None:
         wanted = set(map(str, self.assignment))
         max_points = {
             lesson.name: float(lesson.max_score)

@@ -11,7 +11,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
-from autograder.nbgrader.command_line import export_errors_logged
+from autograder.nbgrader.command_line import logging_errors
 from autograder.reports.class_report.figures import figures
 from autograder.reports.class_report.page import report_page
 from autograder.reports.class_report.records import read_records
@@ -35,16 +35,13 @@ class ClassReport(ExportPlugin):
         help="The address of Formgrader, for links: https://hub.example.org/services/course/formgrader"
     ).tag(config=True)
 
+    @logging_errors
     def export(self, gradebook: Gradebook) -> None:
         """Write the report on the requested students and lessons, or on all of them if none are requested.
 
         The page is written to the path in the option `to`, by default `report.html`. Unless the path ends
         with .html or .htm, .html is appended. Exits with code 1 if the report can't be written.
         """
-        with export_errors_logged(self.log):
-            self._export(gradebook)
-
-    def _export(self, gradebook: Gradebook) -> None:
         page = Path(self.to or REPORT)
         if page.suffix.lower() not in (".html", ".htm"):
             page = page.with_name(page.name + ".html")
