@@ -354,7 +354,7 @@ def with_your_sum(rank):
 on_ranks(2, with_your_sum)
 
 # %% [markdown]
-# ### See it: one update on one, two and three ranks
+# ### See it: one update, however many ranks
 #
 # All four functions at work: seven batches of different sizes, each rank with its own random start, and one update. The
 # table compares the weights after it with those after an update on one rank.
@@ -393,7 +393,7 @@ pd.DataFrame(
         for ranks in [1, 2, 3, 8]
         for weights in [on_ranks(ranks, lambda rank, ranks=ranks: one_update(rank, ranks))]
     ]
-)
+).set_index("ranks")
 
 # %% [markdown]
 # All ranks have exactly the same weights, and apart from rounding they are those of a single rank. With eight ranks, the
