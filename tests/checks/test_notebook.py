@@ -16,12 +16,14 @@ from torch._subclasses import FakeTensorMode
 
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
-from course_lib.checks.engine.comparison import Comparison
-from course_lib.checks.engine.diagnosis import examine
+from course_lib.checks.engine.comparison import Comparison, Difference
+from course_lib.checks.engine.diagnosis import Verdict, examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.findings import record
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.messages import failure
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
+from course_lib.checks.engine.search import Resemblance
 from course_lib.checks.engine.versions import BrokenCheckError
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import (
@@ -79,6 +81,27 @@ def test_two_mistakes_are_both_named() -> None:
         "\n    ", " "
     )
     assert told.count("Why:") == 2
+
+
+def test_a_mistake_that_explains_all_failing_tests_stands_in_the_first_line() -> None:
+    exercise = catalogue()["attention_scores"]
+    assert isinstance(exercise, Exercise)
+    mistake = next(one for one in exercise.misconceptions if one.name == "not_scaled")
+    first, second, passed, *_ = exercise.probes
+    verdict = Verdict(
+        exercise.name,
+        len(exercise.probes),
+        failures=(first, second),
+        difference=Difference("Expected 1, got 2."),
+        similar=Resemblance((mistake,), first, others=1, unexplained=passed),
+    )
+    told = failure(verdict).split("\n")
+    assert told[0].startswith(
+        "✗ attention_scores: in the 2 tests that fail, the dot products are not divided by the"
+    )
+    assert "would fail too, and your code passes it." in " ".join(map(str.strip, told))
+    weaker = replace(verdict, similar=Resemblance((mistake,), first, others=0, unexplained=second))
+    assert failure(weaker).startswith("✗ attention_scores: incorrect.")
 
 
 def test_parts_that_fail_their_own_checks_come_first() -> None:

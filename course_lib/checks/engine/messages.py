@@ -53,8 +53,12 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
         statement = "; and ".join(mistake.statement for mistake in verdict.named)
         return _lines(f"✗ {name}: {statement}.", *test, *printed, *why, f"Read: {sources}.")
     if similar is not None:
-        resemblance = _similar(similar, verdict.failures)
-        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *resemblance, *why, *printed)
+        summary, resemblance = "incorrect", _similar(similar, verdict.failures)
+        if is_clear and similar.others + 1 == len(verdict.failures) > 1 and similar.unexplained is not None:
+            statement = "; and ".join(mistake.statement for mistake in similar.mistakes)
+            summary = f"in the {len(verdict.failures)} tests that fail, {statement}"
+            resemblance = resemblance[1:]
+        return _lines(f"✗ {name}: {summary}.", *test, *verdict.facts, *resemblance, *why, *printed)
     if verdict.tier == "structural":
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed)
     example = _lines_of_example(verdict.example) if verdict.example else []
