@@ -54,7 +54,14 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
         return _lines(f"✗ {name}: {statement}.", *test, *printed, *why, f"Read: {sources}.")
     if similar is not None:
         summary, resemblance = "incorrect", _similar(similar, verdict.failures)
-        if is_clear and similar.others + 1 == len(verdict.failures) > 1 and similar.unexplained is not None:
+        if similar.is_likely:
+            count, failed = similar.others + 1, len(verdict.failures)
+            summary = f"probably, {similar.mistakes[0].statement}"
+            resemblance = [
+                f"This mistake gives your results in {count} of the {failed} tests that fail. In the others, "
+                "code that is built differently may fail in another way."
+            ]
+        elif is_clear and similar.others + 1 == len(verdict.failures) > 1 and similar.unexplained is not None:
             statement = "; and ".join(mistake.statement for mistake in similar.mistakes)
             summary = f"in the {len(verdict.failures)} tests that fail, {statement}"
             resemblance = resemblance[1:]

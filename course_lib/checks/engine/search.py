@@ -46,6 +46,8 @@ class Resemblance:
     """A probe whose outcome these misconceptions don't explain; None if it is only the rest of the result."""
     is_ambiguous: bool = False
     """Whether other misconceptions explain as many results, so that these are only a guess."""
+    is_likely: bool = False
+    """Whether they give the student's results in most failing probes, and fail in no others."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class Search:
                 self._plausible.append(mistake)
         if not frontier:
             frontier = [(start, ())]
-        best = max(frontier, key=lambda one: one[0])
+        best = best_single = max(frontier, key=lambda one: one[0])
         while frontier and len(frontier[0][1]) < _MAX_COMBINED:
             frontier = sorted(frontier, key=lambda one: -one[0])[:_WIDTH]
             extended: list[tuple[int, Mistakes]] = []
@@ -151,10 +153,12 @@ class Search:
         for group in self._groups((), visible, start, 3) if not best[1] else ():
             if self._first_unexplained(group) is None:
                 return Explanation(group)
-        # Combinations are so many that one of them may explain a single probe by coincidence.
+        if (likely := self._likely()) is not None:
+            return Explanation(similar=likely)
+        # Combinations are so many that one of them may explain some failing probes by coincidence.
         closest = self._resembling(best[1], start) if best[1] else None
-        if closest is not None and len(best[1]) > 1 and not closest.others:
-            closest = None
+        if closest is not None and len(best[1]) > 1 and closest.others + 1 < len(self._failing):
+            closest = self._resembling(best_single[1], start) if best_single[1] else None
         if closest is not None and self._is_telling(self._found[start].observed):
             return Explanation(similar=closest)
         similar = self._resemblance()
@@ -190,6 +194,40 @@ class Search:
             ambiguous = any(self._differs(mistakes, rival, other) for rival in rivals for other in every)
         probes = self._exercise.probes
         return Resemblance(mistakes, probes[number], "", others, probes[unexplained], ambiguous)
+
+    def _likely(self) -> Resemblance | None:
+        """Return a misconception that gives most of the student's wrong results, and fails in no other probe.
+
+        Results may differ where a mistake has different consequences in code of another structure, for
+        example an exception instead of NaN. Returns None if fewer than two results are equal, or fewer than
+        half of them, or if several misconceptions explain equally many.
+        """
+        if len(self._failing) < 3:
+            return None
+        alike_in: dict[Misconception, list[int]] = {}
+        for mistakes in self._reached:
+            if len(mistakes) != 1 or not self._explains(mistakes, self._failing[0]):
+                continue
+            (mistake,) = mistakes
+            outcomes = [self._versions.outcome(mistakes, number) for number in range(len(self._found))]
+            failing = [
+                number
+                for number, probe in enumerate(self._exercise.probes)
+                if not Comparison(probe.tolerance).agree(
+                    self._versions.reference(number).observed, outcomes[number].observed
+                )
+            ]
+            if set(failing) <= set(self._failing):
+                alike_in[mistake] = [number for number in failing if self._explains(mistakes, number)]
+        if not alike_in:
+            return None
+        most = max(map(len, alike_in.values()))
+        likely = [mistake for mistake, numbers in alike_in.items() if len(numbers) == most]
+        if most < 2 or 2 * most < len(self._failing) or len(likely) > 1:
+            return None
+        numbers, probes = alike_in[likely[0]], self._exercise.probes
+        other = next(probes[number] for number in self._failing if number not in numbers)
+        return Resemblance((likely[0],), probes[numbers[0]], "", most - 1, other, is_likely=True)
 
     def _resemblance(self) -> Resemblance | None:
         """Return a misconception that explains a failing probe's result or a part of it.
