@@ -247,7 +247,7 @@ def _overview(table: pd.DataFrame, names: list[str], choice: alt.Parameter) -> a
         strokeWidth=alt.condition(choice, alt.value(3), alt.value(1)),
     )
     numbers = base.mark_text(fontSize=10, cursor="pointer", aria=False).encode(
-        text=alt.Text("focus:Q", format=".2f"),
+        text=alt.Text("focus:Q", format=".0%"),
         color=alt.condition("datum.focus > 0.55", alt.value("#ffffff"), alt.value(INK)),
     )
     title = "All heads: the mean over the queries of their largest weight"

@@ -47,7 +47,7 @@ def test_only_outputs_before_the_change_are_leaks(texts_of: TextsOf) -> None:
     chart = leak_probe({"right": [0, 0, 1.5, 0.5], "ahead": [0, 0.25, 1.5, 0.5]}, WORDS, 2)
     texts = texts_of(chart)
     assert "▼ sleeps" in texts
-    assert [text for text in texts if text.startswith("!")] == ["!.25"]
+    assert [text for text in texts if text.startswith("!")] == ["! 0.25"]
     assert texts.count("0") == 3
     assert texts.count("1.50") == 2
     assert "Changing 'sleeps' moves earlier outputs under 1 of 2 masks" in texts

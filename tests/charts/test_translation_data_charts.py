@@ -66,7 +66,7 @@ def test_a_step_shows_its_symbols(texts_of: TextsOf, start: int, symbols: list[s
     for symbol in set(symbols) - set(WORDS):
         assert texts.count(symbol) == symbols.count(symbol)
     assert line in texts
-    assert f"{len(symbols)} symbols in total" in texts
+    assert f"{len(symbols)} symbols, repetitions included" in texts
 
 
 def test_the_newest_symbol_has_a_colour_of_its_own() -> None:

@@ -82,14 +82,14 @@ def test_the_order_of_batches_and_in_batches_is_free() -> None:
 @pytest.mark.parametrize(
     ("change", "name", "fact"),
     [
-        (lambda batches: batches[1:], "the indices that are in no batch", "0, 6, 11, 17"),
-        (lambda batches: [*batches, [3]], "the indices that occur more than once", "3"),
+        (lambda batches: batches[1:], "the sentences that are in no batch (by index)", "0, 6, 11, 17"),
+        (lambda batches: [*batches, [3]], "the sentences that occur more than once (by index)", "3"),
         (lambda batches: [*batches, [150]], "the indices that do not exist", "150"),
         (lambda batches: [*batches, []], "the empty batches", "some"),
         (
             lambda batches: [[*batches[0], *batches[-1]], *batches[1:-1]],
             "the batches over the budget",
-            "1, the first",
+            "1 of them, such as one of",
         ),
         (lambda batches: ALONE, "the number of batches", "150, compared with 18 in the sorted plan"),
         (lambda batches: {0: [1]}, "the result", "dict"),

@@ -225,7 +225,7 @@ def test_a_run_that_has_begun_keeps_its_vocabulary(bench: Bench) -> None:
 def test_data_of_another_vocabulary_is_not_opened(bench: Bench) -> None:
     bench.prepare()
     Subwords.learn(["etwas anderes"], 300).save(bench.vocabulary)
-    with pytest.raises(BadInputError, match="check that all machines see the same run_folder"):
+    with pytest.raises(BadInputError, match="check that all see the same run_folder"):
         open_prepared(bench.data, bench.vocabulary)
 
 
