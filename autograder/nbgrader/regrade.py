@@ -146,7 +146,7 @@ class Regrading:
                 written = self._record(gradebook, [change for change in changes if change.student in same])
         if reason:
             unwritten = {change.student for change in changes} - {change.student for change in written}
-            # No student's name contains a space.
+            # If no student is affected, the failure is nbgrader's own.
             for student in unwritten & graded.keys() or ("nbgrader autograde",):
                 self.failed.setdefault(student, reason)
         return written

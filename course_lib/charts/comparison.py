@@ -57,8 +57,9 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
     axis_count = min(2, max(left.ndim, right.ndim))
     wrong = None
     if left.shape == right.shape:
-        wrong = ~np.isclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
-        if differs is not None:
+        if differs is None:
+            wrong = ~np.isclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        else:
             wrong = from_tensor(differs, "differs", range(9)) != 0
         finding = f"{int(wrong.sum())} of {wrong.size} numbers differ."
         if not wrong.any():

@@ -55,6 +55,7 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
     )
     ends = table.groupby("plan", sort=False)["end"].max()
     details = "; ".join(f"{plan} {end:.1f} ms" for plan, end in ends.items())
+    title = "What happens while the backward pass runs?"
     subtitle = ("Time until all gradients are summed:", f"{details}.")
     chart = alt.layer(bars, names).properties(width=520, height=26 * len(rows))
     header = alt.Header(
@@ -69,8 +70,8 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
     )
     faceted: alt.FacetChart = chart.facet(row=alt.Row("plan:N", sort=plans, header=header), spacing=6)
     return faceted.properties(
-        title=alt.Title("What happens while the backward pass runs?", subtitle=subtitle, offset=14),
-        description=f"{'What happens while the backward pass runs?'} {' '.join(subtitle)}",
+        title=alt.Title(title, subtitle=subtitle, offset=14),
+        description=f"{title} {' '.join(subtitle)}",
     )
 
 

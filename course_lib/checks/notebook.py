@@ -1,6 +1,7 @@
 """The function that a notebook's check cells call."""
 
 import contextlib
+import dis
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CodeType, FunctionType
@@ -144,6 +145,10 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
     return []
 
 
+#: The instructions that read a global name. The code of a class's body uses the second.
+_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
+
+
 def _names_used(found: object) -> set[str]:
     """Return the global names in the code of a function, or of a class's methods."""
     functions = vars(found).values() if isinstance(found, type) else [found]
@@ -151,7 +156,8 @@ def _names_used(found: object) -> set[str]:
     used: set[str] = set()
     while waiting:
         code = waiting.pop()
-        used.update(code.co_names)
+        # `co_names` would also contain the names of attributes.
+        used.update(each.argval for each in dis.get_instructions(code) if each.opname in _GLOBALS)
         waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return used
 

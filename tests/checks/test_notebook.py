@@ -131,6 +131,18 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     assert "First correct" not in str(caught.value)
 
 
+def test_an_attribute_with_the_name_of_an_exercise_is_no_part() -> None:
+    class Own:
+        def attention_scores(self, query, key):
+            return query @ key.mT
+
+    names = {"attention_scores": lambda query, key: query, "own": Own()}
+    exec("def attention_weights(scores, mask=None): return own.attention_scores(scores, scores)", names)
+    with pytest.raises(CheckError) as caught:
+        check("attention_weights", names)
+    assert "First correct" not in str(caught.value)
+
+
 def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:
     told = message("attention_scores", lambda query, key: attention_scores(query, key).sin() * query[0, 0])
     assert told.startswith("✗ attention_scores: incorrect.")

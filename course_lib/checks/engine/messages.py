@@ -58,8 +58,8 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
             count, failed = similar.others + 1, len(verdict.failures)
             summary = f"probably, {similar.mistakes[0].statement}"
             resemblance = [
-                f"This mistake gives your results in {count} of the {failed} tests that fail. In the others, "
-                "code that is built differently may fail in another way."
+                f"This mistake gives your results in {count} of the {failed} tests that fail. The others may "
+                "have another cause."
             ]
         elif is_clear and similar.others + 1 == len(verdict.failures) > 1 and similar.unexplained is not None:
             statement = "; and ".join(mistake.statement for mistake in similar.mistakes)

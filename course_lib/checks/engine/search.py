@@ -24,6 +24,9 @@ _EFFORT = 125_000
 #: The budget including the search for resemblances, if nothing explains all results.
 _ALL_EFFORT = 137_000
 
+#: The budget for finding a misconception that is only likely, in addition to what has been used before.
+_LIKELY_EFFORT = 12_000
+
 #: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 45_000
 
@@ -204,19 +207,15 @@ class Search:
         """
         if len(self._failing) < 3:
             return None
+        limit = self._versions.effort + _LIKELY_EFFORT
         alike_in: dict[Misconception, list[int]] = {}
         for mistakes in self._reached:
             if len(mistakes) != 1 or not self._explains(mistakes, self._failing[0]):
                 continue
+            if self._versions.effort > limit:
+                return None
             (mistake,) = mistakes
-            outcomes = [self._versions.outcome(mistakes, number) for number in range(len(self._found))]
-            failing = [
-                number
-                for number, probe in enumerate(self._exercise.probes)
-                if not Comparison(probe.tolerance).agree(
-                    self._versions.reference(number).observed, outcomes[number].observed
-                )
-            ]
+            failing = [number for number in range(len(self._found)) if not self._is_right(mistakes, number)]
             if set(failing) <= set(self._failing):
                 alike_in[mistake] = [number for number in failing if self._explains(mistakes, number)]
         if not alike_in:
@@ -375,13 +374,18 @@ class Search:
         If their result is correct, the student's result only needs to be correct too. Otherwise all replies
         must be equal, including the messages of exceptions.
         """
-        probe, found = self._exercise.probes[number], self._found[number]
-        expected, version = self._versions.reference(number), self._versions.outcome(mistakes, number)
+        version = self._versions.outcome(mistakes, number)
         # Most versions give another wrong result than the student, so that is tested first.
-        if number in self._failing and not alike(probe, version, found):
+        is_failing = number in self._failing
+        if is_failing and not alike(self._exercise.probes[number], version, self._found[number]):
             return False
-        is_right = Comparison(probe.tolerance).agree(expected.observed, version.observed)
-        return is_right == (number not in self._failing)
+        return self._is_right(mistakes, number) != is_failing
+
+    def _is_right(self, mistakes: Mistakes, number: int) -> bool:
+        """Return whether the result of a probe is correct in spite of these misconceptions."""
+        expected, version = self._versions.reference(number), self._versions.outcome(mistakes, number)
+        agree = Comparison(self._exercise.probes[number].tolerance).agree
+        return agree(expected.observed, version.observed)
 
     def _differs(self, mistakes: Mistakes, more: Mistakes, number: int) -> bool:
         """Return whether two combinations of misconceptions give different results in a probe."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -227,23 +227,16 @@ def fail() -> None:
     raise RuntimeError("bubblewrap has no permission")
 
 
-def test_a_worker_that_does_not_start_says_why() -> None:
-    with closing(LocalExecutor(1, fail, ())) as executor:
-        futures = [executor.submit(value_or_death, 1) for _ in range(6)]
-        for future in futures:
-            with pytest.raises(WorkerStartError, match="no worker process could be started: bubblewrap has"):
-                future.result()
-
-
 def die() -> None:
     os._exit(3)
 
 
-def test_a_worker_that_dies_while_it_starts_is_not_blamed_on_a_notebook() -> None:
-    with closing(LocalExecutor(1, die, ())) as executor:
+@pytest.mark.parametrize(("start", "reason"), [(fail, "bubblewrap has"), (die, "the process died before")])
+def test_a_worker_that_does_not_start_says_why(start: Callable[[], None], reason: str) -> None:
+    with closing(LocalExecutor(1, start, ())) as executor:
         futures = [executor.submit(value_or_death, 1) for _ in range(6)]
         for future in futures:
-            with pytest.raises(WorkerStartError, match="could be started: the process died"):
+            with pytest.raises(WorkerStartError, match=f"no worker process could be started: {reason}"):
                 future.result()
 
 
