@@ -254,7 +254,7 @@ def fused_softmax() -> FusedKernels:
     """Compile the softmax step of the loss."""
 
     def run(tokens: int) -> None:
-        fused.compiled_softmax_step()(*_softmax_arguments(tokens))
+        fused.compiled_softmax_step(VOCABULARY)(*_softmax_arguments(tokens))
 
     return FusedKernels.of(run, constant_kernels=1)
 

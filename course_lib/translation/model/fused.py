@@ -82,14 +82,16 @@ class BlockDropout(nn.Dropout):
     `nn.Dropout` draws a random number for each element. This class draws 64 bits at a time and uses 16 of
     them for each element. The rate is rounded to a multiple of 2^-16, and the elements that are kept are
     scaled accordingly, so that the mean is unchanged. All bits come from torch's generator, so
-    `torch.manual_seed` determines them. On other devices, and for rates that would be rounded to 0, the class
-    is equivalent to `nn.Dropout`.
+    `torch.manual_seed` determines them. On other devices, in compiled code, and for rates that would be
+    rounded to 0, the class is equivalent to `nn.Dropout`.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero random elements of x and scale the others during training; otherwise, return x itself."""
         dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
-        if not self.training or dropped == 0 or x.device.type != "cpu":
+        # PyTorch 2.13 fails to compile the views with another dtype.
+        compiling = torch.compiler.is_compiling()
+        if not self.training or dropped == 0 or x.device.type != "cpu" or compiling:
             return super().forward(x)
         return x * _random_ones(x, dropped) * (_LEVELS / (_LEVELS - dropped))
 
@@ -114,6 +116,15 @@ def _rows_per_chunk(device: torch.device, classes: int) -> int:
     return max(1, _LOGITS_PER_CHUNK.get(device.type, 2**24) // classes)
 
 
+#: In compiled code, the number of classes is padded to a multiple of this, so that a GPU reads and writes
+#: several logits at a time.
+_ALIGNMENT = 64
+
+
+def _padding(classes: int) -> int:
+    return -classes % _ALIGNMENT
+
+
 def chunk_bytes(
     positions: int, classes: int, dtype: torch.dtype, device: torch.device, compiled: bool = False
 ) -> int:
@@ -122,7 +133,8 @@ def chunk_bytes(
     There are three matrices: the logits, their exponentials and their gradient. In float32 or better, these
     share one. Compiled code needs only the logits and their gradient.
     """
-    logits = min(positions, _rows_per_chunk(device, classes)) * classes
+    columns = classes + (_padding(classes) if compiled else 0)
+    logits = min(positions, _rows_per_chunk(device, columns)) * columns
     if compiled:
         return logits * 2 * dtype.itemsize
     exact = torch.promote_types(dtype, torch.float32)
@@ -149,7 +161,8 @@ def fused_smoothed_loss(
         logsumexp(z) - (1 - e) z[y] - e mean(z),
 
     and its gradient is softmax(z) - e / V, minus 1 - e at y. So the smoothed targets, a matrix (N, V), are
-    never computed, and only a few rows of the logits, another such matrix, are in memory at a time.
+    never computed, and only a few rows of the logits, another such matrix, are in memory at a time. The means
+    need no logits at all: their sum is the product of the summed `hidden` and the mean row of `weight`.
     """
     # Gradients are always disabled inside `forward`, so this has to be determined here.
     needs_gradient = torch.is_grad_enabled()
@@ -177,15 +190,22 @@ class _SmoothedLoss(torch.autograd.Function):
         needs_gradient: bool,
         compiled: bool,
     ) -> Tensor:
-        step = compiled_softmax_step() if compiled else _softmax_step
         exact = torch.promote_types(dtype, torch.float32)
-        rows = _rows_per_chunk(hidden.device, weight.shape[0])
-        total = torch.zeros((), dtype=exact, device=hidden.device)
+        classes = len(weight)
+        step = compiled_softmax_step(classes) if compiled else _softmax_step
         hidden_gradient = torch.empty_like(hidden)
-        weight_gradient = torch.zeros_like(weight, dtype=exact) if needs_gradient else None
-        bias_gradient = torch.zeros_like(bias, dtype=exact) if needs_gradient else None
         with torch.autocast(hidden.device.type, enabled=False):
             matrix, offset = weight.to(dtype), bias.to(dtype)
+            means = hidden.to(dtype).sum(0, dtype=exact) @ matrix.mean(0, dtype=exact)
+            means += len(labels) * offset.mean(dtype=exact)
+            total = -smoothing * means
+            if compiled and (padding := _padding(classes)):
+                # The additional classes have a probability of 0.
+                matrix = F.pad(matrix, (0, 0, 0, padding))
+                offset = F.pad(offset, (0, padding), value=-torch.inf)
+            rows = _rows_per_chunk(hidden.device, len(matrix))
+            weight_gradient = torch.zeros_like(matrix, dtype=exact) if needs_gradient else None
+            bias_gradient = torch.zeros_like(offset, dtype=exact) if needs_gradient else None
             for first in range(0, len(labels), rows):
                 chunk = slice(first, first + rows)
                 x, y = hidden[chunk].to(dtype), labels[chunk].unsqueeze(1)
@@ -200,8 +220,8 @@ class _SmoothedLoss(torch.autograd.Function):
                 else:
                     hidden_gradient[chunk] = gradient @ matrix
                 weight_gradient += gradient.t() @ x
-        if needs_gradient:
-            ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
+        if weight_gradient is not None and bias_gradient is not None:
+            ctx.save_for_backward(hidden_gradient, weight_gradient[:classes], bias_gradient[:classes])
         return total
 
     @staticmethod
@@ -217,18 +237,18 @@ def _softmax_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the summed loss of some rows of logits, its gradient, and the gradient's column sums.
 
-    Calculations run in the dtype `exact`, and the logits may be overwritten. Without `needs_gradient`, the
-    second and third results are placeholders.
+    The loss is without the mean of the logits; the gradient includes it. Calculations run in the dtype
+    `exact`, and the logits may be overwritten. Without `needs_gradient`, the second and third results are
+    placeholders.
     """
     dtype, classes = logits.dtype, logits.shape[1]
     logits = logits.to(exact)
     at_labels = logits.gather(1, labels)
-    mean_part = smoothing / classes * logits.sum()
     # Both the loss and the gradient use the exponentials.
     largest = logits.amax(1, keepdim=True)
     exponentials = logits.sub_(largest).exp_()
     sums = exponentials.sum(1, keepdim=True)
-    loss = (largest + sums.log() - (1 - smoothing) * at_labels).sum() - mean_part
+    loss = (largest + sums.log() - (1 - smoothing) * at_labels).sum()
     if not needs_gradient:
         return loss, loss, loss
     gradient = exponentials.div_(sums).sub_(smoothing / classes)
@@ -237,26 +257,40 @@ def _softmax_step(
 
 
 @functools.cache
-def compiled_softmax_step() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """Return a compiled version of `_softmax_step`, for variable numbers of rows.
+def compiled_softmax_step(classes: int) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """Return a compiled version of `_softmax_step`, for any number of rows of logits.
 
-    The formula differs from that of `_softmax_step`, so that the compiler can fuse all operations on a logit.
-    In mixed precision, neither the exponentials nor a gradient in float32 is stored.
+    Of the columns, only the first `classes` count; the others are padding. The formula differs from that of
+    `_softmax_step`, so that the compiler can fuse all operations on a logit: it reads the logits once for the
+    loss and once for the gradient. In mixed precision, neither the exponentials nor a gradient in float32 is
+    stored.
     """
 
     def step(
         logits: Tensor, labels: Tensor, smoothing: float, exact: torch.dtype, needs_gradient: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        dtype, classes = logits.dtype, logits.shape[1]
+        dtype, device = logits.dtype, logits.device
+        columns = torch.arange(logits.shape[1], device=device)
         logits = logits.to(exact)
-        log_sums = logits.logsumexp(1, keepdim=True)
-        at_labels = logits.gather(1, labels)
-        row_sums = logits.sum(1, keepdim=True)
-        loss = (log_sums - (1 - smoothing) * at_labels - smoothing / classes * row_sums).sum()
+        # PyTorch's compiler computes this maximum and this sum together. It doesn't do that for `logsumexp`.
+        largest = logits.amax(1, keepdim=True)
+        log_sums = largest + (logits - largest).exp().sum(1, keepdim=True).log()
+        loss = (log_sums - (1 - smoothing) * logits.gather(1, labels)).sum()
         if not needs_gradient:
             return loss, loss, loss
-        is_label = torch.arange(classes, device=labels.device) == labels
-        gradient = (logits - log_sums).exp() - smoothing / classes - (1 - smoothing) * is_label
+        targets = torch.where(columns < classes, smoothing / classes, 0.0)
+        targets = torch.where(columns == labels, 1 - smoothing + smoothing / classes, targets)
+        gradient = (logits - log_sums).exp() - targets
         return loss, gradient.to(dtype), gradient.sum(0)
 
-    return torch.compile(step, dynamic=True)
+    compiled = torch.compile(step)
+
+    def for_any_number_of_rows(
+        logits: Tensor, labels: Tensor, *settings: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        # The number of columns stays a constant, so that the compiler knows that it is a multiple of 64.
+        for tensor in (logits, labels):
+            torch._dynamo.maybe_mark_dynamic(tensor, 0)
+        return compiled(logits, labels, *settings)
+
+    return for_any_number_of_rows

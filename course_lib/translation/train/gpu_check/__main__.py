@@ -68,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BadInputError, OSError) as error:
         print(f"gpu-check: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    console = Console(highlight=False, soft_wrap=True)
+    # In a file, the tables may be wider than rich's default of 80 columns.
+    width = None if sys.stdout.isatty() else 200
+    console = Console(highlight=False, soft_wrap=True, width=width)
     scale = REHEARSAL if options.small or device.type == "cpu" else GPU
     machine = describe_machine(device) | {"size": "rehearsal" if scale is REHEARSAL else "full"}
     console.print(", ".join(f"{key} {value}" for key, value in machine.items()))
@@ -131,7 +133,7 @@ def _print(console: Console, title: str, rows: list[speed.Row]) -> None:
     table = Table(title=title, title_justify="left")
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*("" if row.get(column) is None else str(row[column]) for column in columns))
     console.print(table)
