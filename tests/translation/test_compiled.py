@@ -14,7 +14,7 @@ from torch import nn
 
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
-from course_lib.translation.model.fused import fused_smoothed_loss
+from course_lib.translation.model.fused import BlockDropout, fused_smoothed_loss
 from course_lib.translation.train import trainer as training
 from course_lib.translation.train.trainer import compile_layers
 
@@ -182,3 +182,16 @@ def test_the_compiled_loss_equals_the_eager_loss() -> None:
     [differences] = in_processes(1, differences_of_the_compiled_loss)
     assert max(differences[:8]) < 1e-5
     assert max(differences[8:]) < 5e-3
+
+
+def dropped_by_compiled_dropout(distributed: DistributedInfo) -> list[float]:
+    """Return the share of zeros for two sizes in mixed precision. The second compiles for variable sizes."""
+    torch.manual_seed(0)
+    dropout = torch.compile(BlockDropout(0.25), backend="aot_eager")
+    inputs = (torch.ones(rows, 20, 32, dtype=torch.bfloat16) for rows in (30, 70))
+    return [float((dropout(each) == 0).float().mean()) for each in inputs]
+
+
+def test_the_fast_dropout_of_cpus_can_be_compiled() -> None:
+    [dropped] = in_processes(1, dropped_by_compiled_dropout)
+    assert dropped == pytest.approx([0.25, 0.25], abs=0.02)
