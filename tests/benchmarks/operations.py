@@ -240,7 +240,6 @@ def fused_layers(config: RunConfig) -> FusedKernels:
         model = _transformer(config.model.model_copy(update={"layers": 1}), 2)
         use_fused_layers(model)
         refresh(use_fast_layers(model, torch.bfloat16))
-        _use_plain_dropout(model)
         for layer in (*model.encoder_layers, *model.decoder_layers):
             layer.compile(dynamic=False)
         source = torch.ones(tokens // LENGTH, LENGTH, dtype=torch.int64)

@@ -121,8 +121,8 @@ def _rows_per_chunk(device: torch.device, classes: int) -> int:
 _ALIGNMENT = 64
 
 
-def _padding(classes: int) -> int:
-    return -classes % _ALIGNMENT
+def _columns(classes: int, compiled: bool) -> int:
+    return classes + -classes % _ALIGNMENT if compiled else classes
 
 
 def chunk_bytes(
@@ -133,7 +133,7 @@ def chunk_bytes(
     There are three matrices: the logits, their exponentials and their gradient. In float32 or better, these
     share one. Compiled code needs only the logits and their gradient.
     """
-    columns = classes + (_padding(classes) if compiled else 0)
+    columns = _columns(classes, compiled)
     logits = min(positions, _rows_per_chunk(device, columns)) * columns
     if compiled:
         return logits * 2 * dtype.itemsize
@@ -162,7 +162,8 @@ def fused_smoothed_loss(
 
     and its gradient is softmax(z) - e / V, minus 1 - e at y. So the smoothed targets, a matrix (N, V), are
     never computed, and only a few rows of the logits, another such matrix, are in memory at a time. The means
-    need no logits at all: their sum is the product of the summed `hidden` and the mean row of `weight`.
+    need no logits at all: their sum is the product of the summed `hidden` and the mean row of `weight`, plus
+    N times the mean of `bias`.
     """
     # Gradients are always disabled inside `forward`, so this has to be determined here.
     needs_gradient = torch.is_grad_enabled()
@@ -199,11 +200,12 @@ class _SmoothedLoss(torch.autograd.Function):
             means = hidden.to(dtype).sum(0, dtype=exact) @ matrix.mean(0, dtype=exact)
             means += len(labels) * offset.mean(dtype=exact)
             total = -smoothing * means
-            if compiled and (padding := _padding(classes)):
+            columns = _columns(classes, compiled)
+            if padding := columns - classes:
                 # The additional classes have a probability of 0.
                 matrix = F.pad(matrix, (0, 0, 0, padding))
                 offset = F.pad(offset, (0, padding), value=-torch.inf)
-            rows = _rows_per_chunk(hidden.device, len(matrix))
+            rows = _rows_per_chunk(hidden.device, columns)
             weight_gradient = torch.zeros_like(matrix, dtype=exact) if needs_gradient else None
             bias_gradient = torch.zeros_like(offset, dtype=exact) if needs_gradient else None
             for first in range(0, len(labels), rows):
@@ -262,8 +264,8 @@ def compiled_softmax_step(classes: int) -> Callable[..., tuple[Tensor, Tensor, T
 
     Of the columns, only the first `classes` count; the others are padding. The formula differs from that of
     `_softmax_step`, so that the compiler can fuse all operations on a logit: it reads the logits once for the
-    loss and once for the gradient. In mixed precision, neither the exponentials nor a gradient in float32 is
-    stored.
+    loss, and again for the gradient and for its column sums. In mixed precision, neither the exponentials nor
+    a gradient in float32 is stored.
     """
 
     def step(
