@@ -66,7 +66,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # - The **start page**, which `make lab` opens, shows your progress while you work.
 #
 # One rule: **no AI writes the cells that are yours.** You learn nothing from code that was written for you. An
-# assistant may explain, ask you questions, or help with Python and JupyterLab, as the file `AGENTS.md` tells it.
+# assistant may explain, ask you questions, or help with Python and JupyterLab, as the file `AGENTS.md` instructs it to.
 #
 # Setup cells and checks are **locked**: you can't edit them, and the grader uses its own copies.
 #
@@ -179,7 +179,7 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 
 # %% predict="predict_silent"
 # A model's predictions are a column: the numbers 1, 2, 3 in the shape (3, 1). The targets are a row:
-# the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What is the mean square?
+# the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What mean squared error is this?
 #     ((predicted - target) ** 2).mean()
 
 # %% check="predict_silent"
@@ -274,6 +274,8 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
 # | **But in the test ...** | a test in which that mistake gives another result than your code |
 # | **But with this mistake alone ...** | a test that your code passes, although it would fail with that mistake |
+# | **probably, ...**, or **in the ... tests that fail, ...** | a mistake that explains most or all of the tests that fail |
+# | **Your code passes ...** | how many tests it passes, with examples: what works already |
 # | **Printed in this test** | what your code printed during the test |
 # | **Try ... expected: ... returned: ...** | code to copy into a scratch cell, the expected result, and yours |
 # | **Next** | what to do now |
@@ -347,9 +349,9 @@ broadcast_tables(
 #
 # <details><summary>I have changed something and now nothing works. How do I start again?</summary>
 #
-# Menu *Kernel*, *Restart Kernel and Run All Cells*. It stops at the first check that doesn't pass; run the cells after
-# that one by one. This keeps everything that you have written. If a cell that isn't yours is damaged, copy your own
-# cells into a fresh copy of the notebook.
+# Menu *Kernel*, *Restart Kernel and Run All Cells*. It stops at the first cell that shows an error, such as a check
+# that doesn't pass; run the cells after that one by one. This keeps everything that you have written. If a cell that
+# isn't yours is damaged, copy your own cells into a fresh copy of the notebook.
 #
 # </details>
 #
@@ -371,7 +373,8 @@ broadcast_tables(
 #
 # They are notes for readers, written with the library jaxtyping. `Num` is a tensor of numbers, and `"... L"` its shape,
 # as in section 6. Other lessons use `Float` (decimal numbers), `Int` (whole numbers) and `Bool` (truth values). A
-# letter that occurs twice stands for the same length.
+# letter that occurs twice stands for the same length. `*shape` is any number of axes, `_` a length that doesn't matter,
+# and `#B` either B or 1.
 #
 # </details>
 #

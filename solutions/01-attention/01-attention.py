@@ -76,8 +76,8 @@ from course_lib.checks import check
 # | recurrent | $n \cdot d^2$ | $n$ | $n$ |
 # | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if the gaps grow from layer to layer |
 #
-# The path matters because whatever a network learns about two words has to travel along it. Here are these formulas,
-# without constant factors, for the paper's $d = 512$ and for $k = 3$:
+# The path matters because whatever a network learns about two words has to travel along it. The next cell evaluates the
+# formulas for the number of operations, without constant factors, for the paper's $d = 512$ and for $k = 3$:
 
 # %% tags=["see"]
 d, k = 512, 3
@@ -256,9 +256,9 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ## 3. Weights: a softmax with a mask
 #
-# Often a query must not attend to every key: not to **padding**, the filler after short sentences in a batch, and not
-# to words that a decoder has yet to write. A **mask** says which keys each query may attend to. In this course masks
-# are boolean, and **`True` means "may attend"**. (You build them in lesson 04.)
+# Often some keys must be hidden from a query: **padding**, the filler after short sentences in a batch, and words that
+# a decoder has yet to write. A **mask** says which keys each query may attend to. In this course masks are boolean, and
+# **`True` means "may attend"**. (You build them in lesson 04.)
 #
 # There are two rules:
 #
@@ -297,7 +297,9 @@ print("allowed: nothing\n  the sum is 0, so there is nothing to divide by")
 # sentence.
 #
 # Mind the second rule. The softmax of a row in which every score is minus infinity is 0 / 0, which is NaN, and one NaN
-# spreads through the gradient to every parameter of the network.
+# spreads through the gradient to every parameter of the network. Scores may also be very large or very low: in float16,
+# $e^{12}$ is already infinite. `torch.softmax` takes care of that, but a softmax written straight from the formula
+# doesn't.
 
 # %% build="attention_weights"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_weights
@@ -444,8 +446,8 @@ vectors = 5 * torch.nn.functional.normalize(vectors - vectors.mean(dim=0), dim=-
 print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1]} numbers for each word")
 
 # %% [markdown]
-# Now every word of a sentence attends to all words of that sentence. Queries, keys and values are all the same vectors;
-# this is called *self-attention*.
+# Now every word of a sentence attends to all words of the same sentence, which is *self-attention*. Here queries, keys
+# and values are even the same vectors.
 #
 # In the picture, "boy" is selected in the upper row. It gives more than half of its weight to itself (the thickest
 # line), most of the rest to "girl", and nearly nothing to "a" or "with". Now click "blue", then "hat", and before each
@@ -468,9 +470,10 @@ attention_heatmap(weights, sentence, sentence)
 # **Words attend to similar words**: "blue" to "red", "hat" to "dress". The function knows nothing about people,
 # colours or clothes. That knowledge is in the vectors.
 #
-# **Most of all they attend to themselves**: see the diagonal. (The four "a" are equal, so they share.) Query and key
-# are the same vector here, and no vector of the same length matches it better than itself. To find something *else*, a
-# word must be able to ask with a different vector from the one it is found by. Lesson 02 adds this.
+# **Most of all they attend to themselves**: see the diagonal. (The four occurrences of "a" have equal vectors, so they
+# share the weight.) Query and key are the same vector here, and no vector of the same length matches it better than
+# itself. To find something *else*, a word must be able to ask with a different vector from the one it is found by.
+# Lesson 02 adds this.
 #
 # ### See it: attention ignores the order of words
 #

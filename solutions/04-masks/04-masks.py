@@ -119,8 +119,8 @@ print("shape of the tokens: (2, 3); shape of the mask: (2, 1, 3), one row for al
 # %% [markdown]
 # ### Build it
 #
-# Turn tokens and the padding id into a mask that is `True` where a word **may attend**. Your `MultiHeadAttention` adds
-# the axis for the heads.
+# Turn tokens and the padding id into a mask that is `True` at every token that **may be attended to**. Your
+# `MultiHeadAttention` adds the axis for the heads.
 #
 # Compare each token separately. Then it doesn't matter where the padding is, or which id it has.
 
@@ -231,7 +231,7 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 # %% [markdown]
 # ## 3. The decoder's mask: both
 #
-# In the decoder's own attention, a pair is allowed if **both** masks allow it.
+# In the decoder's self-attention, a pair is allowed if **both** masks allow it.
 
 # %% predict="predict_allowed"
 # One sentence of 4 tokens, followed by one `<pad>`, so L is 5. In its decoder mask, 5 by 5, how many pairs
@@ -240,7 +240,7 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 # %% check="predict_allowed"
 
 # %% [markdown]
-# ### Worked example: two tokens and one padding
+# ### Worked example: two tokens and one padding token
 
 # %% tags=["see"]
 is_real = [True, True, False]
@@ -298,9 +298,9 @@ mask_panels(
 #
 # | attention | queries | keys | mask |
 # |---|---|---|---|
-# | in the encoder | source | source | padding of the source |
-# | in the decoder, over the prefix | target | target | padding of the target **and** causal |
-# | in the decoder, over the source | target | source | padding of the **source**: the keys decide |
+# | encoder, self-attention | source | source | padding of the source |
+# | decoder, self-attention | target | target | padding of the target **and** causal |
+# | decoder, cross-attention | target | source | padding of the **source**: the keys decide |
 #
 # Every target word may attend to the whole source: nothing in it has to be predicted.
 #
@@ -311,7 +311,7 @@ mask_panels(
 # successor, so it isn't read; the first has no predecessor, so it isn't predicted.
 #
 # Figure 1 of the paper says "shifted right" under the decoder: seen from the labels, what the decoder reads is the same
-# sentence, moved one place to the right.
+# sentence, moved one position to the right.
 #
 # When the model writes, it must read something before there is a first word: `<start>`. And `<end>` lets it learn when
 # to stop.
@@ -477,7 +477,7 @@ leak_probe(moved, spoken, changed)
 # new noise with their own masks. The third line is the leaking model again, but tested **as it will be used**: when it
 # writes, there is no future to attend to.
 #
-# **Change something:** only ten steps of training. Or noise of three kinds of tokens: how often is a model right that
+# **Change something:** only ten steps of training. Or noise of three kinds of tokens: how often is a model right if it
 # can only guess?
 
 # %% tags=["see"]

@@ -344,11 +344,11 @@ named_lines(
 # The **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows
 # start as random numbers and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
 #
-# The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4). Why? Because the vectors of a word and
-# its position should be **about equally long**, or one drowns the other. The length of a word vector depends on how the
-# table is initialised, which the paper doesn't say. In this course its numbers are drawn from a normal distribution
-# with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that
-# $\sqrt{d_\mathrm{model}}$.
+# The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4), and gives no reason. The likely one:
+# the vectors of a word and its position should be **about equally long**, or one drowns the other. The length of a word
+# vector depends on how the table is initialised, which the paper doesn't say. In this course its numbers are drawn from
+# a normal distribution with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor
+# makes that $\sqrt{d_\mathrm{model}}$.
 #
 # Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again to score words,
 # by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22.6$, the softmax

@@ -74,7 +74,7 @@ from course_lib.transformer import (
 # ### Worked example: two words pass through a layer
 #
 # Two words with three features. Instead of self-attention, a simple function returns the mean of the two words; instead
-# of the feed-forward network, another doubles what is positive. The connections are real.
+# of the feed-forward network, another doubles what is positive and sets the rest to 0. The connections are real.
 
 # %% tags=["see"]
 two_words = torch.tensor([[[3.0, 1.0, 2.0], [1.0, 3.0, 0.0]]])
@@ -124,7 +124,7 @@ with torch.no_grad():
 ### BEGIN SOLUTION course_lib.transformer.layers:EncoderLayer
 
 # %% [markdown]
-# A scratch cell. The input has three features, and so must the layer. Which shape do you expect?
+# A scratch cell. The input has three features, so the layer's `d_model` must be 3. Which shape do you expect?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -610,7 +610,10 @@ while not all("<end>" in row for row in rows):
 #   **last** position only. No padding mask is needed: padding could only follow an end token, and nobody uses what
 #   comes after that.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
-#   in the middle of training. The given `evaluating(model)` does all of this, in a `with` statement.
+#   in the middle of training. The context manager `evaluating(model)`, which is provided, does all of this: use it in a
+#   `with` statement.
+# - Everything must be on the device of the source: `source.new_full(...)` creates a tensor there, and
+#   `.to(source.device)` moves the causal mask there.
 
 # %% build="greedy_decode"
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
@@ -889,12 +892,13 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 # %% [markdown]
 # Don't conclude too much from one picture: a head's weights say where it takes information from, but not what it takes.
 #
-# In the final lab you can train your whole Transformer on a cluster to translate German, with `--parts lessons/`.
+# In the final lab you can train your whole Transformer on a cluster to translate German: the training command has an
+# option, `--parts`, that uses your code.
 #
 # ## 8. What the paper achieved
 #
-# Some rows of the paper's table 2, with translation quality (BLEU: higher is better, lesson 11) and training cost. (For
-# French, the text of section 6.1 still has 41.0, from an earlier version.)
+# Some rows of the paper's table 2, with translation quality (BLEU: higher is better; lesson 13 explains it) and
+# training cost. (For French, the text of section 6.1 still has 41.0, from an earlier version.)
 #
 # | model | BLEU, English to German | BLEU, English to French | training cost (operations) |
 # |---|---|---|---|

@@ -125,7 +125,8 @@ print(row, sum(row))
 #
 # ### Build it
 #
-# Labels may have any shape, usually (sentences, positions). The targets have one more axis at the end, for the words.
+# Labels may have any shape, usually (sentences, positions). The targets have one more axis at the end, for the words,
+# and any floating-point dtype.
 
 # %% build="smooth_targets"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:smooth_targets
@@ -161,7 +162,7 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 #
 # where $N$ is the number of positions that aren't padding.
 #
-# ### Worked example: one label and one padding
+# ### Worked example: one label and one padding position
 #
 # A smoothing of 0.3, and padding in the second position.
 

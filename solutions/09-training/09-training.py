@@ -283,7 +283,7 @@ pd.DataFrame(rows).set_index("pieces")
 # To see why, look at single tokens. A batch of eight sequences comes in two pieces. Each cell is a token to be
 # predicted, and its number shows how much it counts, where 1 is the average.
 #
-# **Change something:** `shortest=7`, so that nearly all have the same length. Four pieces instead of two.
+# **Change something:** `shortest=7`, so that all have the same length. Four pieces instead of two.
 
 # %% tags=["see"]
 torch.manual_seed(3)
@@ -467,7 +467,8 @@ attention_heatmap(
 #
 # During training the decoder reads the target, whatever it would have written itself. This is called **teacher
 # forcing** (Williams and Zipser 1989): at each position the teacher supplies the correct prefix. During decoding the
-# model reads its own words, mistakes included. How often must a single word be right, then?
+# model reads its own words, mistakes included. If nearly every single word is right, how often is a whole sentence
+# right?
 
 # %% predict="predict_whole"
 # A model gets each single word right with a probability of 0.99, if all words before it are right. A sentence
@@ -601,8 +602,8 @@ print(
 # %% [markdown]
 # ## 6. On real hardware
 #
-# Lesson 06 lists the hardware of the paper: eight GPUs, 0.4 seconds for each of 100,000 updates, batches of about
-# 25,000 target tokens. (It doesn't say whether they include padding.) These give the **throughput**:
+# Lesson 06 quotes the paper's setup: eight GPUs, 0.4 seconds for each of 100,000 updates, batches of about 25,000
+# target tokens. (The paper doesn't say whether that includes padding.) This gives the **throughput**:
 
 # %% tags=["see"]
 print(f"{25_000 / 0.4:,.0f} target tokens per second")

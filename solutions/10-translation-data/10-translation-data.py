@@ -7,8 +7,8 @@
 # >
 # > Because it is snowing, the man is wearing a new coat.
 #
-# You build the steps that turn one into the other. They decide which words the model can write, and how much of your
-# GPU's work is wasted.
+# You build the steps that turn such text into tensors. They decide which words the model can write, and how much of
+# your GPU's work is wasted.
 #
 # By the end you will be able to
 #
@@ -554,7 +554,8 @@ padded_share(
 # ### Explain it
 #
 # A fellow student sorts the corpus by length once, splits it into batches of 64 sentences, and trains on them in this
-# order, epoch after epoch. "Hardly any padding!" True. What would you change, and why? Name two things.
+# order, epoch after epoch. (An *epoch* is one pass through the corpus.) "Hardly any padding!" True. What would you
+# change, and why? Name two things.
 
 # %% [markdown] explain="explain_buckets"
 # First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that
@@ -591,7 +592,7 @@ padded_share(
 # - **Pad on the right, each side to its own longest.** Every sentence begins at position 0, and short sentences make
 #   a narrow matrix.
 #
-# ### Worked example: a cut and a padding
+# ### Worked example: truncate and pad
 #
 # Two sources, with start 1, end 2, padding 0 and a `max_length` of 5.
 

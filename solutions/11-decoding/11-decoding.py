@@ -339,8 +339,8 @@ print("B:", -3.6 / math.pow(15 / 6, alpha))
 # A translation of ten words has a log-probability of -5. How low may the log-probability of a longer one be for the
 # same score? The lines show this break-even point.
 #
-# **Change something:** an alpha of 2. For which alpha may each word of a sentence cost about the same, however long
-# the sentence is?
+# **Change something:** an alpha of 2. For which alpha may each *additional* word cost the same, however long the
+# sentence already is?
 
 # %% tags=["see"]
 rows = []
@@ -415,8 +415,8 @@ for index in where.tolist():
 # reach 0.125 at most, so `ho <end>` wins. Greedy decoding would have written `ha ha ha ...` until it ran into the
 # maximum length.
 #
-# A scratch cell: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which of the six
-# candidates would three beams keep?
+# A scratch cell: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which are the three
+# best of the six candidates?
 
 # %% tags=["see"]
 chances = torch.tensor([0.5, 0.4])
@@ -426,9 +426,10 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # %% [markdown]
 # ### Five things to get right
 #
-# **The first step.** At the beginning there is one hypothesis, the start token. If $k$ copies of it were extended,
-# they would all pick the same best word and stay identical: an expensive greedy search. So give the first copy a
-# total of 0, and the others minus infinity.
+# **The first step.** At the beginning there is one hypothesis, the start token. If $k$ copies of it were extended, they
+# would all pick the same best word and stay identical: an expensive greedy search. So give the first copy a total of 0,
+# and the others minus infinity. (This also works if the beam is wider than the vocabulary, as it may be: a single start
+# token has only $V$ continuations.)
 #
 # **Where a candidate comes from.** Put the $k \cdot V$ candidates of a sentence in one row. Candidate number $i$ extends
 # beam $i \,//\, V$ with word $i \bmod V$.
@@ -473,7 +474,7 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # caption, or report that it found none.) Of the hypotheses that end in the last step you see only the winner, because
 # they don't go through the decoder again.
 #
-# In which steps isn't the winner the leftmost box? Where does greedy decoding take another path?
+# In which steps is the winner's box not the leftmost one? Where does greedy decoding take another path?
 #
 # **Change something:** a beam of 2, or of 6. Then use the model after 360 updates: what does the tree of a confident
 # model look like?
@@ -625,10 +626,11 @@ named_lines(
 # With an alpha of 0 both models write too little, the less trained one even less: it is less sure of every word, so
 # stopping early saves more. A larger alpha brings the length back, and with it the BLEU that the beam had lost.
 #
-# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with
-# the right alpha is about as good: on sixty captions, a point of BLEU says little. This model is rarely in doubt,
-# because the captions come from a small grammar, so there is little for a search to repair. The half-trained model is
-# in doubt at every step, and the beam helps. The same is true of real text, where many words could come next.
+# Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
+# right alpha is about as good as greedy decoding. (On sixty captions, a difference of one point says little.) This
+# model is rarely in doubt, because the captions come from a small grammar, so there is little for a search to repair.
+# The half-trained model is in doubt at every step, and the beam helps. The same is true of real text, where many words
+# could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
 # choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't

@@ -263,7 +263,7 @@ print("after: ", weights)
 # %% check="broadcast_parameters"
 
 # %% [markdown]
-# A scratch cell. Each rank fills its weights and buffers with its own number first. What does rank 1 have afterwards?
+# A scratch cell. Each rank first fills its weights and buffers with its rank plus 5. What does rank 1 have afterwards?
 
 
 # %% tags=["see"]
@@ -356,8 +356,9 @@ on_ranks(2, with_your_sum)
 # %% [markdown]
 # ### See it: one update, however many ranks
 #
-# All four functions at work: seven batches of different sizes, each rank with its own random start, and one update. The
-# table compares the weights after it with those after an update on one rank.
+# Three of the four functions at work (`global_token_mean` is only for logging): seven batches of different sizes, each
+# rank with its own random start, and one update. The table compares the weights after it with those after an update on
+# one rank.
 #
 # **Change something:** leave out `broadcast_parameters`, or `all_reduce_gradients`. Divide by `features.shape[0]`, the
 # size of one batch, instead of `tokens`.
@@ -403,8 +404,9 @@ pd.DataFrame(
 # ### Explain it
 #
 # With these four functions, one rank, eight ranks, or eight ranks with three micro-batches each can compute the *same*
-# gradient. What has to be the same on all ranks, or must not depend on how many there are, so that the models
-# are still equal after a thousand updates? Name at least three things, and say for each what would go wrong.
+# gradient. What has to be the same on all ranks, or must not depend on how many there are, so that the models are still
+# equal after a thousand updates? Name at least three things, say for each what would go wrong, and explain one of these
+# consequences in more detail.
 
 # %% [markdown] explain="explain_same_model"
 # All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different
@@ -430,9 +432,9 @@ pd.DataFrame(
 # %% [markdown]
 # ## 5. Communicate while computing
 #
-# `all_reduce_gradients` wastes time in two ways. Until the backward pass has ended, the network between the ranks is
-# idle, and from then on the GPU is. And it makes one call for each parameter tensor. A Transformer has hundreds of
-# these, most of them small, and each call has a fixed cost (its *latency*), however few bytes it carries.
+# `all_reduce_gradients` wastes time in two ways. During the backward pass, the network between the ranks is idle; after
+# it, the GPU is. And it makes one call for each parameter tensor. A Transformer has hundreds of these, most of them
+# small, and each call has a fixed cost (its *latency*), however few bytes it carries.
 #
 # DDP solves both problems (Li et al. 2020, section 3.2):
 #
@@ -472,7 +474,7 @@ print("buckets, in the order in which they are sent:", example)
 # %% check="predict_buckets"
 
 # %% [markdown]
-# Four things need care:
+# Five things need care:
 #
 # - **The order must be the same on every rank.** Bucket 2 may be complete before bucket 1 on one rank and after it on
 #   another. So bucket 2 is launched only after bucket 1.
@@ -481,6 +483,8 @@ print("buckets, in the order in which they are sent:", example)
 # - **Micro-batches.** Only the last one of an update should communicate. Inside `with buckets.no_sync():` gradients
 #   only accumulate.
 # - **Every update starts fresh.** `finish()` resets everything that you recorded during the last one.
+# - **Frozen parameters** (`requires_grad` is False) never get a gradient, and autograd refuses a hook on them. Leave
+#   them out of the buckets.
 #
 # How do you notice that a gradient is ready? `parameter.register_post_accumulate_grad_hook(f)` asks autograd to call
 # `f(parameter)` each time it has added to `parameter.grad`:
@@ -500,14 +504,14 @@ two_layers(torch.ones(1, 2)).sum().backward()
 # %% tags=["see"]
 parts = [torch.ones(2, 2), torch.full((3,), 2.0)]
 flat = torch.cat([part.flatten() for part in parts])
-flat *= 10  # in place of the all-reduce
+flat *= 10  # instead of an all-reduce
 for part, summed in zip(parts, flat.split([part.numel() for part in parts]), strict=True):
     print(summed.view_as(part).tolist())
 
 # %% [markdown]
-# And how does a class get a `with` block? By a method that yields once, under `@contextmanager`: what stands before the
-# `yield` happens at the beginning of the block, and what stands after it at the end. The `finally` makes sure of that
-# even if the block raises an exception.
+# And how does a class get a `with` block? By a method that yields once, under `@contextmanager`: the code before the
+# `yield` runs at the beginning of the block, and the code after it at the end. The `finally` makes sure that the latter
+# runs even if the block raises an exception.
 
 
 # %% tags=["see"]
@@ -538,8 +542,8 @@ with announced():
 # %% check="GradientBuckets"
 
 # %% [markdown]
-# A scratch cell: two ranks, two batches each, and one message for each bucket. Which gradient would be wrong without
-# `no_sync`?
+# A scratch cell: two ranks, two batches each, and one message for each bucket. What would the two gradients be without
+# `no_sync`, and why?
 
 
 # %% tags=["see"]

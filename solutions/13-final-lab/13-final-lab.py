@@ -51,7 +51,7 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # |---|---|---|
 # | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
-# | four cores and an evening | `multi30k-simcut`: the same model, trained with SimCut ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)) | two hours |
+# | four cores and an evening | `multi30k-simcut`: the same model, trained with SimCut ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)): it also sees each sentence with some tokens blanked out, and should predict the same | two hours |
 # | a GPU | `multi30k-base` | 6 minutes (predicted) |
 # | a GPU | `iwslt17`: 206,000 sentences of talks | 50 minutes (predicted) |
 # | a GPU and an evening | `wmt14-base`: the paper's base model and data, English to German | 2 hours (predicted) |
@@ -66,8 +66,8 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # the corpus; then `export COURSE_DATA=/path/to/corpora` tells the job where it is.
 
 # %% predict="predict_minutes"
-# Multi30k has 29,000 pairs, of 15 target tokens on average. A machine learns from 5,800 target tokens a second.
-# How many minutes do 12 epochs take? (Round as you like.)
+# Multi30k has 29,000 pairs, of 15 target tokens on average. A machine trains on 5,800 target tokens a second. How many
+# minutes do 12 epochs take?
 
 # %% check="predict_minutes"
 
@@ -113,8 +113,9 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # course train my_run.yaml run_folder=../runs/my-own-parts --parts ..
 # ```
 #
-# It first compares each of your parts with the reference, and prints a table of them. These are the parts that it can
-# use:
+# It first compares each of your parts with the reference, and prints a table of them. If one computes something else,
+# it stops and names it: fix it, or add `--parts-unequal=reference` to use the reference's part instead. These are the
+# parts that it can use:
 
 # %% tags=["see"]
 from course_lib.curriculum import public_curriculum
@@ -277,7 +278,8 @@ layers_and_heads(
 # ### See it: greedy, beam, averaged
 #
 # The same run, decoded greedily and with a beam of 4, each with the last weights, those with the best validation
-# result, and the average of the last snapshots, which a run keeps if `training.average_last` asks for it.
+# result, and the average of the last snapshots (copies of the weights, which a run keeps if `training.average_last` is
+# above 0).
 #
 # The cell uses the first 300 sentences of the validation split, because the test split is for the end. How large are
 # the differences? How long does each way take?

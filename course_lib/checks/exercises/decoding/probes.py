@@ -36,7 +36,7 @@ case("with an alpha of 1, the penalty grows linearly and is 1 for a single token
 case("with an alpha of 0, the penalty is 1 for every length", 0.0, 1, 5, 40)
 case("the penalties are correct for the paper's alpha of 0.6", 0.6, 1, 2, 19, 100)
 case("with an alpha of 2, the penalty grows faster than the length", 2.0, 1, 4, 7)
-case("a length of 0 is no exception", 0.6, 0)
+case("the formula also holds for a length of 0", 0.6, 0)
 
 
 @probe("the lengths may also be a tensor of integers, of any shape", tolerance=1e-5)
@@ -277,7 +277,7 @@ def _beam_stops(candidate: Candidate, draw: Draw) -> Observed:
     return _search(candidate, model, _sources(3, 3), beam=3, alpha=0.6, max_length=4)
 
 
-@probe("the search goes on until every sentence of the batch has ended, in whatever order they end")
+@probe("the search continues until every sentence of the batch has ended, in any order")
 def _beam_until_all_have_ended(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _ENDING, _LIKELIER)
     return {

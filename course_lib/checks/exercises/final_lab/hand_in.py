@@ -102,7 +102,7 @@ def _content(name: str) -> bytes | FileVerdict:
 
 def _too_large(name: str, size: int) -> FileVerdict:
     return FileVerdict(
-        f"The file {name} has {size / 1e6:.1f} MB, but the limit is {MAX_BYTES / 1e6:.1f} MB. "
+        f"The file {name} is {size / 1e6:.1f} MB, but the limit is {MAX_BYTES / 1e6:.1f} MB. "
         "It should have one short line for each sentence or row. Is it the right file?",
         0.0,
     )
@@ -111,9 +111,9 @@ def _too_large(name: str, size: int) -> FileVerdict:
 def _judge_config(content: bytes, levels: Levels) -> FileVerdict:
     if (repeated := repeated_config(content)) is not None:
         return FileVerdict(
-            "The sizes, data and training in config.yaml are those of the provided configuration "
+            "The model, data and training settings in config.yaml are those of the provided configuration "
             f"{repeated}. A run earns points only if you changed something that affects what the model "
-            "learns. Another seed or folder doesn't count, nor do settings of logging or evaluation.",
+            "learns. Another seed or folder doesn't count, nor do logging or evaluation settings.",
             0.0,
         )
     return FileVerdict("The settings differ from all provided configurations", 1.0)
@@ -146,7 +146,7 @@ def _judge_translations(content: bytes, levels: Levels) -> FileVerdict:
 def _odd(content: bytes, bleu: float) -> str:
     """Return a sentence on what is suspicious about translations with this score, or an empty string."""
     if (share := share_of_provided(content)) >= SUSPICIOUS_SHARE:
-        return f"{share:.0%} of translations.txt is what the model that comes with the course writes"
+        return f"{share:.0%} of translations.txt matches the output of the model that comes with the course"
     if bleu > 99.5:
         return f"translations.txt is the reference, word for word (BLEU {bleu:.1f}): did a model write it?"
     metrics = _content(METRICS.file)

@@ -34,7 +34,7 @@ case("_split_into_single_features", "with as many heads as features, each head h
 case("_split_one_word", "one sentence of one token works", (1, 1, 6), 2)
 
 
-@probe("d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
+@probe("a d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
 def _split_refuses(candidate: Candidate, draw: Draw) -> Observed:
     response = candidate.fixture(refusal(candidate, 10, 4, passes=False)).call(draw.normal(2, 3, 10), 4)
     return {"the response": response}

@@ -81,7 +81,7 @@ def _adam_without_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, _numbers(1.5, -0.5), zeros, zeros, zeros, 4, 0.1)
 
 
-@probe("where a gradient is zero, the parameter still moves and both running means decrease")
+@probe("where a gradient is zero, the parameter still moves and both running means shrink towards zero")
 def _adam_with_zeros_in_gradient(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient, mean = (draw.normal(4) for _ in range(3))
     gradient[1:3] = 0

@@ -206,7 +206,7 @@ case(
     16,
     packed=True,
 )
-case("no sentences give no batches", (), 10)
+case("without sentences, there are no batches", (), 10)
 case(
     "a sentence over the budget raises a ValueError with its index and length, or is alone in a batch",
     (*[40] * 12, 57, 40, 61),
