@@ -344,6 +344,32 @@ def test_a_list_that_holds_itself_is_an_error() -> None:
     assert "more than 50000 values, or values nested more than 30 levels deep" in reply.message
 
 
+class _EndlessList(list):
+    def __len__(self):
+        return 10**9
+
+    def __iter__(self):
+        while True:
+            yield 1
+
+
+class _EndlessDict(dict):
+    def items(self):
+        number = 0
+        while True:
+            number += 1
+            yield str(number), number
+
+
+@pytest.mark.parametrize(
+    ("value", "inside"), [(_EndlessList([1, 2]), (1, 2)), (_EndlessDict(a=1), {"a": 1})], ids=["list", "dict"]
+)
+def test_a_container_holds_what_is_in_it_whatever_it_claims(value: object, inside: object) -> None:
+    reply = candidate(lambda: value).call()
+    assert isinstance(reply, Returned)
+    assert reply.value == inside
+
+
 def test_a_number_too_long_to_be_printed_is_no_plain_value() -> None:
     assert candidate(lambda: -(10**5000)).call() == Returned(Opaque("int, of hundreds of digits"))
     assert candidate(lambda: 10**290).call() == Returned(10**290)

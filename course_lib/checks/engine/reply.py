@@ -1,6 +1,6 @@
 """The replies to a probe's requests. They hold only plain values, which can be sent between processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -148,15 +148,16 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
             )
         copy = value.detach().as_subclass(Tensor).clone()
         return copy if type(copy) is Tensor else Opaque(type(copy).__name__)  # such as a FakeTensor
-    if isinstance(value, list | tuple):
-        size.add(len(value), depth)
-        # Floats need no conversion, and a tensor as a list has many.
-        are_floats = {float}.issuperset(map(type, value))
-        items = tuple(value if are_floats else (_plain(item, known, size, depth + 1) for item in value))
-        return FrozenList(items) if isinstance(value, list) else items
+    # A subclass could claim another length, or never stop yielding items, so ask the base classes.
+    if isinstance(value, list):
+        size.add(list.__len__(value), depth)
+        return FrozenList(_each(list.__iter__(value), known, size, depth))
+    if isinstance(value, tuple):
+        size.add(tuple.__len__(value), depth)
+        return tuple(_each(tuple.__iter__(value), known, size, depth))
     if isinstance(value, dict):
-        size.add(len(value), depth)
-        return {str(key): _plain(item, known, size, depth + 1) for key, item in value.items()}
+        size.add(dict.__len__(value), depth)
+        return {str(key): _plain(item, known, size, depth + 1) for key, item in dict.items(value)}
     if isinstance(value, int) and int.bit_length(value) > MAX_BITS:
         return Opaque("int, of hundreds of digits")
     for kind in (bool, int, float, str):
@@ -168,6 +169,11 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
         if one is value:
             return Handle(index)
     return Opaque(type(value).__name__)
+
+
+def _each(items: Iterable[object], known: Sequence[object], size: _Size, depth: int) -> list[Value]:
+    # Floats are kept without a call, because a tensor as a list has many.
+    return [item if type(item) is float else _plain(item, known, size, depth + 1) for item in items]
 
 
 def same_numbers(one: Tensor, other: Tensor) -> bool:

@@ -166,7 +166,12 @@ case("_broadcast_alone", "without a process group, the model stays as it is", AL
 ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, uncounted=170)
 case = ALL_REDUCE_GRADIENTS.random_cases(partial(_on_ranks, reducing), __name__)
 case("_two_gradients", "two ranks get the sum of their gradients", 2, "linear")
-case("_three_gradients", "three ranks get the sums, including for inner modules and several dtypes", 3, "nested")
+case(
+    "_three_gradients",
+    "three ranks get the sums, including for inner modules and several dtypes",
+    3,
+    "nested",
+)
 case(
     "_one_has_none",
     "a parameter without a gradient on rank 1 takes part with zeros",
