@@ -43,7 +43,7 @@ def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     expect(check).to_contain_text(
         "✗ attention_scores: the dot products are not divided by the square root of d."
     )
-    expect(check).to_contain_text("Why: A dot product of d random terms")
+    expect(check).to_contain_text("Why: If all components are independent")
     expect(check).not_to_contain_text("Traceback")
     check.scroll_into_view_if_needed()
     shoot(page, "01-slip")
