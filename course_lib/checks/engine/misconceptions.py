@@ -6,7 +6,7 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
     name = "not_scaled"
     statement = "the dot products are not divided by the square root of d"
     hint = "An explanation for students."
-    source = "section 3.2.1, equation 1"
+    source = "the paper, section 3.2.1, equation 1"
     patch = [{ find = " / math.sqrt(query.shape[-1])", replace = "" }]
 
 `source` is the text that a student should read. The table `sources` holds a default for each exercise, for
