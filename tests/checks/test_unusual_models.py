@@ -1,6 +1,8 @@
 """A check rejects an answer that leaves a model in an unusual state, and doesn't fail itself."""
 
 import pytest
+import torch
+from torch import nn
 
 from course_lib.checks.engine.diagnosis import Verdict, examine
 from course_lib.checks.engine.exercise import Exercise
@@ -28,3 +30,17 @@ def test_the_mode_of_a_model_may_be_anything(decode, mode: object) -> None:
     assert not verdict.passed
     assert verdict.difference is not None
     assert "the mode afterwards" in verdict.difference.facts
+
+
+def test_a_tied_matrix_may_be_of_any_kind() -> None:
+    def answer(model):
+        model.target_embedding.table.weight = model.source_embedding.table.weight
+        model.generator.weight = nn.Parameter(torch.zeros(7, 6).to_sparse())
+        return model
+
+    verdict = verdict_on("tie_embeddings", answer)
+    assert not verdict.passed
+    assert verdict.difference is not None
+    assert verdict.difference.facts == (
+        "Expected the generator's matrix, compared with the source's table to be the same, got different."
+    )
