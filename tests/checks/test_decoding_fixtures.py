@@ -102,6 +102,17 @@ def test_what_is_written_into_or_shared_is_named() -> None:
     assert STATES[0]["w"].tolist() == [1.0]
 
 
+def test_entries_may_be_replaced_by_other_objects() -> None:
+    def careless(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        average = average_checkpoints(states)
+        for state in states:
+            state["w"] = state["w"].tolist()
+        return average
+
+    found = told(careless)
+    assert (found[MODIFIED], found[SHARED]) == ("w", "none")
+
+
 def test_the_function_gets_a_list() -> None:
     assert told(lambda states: type(states).__name__)[AVERAGE] == "list"
 
