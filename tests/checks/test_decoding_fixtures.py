@@ -8,7 +8,7 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Returned
-from course_lib.checks.exercises.fixtures.checkpoints import averaging
+from course_lib.checks.exercises.fixtures.checkpoints import AVERAGE, MODIFIED, SHARED, averaging
 from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.transformer import average_checkpoints, beam_search, causal_mask, greedy_decode
 
@@ -88,8 +88,8 @@ def told(function: object) -> dict:
 
 def test_a_careful_average_writes_nothing_and_shares_nothing() -> None:
     found = told(average_checkpoints)
-    assert found["average"]["w"].tolist() == [1.5]
-    assert (found["written into"], found["shared"]) == ("none", "none")
+    assert found[AVERAGE]["w"].tolist() == [1.5]
+    assert (found[MODIFIED], found[SHARED]) == ("none", "none")
 
 
 def test_what_is_written_into_or_shared_is_named() -> None:
@@ -98,13 +98,24 @@ def test_what_is_written_into_or_shared_is_named() -> None:
         return {"w": states[0]["w"] / 2, "n": states[1]["n"].view(1)}
 
     found = told(careless)
-    assert (found["written into"], found["shared"]) == ("w", "n")
+    assert (found[MODIFIED], found[SHARED]) == ("w", "n")
     assert STATES[0]["w"].tolist() == [1.0]
 
 
+def test_entries_may_be_replaced_by_other_objects() -> None:
+    def careless(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        average = average_checkpoints(states)
+        for state in states:
+            state["w"] = state["w"].tolist()
+        return average
+
+    found = told(careless)
+    assert (found[MODIFIED], found[SHARED]) == ("w", "none")
+
+
 def test_the_function_gets_a_list() -> None:
-    assert told(lambda states: type(states).__name__)["average"] == "list"
+    assert told(lambda states: type(states).__name__)[AVERAGE] == "list"
 
 
 def test_what_is_no_dict_shares_nothing() -> None:
-    assert told(lambda states: states[0]["w"])["shared"] == "none"
+    assert told(lambda states: states[0]["w"])[SHARED] == "none"

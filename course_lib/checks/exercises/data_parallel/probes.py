@@ -63,11 +63,11 @@ def _means(
     counts: tuple[int, ...],
     dtype: torch.dtype = torch.float32,
     count_dtype: torch.dtype = torch.int64,
-    **settings: bool,
+    graph: bool = False,
 ) -> Reply:
     loss_sums = tuple(torch.tensor(value, dtype=dtype) for value in sums)
     token_counts = tuple(torch.tensor(value, dtype=count_dtype) for value in counts)
-    return candidate.fixture(means_of_ranks(**settings)).call(candidate, loss_sums, token_counts)
+    return candidate.fixture(means_of_ranks(graph=graph)).call(candidate, loss_sums, token_counts)
 
 
 case = GLOBAL_TOKEN_MEAN.cases(_means)

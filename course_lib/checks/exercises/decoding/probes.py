@@ -11,7 +11,7 @@ from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned, after, value_of
-from course_lib.checks.exercises.fixtures.checkpoints import averaging
+from course_lib.checks.exercises.fixtures.checkpoints import AVERAGE, MODIFIED, SHARED, averaging
 from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.checks.exercises.fixtures.models import transformer
 from course_lib.checks.exercises.fixtures.refusals import refusal
@@ -371,13 +371,6 @@ AVERAGE_CHECKPOINTS = Exercise(average_checkpoints)
 probe = AVERAGE_CHECKPOINTS.probe
 
 
-_LABELS = {
-    "average": "the average",
-    "written into": "the entries of the checkpoints that were modified",
-    "shared": "the entries that share memory with a checkpoint",
-}
-
-
 def _part(reply: Reply, *names: str) -> Reply:
     """Keep only the named parts of the result of `averaging`.
 
@@ -385,8 +378,8 @@ def _part(reply: Reply, *names: str) -> Reply:
     """
     if not isinstance(reply, Returned) or not isinstance(reply.value, dict):
         return reply
-    kept = {_LABELS[name]: reply.value[name] for name in names}
-    return replace(reply, value=reply.value[names[0]] if len(names) == 1 else kept)
+    kept = {name: reply.value[name] for name in names}
+    return replace(reply, value=kept[names[0]] if len(names) == 1 else kept)
 
 
 def _averaged(candidate: Candidate, *states: Mapping[str, Tensor]) -> Reply:
@@ -404,26 +397,26 @@ def _checkpoint(draw: Draw) -> dict[str, Tensor]:
 
 @probe("each entry is the elementwise mean of three checkpoints")
 def _average_of_three(candidate: Candidate, draw: Draw) -> Reply:
-    return _part(_averaged(candidate, *(_checkpoint(draw) for _ in range(3))), "average")
+    return _part(_averaged(candidate, *(_checkpoint(draw) for _ in range(3))), AVERAGE)
 
 
 @probe("each entry is the mean of five checkpoints in float32")
 def _average_of_five(candidate: Candidate, draw: Draw) -> Reply:
     states = [{name: entry.float() for name, entry in _checkpoint(draw).items()} for _ in range(5)]
-    return _part(_averaged(candidate, *states), "average")
+    return _part(_averaged(candidate, *states), AVERAGE)
 
 
 @probe("large float16 numbers are averaged without overflow")
 def _average_of_large(candidate: Candidate, draw: Draw) -> Reply:
     states = [{"layer.weight": (50_000 + 3_000 * draw.normal(2, 4).clamp(-3, 3)).half()} for _ in range(4)]
-    return _part(_averaged(candidate, *states), "average")
+    return _part(_averaged(candidate, *states), AVERAGE)
 
 
 @probe("every floating-point dtype is kept")
 def _average_keeps_dtypes(candidate: Candidate, draw: Draw) -> Reply:
     dtypes = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     states = [{f"in {dtype}": draw.normal(2).to(dtype) for dtype in dtypes} for _ in range(3)]
-    return _part(_averaged(candidate, *states), "average")
+    return _part(_averaged(candidate, *states), AVERAGE)
 
 
 @probe("entries that are not floating-point, such as counters and flags, keep their dtype and are not summed")
@@ -442,25 +435,25 @@ def _average_of_whole(candidate: Candidate, draw: Draw) -> Reply:
         for count, flag in zip(counts, flags, strict=True)
     ]
     integers = {"steps": (10, 15, 22)}
-    return _part(candidate.fixture(averaging(candidate, integers=integers)).call(states), "average")
+    return _part(candidate.fixture(averaging(candidate, integers=integers)).call(states), AVERAGE)
 
 
 @probe("a weight with two names, as in a model with tied embeddings, is averaged once")
 def _average_of_tied(candidate: Candidate, draw: Draw) -> Reply:
     states = [{"table.weight": draw.normal(3, 2), "generator.weight": draw.normal(1)} for _ in range(3)]
     averaged = candidate.fixture(averaging(candidate, tied=("table.weight", "generator.weight"))).call(states)
-    return _part(averaged, "average")
+    return _part(averaged, AVERAGE)
 
 
 @probe("the checkpoints are not modified, and the average has its own memory")
 def _average_shares_nothing(candidate: Candidate, draw: Draw) -> Reply:
     states = [_checkpoint(draw) | {"steps": torch.tensor(7), "flags": torch.tensor([True])} for _ in range(2)]
-    return _part(_averaged(candidate, *states), "written into", "shared")
+    return _part(_averaged(candidate, *states), MODIFIED, SHARED)
 
 
 @probe("the average of a single checkpoint is a copy of it")
 def _average_of_one(candidate: Candidate, draw: Draw) -> Reply:
-    return _part(_averaged(candidate, _checkpoint(draw)), "average", "written into", "shared")
+    return _part(_averaged(candidate, _checkpoint(draw)), AVERAGE, MODIFIED, SHARED)
 
 
 def _refused(candidate: Candidate, *states: Mapping[str, Tensor], wanted: tuple[str | int, ...]) -> Reply:

@@ -9,9 +9,9 @@ from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
-from course_lib.checks.exercises.fixtures.callables import mean_attention, to_itself
-from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
-from course_lib.checks.exercises.fixtures.refusals import refusal
+from course_lib.checks.exercises.fixtures.callables import dropout_strength, mean_attention, to_itself
+from course_lib.checks.exercises.fixtures.refusals import error_of, refusal
+from course_lib.checks.exercises.fixtures.starting_weights import equal_weights
 from course_lib.checks.exercises.shared_requests import call_with_normals, gradients_of
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 

@@ -190,8 +190,7 @@ def _sum_usual_settings(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("max_length=5200 allows 5200 tokens")
 def _sum_of_many(candidate: Candidate, draw: Draw) -> Reply:
-    layer = candidate.build(2, dropout=0.0, max_length=5200)
-    layer.call(method="double")
+    layer = in_double(candidate, 2, dropout=0.0, max_length=5200)
     return layer.call(torch.zeros(1, 5200, 2, dtype=torch.float64))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Reply, Returned, after, value_of
+from course_lib.checks.engine.reply import Reply, Returned, Value, after, value_of
 from course_lib.checks.exercises.fixtures.callables import mean_attention
 from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.known_models import scripted_model
@@ -471,6 +471,12 @@ def _tied(candidate: Candidate) -> tuple[Candidate, Reply]:
     return model, candidate.call(model)
 
 
+def _compared(one: Value, other: Value) -> str:
+    # A matrix that isn't a dense tensor, such as a sparse one, differs from all others.
+    same = isinstance(one, Tensor) and isinstance(other, Tensor) and one.equal(other)
+    return "the same" if same else "different"
+
+
 def _matrices(reply: Reply) -> Observed:
     if not isinstance(reply, Returned):
         return reply
@@ -495,10 +501,8 @@ def _tied_is_equal(candidate: Candidate, draw: Draw) -> Observed:
         return matrices
     source, target, generator = matrices.values()
     return {
-        "the target's table, compared with the source's": "the same" if source.equal(target) else "different",
-        "the generator's matrix, compared with the source's table": "the same"
-        if source.equal(generator)
-        else "different",
+        "the target's table, compared with the source's": _compared(source, target),
+        "the generator's matrix, compared with the source's table": _compared(source, generator),
     }
 
 

@@ -1,4 +1,4 @@
-"""Fixtures that report facts: what they omit is free, and what they report is not."""
+"""The fixtures of lesson 02: what they omit is free, and what they report is not."""
 
 import torch
 from torch import nn
@@ -6,7 +6,9 @@ from torch import nn
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned
-from course_lib.checks.exercises.fixtures.facts import dropout_strength, equal_weights, error_of
+from course_lib.checks.exercises.fixtures.callables import dropout_strength
+from course_lib.checks.exercises.fixtures.refusals import error_of
+from course_lib.checks.exercises.fixtures.starting_weights import equal_weights
 
 
 def candidate(found: object) -> Candidate:
