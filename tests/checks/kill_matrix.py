@@ -17,10 +17,11 @@ from pkgutil import iter_modules
 from typing import Any
 from zlib import crc32
 
-from course_lib.checks.engine.diagnosis import Verdict, examine, examine_version
+from course_lib.checks.engine.diagnosis import Verdict, examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.misconceptions import Misconception, PatchError
+from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.engine.search import can_be_combined
 from course_lib.checks.exercises.registry import catalogue
 from tests.checks import variants
 
@@ -50,14 +51,17 @@ def exercises() -> list[Exercise]:
     return [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
 
 
+def examine_with(exercise: Exercise, mistakes: Sequence[Misconception], seed: str) -> Verdict:
+    """Examine the reference with these misconceptions applied, as if a student had written it."""
+    return examine(exercise, LocalBackend(exercise.with_mistakes(*mistakes)), seed)
+
+
 def summary(exercise: Exercise) -> Summary:
     """Run an exercise's kill matrix and return its counts and the cells that a reviewer should see."""
     right = (exercise.reference, *VARIANTS[exercise.name])
-    single = {
-        mistake.name: examine_version(exercise, (mistake,), SEED) for mistake in exercise.misconceptions
-    }
+    single = {mistake.name: examine_with(exercise, (mistake,), SEED) for mistake in exercise.misconceptions}
     pairs = {_joined(pair): pair for pair in islice(_pairs(exercise), MAX_PAIRS)}
-    paired = {name: examine_version(exercise, pair, SEED) for name, pair in pairs.items()}
+    paired = {name: examine_with(exercise, pair, SEED) for name, pair in pairs.items()}
     only: defaultdict[str, list[str]] = defaultdict(list)
     for name, verdict in single.items():
         if len(verdict.failures) == 1:
@@ -75,7 +79,9 @@ def summary(exercise: Exercise) -> Summary:
     return {
         "misconceptions": len(single),
         "pairs": len(paired),
-        "pairs_named_otherwise": sum(_named(verdict) not in ("", name) for name, verdict in paired.items()),
+        "pairs_named_otherwise": sum(
+            bool(verdict.named) and {*verdict.named} != {*pairs[name]} for name, verdict in paired.items()
+        ),
         "variants": len(VARIANTS[exercise.name]),
         **{key: names for key, names in lists.items() if names},
         **({"rejected_only_by": dict(only)} if only else {}),
@@ -84,14 +90,10 @@ def summary(exercise: Exercise) -> Summary:
 
 def _pairs(exercise: Exercise) -> Iterator[tuple[Misconception, ...]]:
     """Yield the pairs that can be combined, in an order that depends on nothing but their names."""
-    for pair in sorted(
-        combinations(exercise.misconceptions, 2), key=lambda pair: crc32(_joined(pair).encode())
-    ):
-        try:
-            exercise.with_mistakes(*pair)
-        except (PatchError, SyntaxError):
-            continue
-        yield pair
+    pairs = combinations(exercise.misconceptions, 2)
+    for pair in sorted(pairs, key=lambda pair: crc32(_joined(pair).encode())):
+        if can_be_combined(exercise, pair):
+            yield pair
 
 
 def _joined(mistakes: Iterable[Misconception]) -> str:

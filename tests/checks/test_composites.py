@@ -5,11 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from course_lib.checks.engine.diagnosis import examine_version
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.search import can_be_combined
-from tests.checks.kill_matrix import exercises
+from tests.checks.kill_matrix import examine_with, exercises
 
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
@@ -29,7 +28,7 @@ def composites(exercise: Exercise, size: int, count: int) -> Iterator[tuple[Misc
 
 def test_most_composites_of_three_known_mistakes_are_named() -> None:
     found = [
-        examine_version(exercise, mistakes, "composites")
+        examine_with(exercise, mistakes, "composites")
         for exercise in exercises()
         for mistakes in composites(exercise, size=3, count=2)
     ]
