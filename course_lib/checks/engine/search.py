@@ -63,13 +63,6 @@ class Explanation:
     """If `named` is empty, misconceptions that explain one of the failing probes."""
 
 
-def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
-    """Yield the pairs of an exercise's misconceptions that can be combined."""
-    for pair in combinations(exercise.misconceptions, 2):
-        if can_be_combined(exercise, pair):
-            yield pair
-
-
 def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
     """Return whether these misconceptions can be applied to the reference together."""
     try:
@@ -98,12 +91,15 @@ class Search:
     ) -> None:
         self._exercise, self._versions, self._found = exercise, versions, found
         self._failing = sorted(failing)
+        self._start = self._failing[0]
         self._known = (*exercise.misconceptions, *general)
-        self._plausible: list[Misconception] = []
-        """Misconceptions that keep the results of all probes before the first failing one correct."""
+        self._order = {mistake: number for number, mistake in enumerate(self._known)}
         self._reached: dict[Mistakes, int | None] = {}
         """The first probe that each combination tried so far doesn't explain."""
-        self._order = {mistake: number for number, mistake in enumerate(self._known)}
+        self._plausible: list[Misconception] = []
+        """Misconceptions that keep the results of all probes before the first failing one correct."""
+        self._promising: list[tuple[int, Mistakes]] = []
+        """Combinations that explain the first failing probe, each preceded by its first unexplained probe."""
 
     def explanation(self, combine: bool = True) -> Explanation:
         """Return misconceptions that explain all results or, failing that, one wrong result or a part of it.
@@ -111,64 +107,92 @@ class Search:
         If there are none, the explanation is empty. Without `combine`, only single misconceptions that
         explain all results are searched for.
         """
-        start = self._failing[0]
-        frontier: list[tuple[int, Mistakes]] = []
+        named = self._single()
+        if not named and combine:
+            named = self._combination()
+        if named or not combine:
+            return Explanation(named)
+        return Explanation(similar=self._likely() or self._closest())
+
+    def _single(self) -> Mistakes:
+        """Return one misconception that explains all results, or an empty tuple."""
         for mistake in self._known:
             # Most misconceptions differ from the student's code in one of these two probes.
-            if not (self._explains((mistake,), 0) and self._explains((mistake,), start)):
+            if not (self._explains((mistake,), 0) and self._explains((mistake,), self._start)):
                 continue
             reached = self._first_unexplained((mistake,))
             if reached is None:
-                return Explanation((mistake,))
-            if reached > start:
-                frontier.append((reached, (mistake,)))
-        if not combine:
-            return Explanation()
+                return (mistake,)
+            if reached > self._start:
+                self._promising.append((reached, (mistake,)))
+        return ()
+
+    def _combination(self) -> Mistakes:
+        """Return several misconceptions that together explain all results, or an empty tuple."""
         for mistake in self._known:
             if self._is_exhausted:
                 break
             reached = self._first_unexplained((mistake,))
-            assert reached is not None, "it would have been returned"
-            if reached >= start:
+            assert reached is not None, "`_single` would have returned it"
+            if reached >= self._start:
                 self._plausible.append(mistake)
-        if not frontier:
-            frontier = [(start, ())]
-        best = best_single = max(frontier, key=lambda one: one[0])
+        return self._widened() or self._pair() or self._triple()
+
+    def _widened(self) -> Mistakes:
+        """Add misconceptions to the most promising combinations, round by round, until one explains all."""
+        frontier = list(self._promising) or [(self._start, ())]
         while frontier and len(frontier[0][1]) < _MAX_COMBINED:
-            frontier = sorted(frontier, key=lambda one: -one[0])[:_WIDTH]
             extended: list[tuple[int, Mistakes]] = []
-            for at, mistakes in frontier:
+            for at, mistakes in sorted(frontier, key=lambda one: -one[0])[:_WIDTH]:
                 for more in self._extensions(at, mistakes):
                     reached = self._first_unexplained(more)
                     if reached is None:
-                        return Explanation(more)
+                        return more
                     if reached > at:
                         extended.append((reached, more))
+            self._promising += extended
             frontier = extended
-            best = max([best, *frontier], key=lambda one: one[0])
-        # The search misses a pair if another misconception alone explains the first failing probe.
-        for pair in combinable(self._exercise):
+        return ()
+
+    def _pair(self) -> Mistakes:
+        """Return a pair that `_widened` missed because another mistake explains the first failing probe."""
+        for pair in combinations(self._exercise.misconceptions, 2):
             if self._is_exhausted:
                 break
-            if self._first_unexplained(pair) is None:
-                return Explanation(pair)
-        visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), start)]
-        for group in self._groups((), visible, start, 3) if not best[1] else ():
-            if self._first_unexplained(group) is None:
-                return Explanation(group)
-        if (likely := self._likely()) is not None:
-            return Explanation(similar=likely)
+            if can_be_combined(self._exercise, pair) and self._first_unexplained(pair) is None:
+                return pair
+        return ()
+
+    def _triple(self) -> Mistakes:
+        """Return three misconceptions of which only all together explain the first failing probe."""
+        if self._promising:
+            return ()
+        visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]
+        groups = self._groups((), visible, self._start, 3)
+        return next((group for group in groups if self._first_unexplained(group) is None), ())
+
+    def _closest(self) -> Resemblance | None:
+        """Return misconceptions that explain a failing probe or, failing that, a part of its result."""
+        closest = self._farthest(_MAX_COMBINED)
         # Combinations are so many that one of them may explain some failing probes by coincidence.
-        closest = self._resembling(best[1], start) if best[1] else None
-        if closest is not None and len(best[1]) > 1 and closest.others + 1 < len(self._failing):
-            closest = self._resembling(best_single[1], start) if best_single[1] else None
-        if closest is not None and self._is_telling(self._found[start].observed):
-            return Explanation(similar=closest)
+        if closest is not None and len(closest.mistakes) > 1 and closest.others + 1 < len(self._failing):
+            closest = self._farthest(1)
+        observed = self._found[self._start].observed
+        if closest is not None and _is_telling(observed):
+            return closest
         similar = self._resemblance()
-        if similar is None and not _is_unspecific(self._found[start].observed):
+        if similar is None and not _is_unspecific(observed):
             # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
-            similar = closest
-        return Explanation(similar=similar)
+            return closest
+        return similar
+
+    def _farthest(self, size: int) -> Resemblance | None:
+        """Return the promising combination of at most `size` misconceptions that explains the most probes."""
+        promising = [one for one in self._promising if len(one[1]) <= size]
+        if not promising:
+            return None
+        _, mistakes = max(promising, key=lambda one: one[0])
+        return self._resembling(mistakes, self._start)
 
     @property
     def _is_exhausted(self) -> bool:
@@ -234,7 +258,7 @@ class Search:
         Returns None if there is none, or if the budget of the search is used up.
         """
         for number in self._failing:
-            if not self._is_telling(self._found[number].observed):
+            if not _is_telling(self._found[number].observed):
                 continue
             for mistake in self._known:
                 if self._versions.effort > _ALL_EFFORT:
@@ -392,9 +416,10 @@ class Search:
         one, other = self._versions.outcome(mistakes, number), self._versions.outcome(more, number)
         return not alike(self._exercise.probes[number], one, other)
 
-    def _is_telling(self, value: Value) -> bool:
-        """Return whether a result is so specific that equality with it is unlikely to be a coincidence."""
-        return _weight(value) >= 3
+
+def _is_telling(value: Value) -> bool:
+    """Return whether a result is so specific that equality with it is unlikely to be a coincidence."""
+    return _weight(value) >= 3
 
 
 def _is_unspecific(observed: Value) -> bool:
