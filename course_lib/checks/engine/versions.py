@@ -1,7 +1,7 @@
 """Run probes on the reference, on the reference with mistakes in it, and on a student's object."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.checks.engine.candidate import Backend, Candidate, Request
@@ -123,10 +123,9 @@ class _Version:
     """A version of the reference, with the outcomes known so far."""
 
     backend: LocalBackend
-
-    def __post_init__(self) -> None:
-        self.outcomes: dict[int, Outcome] = {}
-        self.costs: dict[int, int] = {}
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    costs: dict[int, int] = field(default_factory=dict)
+    """The calls to torch functions in each probe, which are only counted for the reference."""
 
 
 def first_difference(
