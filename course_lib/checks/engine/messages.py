@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from course_lib.checks.engine.diagnosis import Verdict
 from course_lib.checks.engine.example import Example
+from course_lib.checks.engine.exceptions import shortened
 from course_lib.checks.engine.misconceptions import WrongNumber
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.search import Resemblance
@@ -40,7 +41,8 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
         fails = "fails its own check" if len(wrong_parts) == 1 else "fail their own checks"
         first = f"First correct {parts}, which your code uses and which {fails}. Then run this check again."
         test = (first, *test)
-    printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
+    words = shortened(" ".join(verdict.printed.split()))
+    printed = [f"Printed in this test: {words}"] if words else []
     similar = verdict.similar
     is_clear = similar is not None and not _is_vague(similar, verdict.failures[0])
     why = dict.fromkeys(
@@ -127,11 +129,6 @@ def _is_vague(similar: Resemblance, first_failure: Probe) -> bool:
     if others explain as many results.
     """
     return bool(similar.part) or similar.probe is not first_failure or similar.is_ambiguous
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 200 else f"{line[:199]}…"
 
 
 def missing(name: str, names: Iterable[str]) -> str:
