@@ -101,15 +101,15 @@ def _undisturbed() -> Iterator[None]:
     Probes are too small to benefit from more threads. A garbage collection of the oldest generation can take
     as long as a whole check, so there is none during the block.
     """
-    before, (first, second, third) = torch.get_num_threads(), gc.get_threshold()
+    threads, thresholds = torch.get_num_threads(), gc.get_threshold()
     torch.set_num_threads(1)
-    gc.set_threshold(first, second, 2**31 - 1)
+    gc.set_threshold(*thresholds[:2], 2**31 - 1)
     try:
         with as_torch_starts():
             yield
     finally:
-        gc.set_threshold(first, second, third)
-        torch.set_num_threads(before)
+        gc.set_threshold(*thresholds)
+        torch.set_num_threads(threads)
 
 
 @_undisturbed()
@@ -147,8 +147,7 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
     kinds = {reply.kind for reply in raised}
     if not explanation.named and not kinds & _ENDS:
         again = outcome_of(exercise.probes[first], backend, seed)
-        ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
-        if not ended and first_difference(exercise.probes[first], found[first], again) is not None:
+        if _changes_when_repeated(exercise.probes[first], found[first], again):
             facts = (*facts, _CHANGES)
     unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
     failed = [found[number] for number in differences]
@@ -228,6 +227,12 @@ def _compares_gradients(outcome: Outcome) -> bool:
     """Return whether a probe asked for gradients and got them."""
     asked = any(request.action == "gradients" for request in outcome.requests)
     return asked and not any(isinstance(reply, Raised) for reply in outcome.replies)
+
+
+def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:
+    """Return whether the code runs to its end and gives another result if a probe is repeated."""
+    ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
+    return not ended and first_difference(probe, found, again) is not None
 
 
 #: The fact about code that gives another result when a probe is repeated.

@@ -6,12 +6,12 @@ from itertools import combinations
 
 from torch import Tensor
 
-from course_lib.checks.engine.comparison import Comparison
+from course_lib.checks.engine.comparison import Comparison, part_name
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import Misconception, PatchError
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
-from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike, parts_of
+from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike
 
 #: The maximum number of misconceptions that are combined to explain an answer.
 _MAX_COMBINED = 4
@@ -279,11 +279,11 @@ class Search:
         Returns an empty string if there are none or more than three, or if the agreement could be a
         coincidence.
         """
-        found = parts_of(self._found[number].observed)
+        found = _parts_of(self._found[number].observed)
         if len(found) < 2:
             return ""
-        expected = parts_of(self._versions.reference(number).observed)
-        version = parts_of(self._versions.outcome((mistake,), number).observed)
+        expected = _parts_of(self._versions.reference(number).observed)
+        version = _parts_of(self._versions.outcome((mistake,), number).observed)
         if not found.keys() == expected.keys() == version.keys():
             return ""
         agree = Comparison(self._exercise.probes[number].tolerance, messages=True).agree
@@ -432,11 +432,34 @@ def _is_unspecific(observed: Value) -> bool:
 
 def _aspects(outcome: Outcome) -> dict[str, Value]:
     """Return the parts of a probe's result, and the side effects of each request, by name."""
-    aspects = parts_of(outcome.observed)
+    aspects = _parts_of(outcome.observed)
     for number, reply in enumerate(outcome.replies):
         if isinstance(reply, Returned):
             aspects |= {f"changed by {number}": reply.changed, f"called by {number}": reply.called}
     return aspects
+
+
+def _parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
+    """Return the parts of a result by name. Dicts and tuples are split recursively.
+
+    The entries of a dict are named by their keys, and the items of a tuple by `part_name`. A tuple that holds
+    only numbers and strings isn't split. `name` is the name of the whole value.
+    """
+    if isinstance(value, Returned):
+        return _parts_of(value.value, name)
+    if isinstance(value, dict):
+        return {key: part for inner, item in value.items() for key, part in _parts_of(item, inner).items()}
+    if isinstance(value, tuple) and not _is_plain(value):
+        return {
+            key: part
+            for number, item in enumerate(value)
+            for key, part in _parts_of(item, part_name(name, number)).items()
+        }
+    return {name: value}
+
+
+def _is_plain(value: Sequence[Value]) -> bool:
+    return all(isinstance(item, int | float | str) for item in value)
 
 
 def _weight(observed: Value) -> int:

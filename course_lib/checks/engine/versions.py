@@ -1,6 +1,5 @@
 """Run probes on the reference, on the reference with mistakes in it, and on a student's object."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +9,6 @@ from course_lib.checks.engine.comparison import (
     Arguments,
     Comparison,
     Difference,
-    part_name,
     returned_exception,
 )
 from course_lib.checks.engine.exercise import Exercise
@@ -205,26 +203,3 @@ class _Recorder(Backend):
         self.requests.append(request)
         self.replies.append(reply)
         return reply
-
-
-def parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
-    """Return the parts of a result by name. Dicts and tuples are split recursively.
-
-    The entries of a dict are named by their keys, and the items of a tuple by `part_name`. A tuple that holds
-    only numbers and strings isn't split. `name` is the name of the whole value.
-    """
-    if isinstance(value, Returned):
-        return parts_of(value.value, name)
-    if isinstance(value, dict):
-        return {key: part for inner, item in value.items() for key, part in parts_of(item, inner).items()}
-    if isinstance(value, tuple) and not _is_plain(value):
-        return {
-            key: part
-            for number, item in enumerate(value)
-            for key, part in parts_of(item, part_name(name, number)).items()
-        }
-    return {name: value}
-
-
-def _is_plain(value: Sequence[Value]) -> bool:
-    return all(isinstance(item, int | float | str) for item in value)
