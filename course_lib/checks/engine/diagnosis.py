@@ -219,7 +219,8 @@ def _explanation(
         other = next(number for number in causes if causes[number] != cause)
         others = sum(causes[number] == cause for number in causes) - 1
         probes = exercise.probes
-        return Explanation(similar=Resemblance((cause,), probes[first], "", others, probes[other]))
+        similar = Resemblance((cause,), probes[first], others=others, unexplained=probes[other])
+        return Explanation(similar=similar)
     return explanation
 
 

@@ -100,7 +100,6 @@ class LocalBackend(Backend):
 
         After the first timeout, the student's code is not run again: every later request returns the timeout.
         """
-        # If the student's code has exceeded the time limit once, don't run it again.
         found = self.stopped or self._objects[request.of.number]
         if type(found) is Raised:  # `isinstance` would run a student's `__getattribute__`.
             return self._kept(found) if request.action in MAKING else found

@@ -220,7 +220,13 @@ class Search:
             every = range(len(self._found))
             ambiguous = any(self._differs(mistakes, rival, other) for rival in rivals for other in every)
         probes = self._exercise.probes
-        return Resemblance(mistakes, probes[number], "", others, probes[unexplained], ambiguous)
+        return Resemblance(
+            mistakes,
+            probes[number],
+            others=others,
+            unexplained=probes[unexplained],
+            is_ambiguous=ambiguous,
+        )
 
     def _likely(self) -> Resemblance | None:
         """Return a misconception that gives most of the student's wrong results, and fails in no other probe.
@@ -250,7 +256,9 @@ class Search:
             return None
         numbers, probes = alike_in[likely[0]], self._exercise.probes
         other = next(probes[number] for number in self._failing if number not in numbers)
-        return Resemblance((likely[0],), probes[numbers[0]], "", most - 1, other, is_likely=True)
+        return Resemblance(
+            (likely[0],), probes[numbers[0]], others=most - 1, unexplained=other, is_likely=True
+        )
 
     def _resemblance(self) -> Resemblance | None:
         """Return a misconception that explains a failing probe's result or a part of it.
@@ -351,17 +359,16 @@ class Search:
         Each explained aspect of the outcome of probe `at` scores 1, and each other failing probe that is
         explained scores 2. Probes that would exceed the budget for this are skipped.
         """
-        promises: dict[Misconception, int] = {}
+        promises = dict.fromkeys(visible, 0)
         larger: dict[Misconception, Mistakes] = {}
         limit = self._versions.effort + _ORDERING_EFFORT
         found = _aspects(self._found[at])
         agree = Comparison(self._exercise.probes[at].tolerance, messages=True).agree
         for mistake in visible:
-            promises[mistake] = 0
+            if self._is_exhausted:
+                break
             more = self._combined(mistakes, mistake)
             assert more is not None
-            if self._is_exhausted:
-                continue
             larger[mistake] = more
             aspects = _aspects(self._versions.outcome(more, at))
             promises[mistake] = sum(
