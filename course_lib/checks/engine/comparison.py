@@ -21,6 +21,7 @@ from course_lib.checks.engine.reply import (
     Returned,
     Text,
     Value,
+    value_of,
 )
 
 #: The tolerance relative to the largest expected number, by the dtype of the expected tensor.
@@ -121,10 +122,8 @@ class Comparison:
         if isinstance(found, Raised):
             return self._of_raised(expected, found)
         if isinstance(expected, Raised):
-            value = found.value if isinstance(found, Returned) else found
-            return _structural(
-                f"Expected {error_line(expected)} to be raised, but it returned {describe(value)}."
-            )
+            returned = describe(value_of(found))
+            return _structural(f"Expected {error_line(expected)} to be raised, but it returned {returned}.")
         if isinstance(expected, Tensor):
             return self._of_tensors(expected, found, name)
         if isinstance(expected, tuple | dict):

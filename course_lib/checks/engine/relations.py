@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.comparison import NO_ARGUMENTS, TOLERANCE, Arguments
-from course_lib.checks.engine.reply import Returned, Text, Value
+from course_lib.checks.engine.reply import Text, Value, value_of
 
 #: The tolerance for equality here, relative to the largest number.
 _NEAR = 1e-5
@@ -25,7 +25,7 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
 
     `arguments` are those with which the student's code was called.
     """
-    expected, found = _unwrapped(expected), _unwrapped(found)
+    expected, found = value_of(expected), value_of(found)
     if isinstance(expected, Text) and isinstance(found, Text):
         return _of_words(expected, found)
     parts = _of_parts(expected, found)
@@ -47,10 +47,6 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     inputs = {name: tensor for name, tensor in tensors if tensor is not None}
     facts = _of_tensors(one, other, inputs)
     return next((fact for fact in facts if fact), "")
-
-
-def _unwrapped(value: Value) -> Value:
-    return value.value if isinstance(value, Returned) else value
 
 
 def _tensor(value: Value) -> Tensor | None:
