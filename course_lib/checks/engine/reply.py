@@ -107,7 +107,7 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
-def plain(value: object, known: Sequence[object] = ()) -> Value:
+def plain(value: object, known: Sequence[object]) -> Value:
     """Convert a value to plain values.
 
     Tensors are detached and copied, lists become `FrozenList`, the keys of dicts become strings, and objects

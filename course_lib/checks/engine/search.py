@@ -87,7 +87,7 @@ class Search:
         versions: Versions,
         found: Sequence[Outcome],
         failing: Collection[int],
-        general: Sequence[Misconception] = (),
+        general: Sequence[Misconception],
     ) -> None:
         self._exercise, self._versions, self._found = exercise, versions, found
         self._failing = sorted(failing)
@@ -101,7 +101,7 @@ class Search:
         self._promising: list[tuple[int, Mistakes]] = []
         """Combinations that explain the first failing probe, each preceded by its first unexplained probe."""
 
-    def explanation(self, combine: bool = True) -> Explanation:
+    def explanation(self, combine: bool) -> Explanation:
         """Return misconceptions that explain all results or, failing that, one wrong result or a part of it.
 
         If there are none, the explanation is empty. Without `combine`, only single misconceptions that
