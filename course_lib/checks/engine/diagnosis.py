@@ -26,7 +26,6 @@ from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     WrongNumber,
-    common_misconceptions,
     returned_with_more,
     stub_left_behind,
 )
@@ -188,13 +187,6 @@ def _explanation(
         any(isinstance(one, Raised) and one.note == LEFTOVER_STUB for one in replies) for replies in failed
     ):
         return Explanation((stub_left_behind(),))
-    structural = any(
-        difference.structural and not isinstance(found[number].observed, Raised)
-        for number, difference in differences.items()
-    )
-    # The result of a class without `forward` can't be replaced as a whole.
-    replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
-    general = common_misconceptions() if structural and replaceable else ()
     causes = {
         number: _cause(exercise.probes[number], versions.reference(number), found[number])
         for number in differences
@@ -202,8 +194,7 @@ def _explanation(
     known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
     certain = None not in causes.values() and len(known) <= _MAX_CAUSES
     # A misconception of the exercise says more than an exception, but a combination hardly does.
-    search = Search(exercise, versions, found, differences.keys(), general)
-    explanation = search.explanation(combine=not certain)
+    explanation = Search(exercise, versions, found, differences).explanation(combine=not certain)
     first = min(causes)
     if explanation.named:
         # The message shows the first failing probe, so begin with the mistakes that alone make it fail.

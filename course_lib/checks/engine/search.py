@@ -1,14 +1,14 @@
 """Search for misconceptions that explain a student's results."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from torch import Tensor
 
-from course_lib.checks.engine.comparison import Comparison, part_name
+from course_lib.checks.engine.comparison import Comparison, Difference, part_name
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.misconceptions import Misconception, PatchError
+from course_lib.checks.engine.misconceptions import Misconception, PatchError, common_misconceptions
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
 from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike
@@ -75,10 +75,9 @@ def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
 class Search:
     """A search for misconceptions that together give the student's results.
 
-    `found` holds the student's outcome of each probe, and `failing` the indices of the probes that failed.
-    The search uses the misconceptions of the exercise and those in `general`. It starts from the first
-    failing probe, finds misconceptions that give the same result there, applies them to the reference, and
-    continues with the first probe that is still unexplained.
+    `found` holds the student's outcome of each probe, and `differences` the difference in each probe that
+    failed. The search starts from the first failing probe, finds misconceptions that give the same result
+    there, applies them to the reference, and continues with the first probe that is still unexplained.
     """
 
     def __init__(
@@ -86,13 +85,19 @@ class Search:
         exercise: Exercise,
         versions: Versions,
         found: Sequence[Outcome],
-        failing: Collection[int],
-        general: Sequence[Misconception],
+        differences: Mapping[int, Difference],
     ) -> None:
         self._exercise, self._versions, self._found = exercise, versions, found
-        self._failing = sorted(failing)
+        self._failing = sorted(differences)
         self._start = self._failing[0]
-        self._known = (*exercise.misconceptions, *general)
+        structural = any(
+            difference.structural and not isinstance(found[number].observed, Raised)
+            for number, difference in differences.items()
+        )
+        # The result of a class without `forward` can't be replaced as a whole.
+        replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
+        common = common_misconceptions() if structural and replaceable else ()
+        self._known = (*exercise.misconceptions, *common)
         self._order = {mistake: number for number, mistake in enumerate(self._known)}
         self._reached: dict[Mistakes, int | None] = {}
         """The first probe that each combination tried so far doesn't explain."""
