@@ -1,5 +1,6 @@
 """Run probes on the reference, on the reference with mistakes in it, and on a student's object."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,10 +54,9 @@ class Versions:
         self.effort = 0
         """The effort of compiling versions and running probes so far, in calls to torch functions."""
         self._timed_out: dict[Mistakes, _Version] = {}
-        """Versions that took too long. A suspended machine can cause that once, so no other check uses them.
-        """
-        self._asked: set[tuple[Mistakes, int]] = set()
-        self._built: set[Mistakes] = set()
+        """Versions that took too long. No other check uses them: a suspended machine can cause that once."""
+        self._counted: defaultdict[Mistakes, set[int]] = defaultdict(set)
+        """The probes whose effort has been counted, by version."""
 
     def reference(self, number: int) -> Outcome:
         """Return the outcome of probe `number` for the reference.
@@ -89,14 +89,8 @@ class Versions:
                 LocalBackend(self._exercise.with_mistakes(*mistakes), count_calls=not mistakes)
             )
             self._exercise.outcomes[key] = version
-        # Results from an earlier check count at full cost, so that a verdict doesn't depend on earlier
-        # checks.
-        if mistakes and (mistakes, number) not in self._asked:
-            self._asked.add((mistakes, number))
-            self.effort += self.cost(number)
-        if mistakes and mistakes not in self._built:
-            self._built.add(mistakes)
-            self.effort += _COMPILING + len(self._exercise.source) // _CHARACTERS
+        if mistakes:
+            self._count_effort(self._counted[mistakes], number)
         if number not in version.outcomes:
             before = version.backend.calls
             version.outcomes[number] = outcome_of(self._exercise.probes[number], version.backend, self._seed)
@@ -104,6 +98,17 @@ class Versions:
             if mistakes and version.backend.stopped and self._exercise.outcomes.pop(key, None):
                 self._timed_out[mistakes] = version
         return version.outcomes[number]
+
+    def _count_effort(self, counted: set[int], number: int) -> None:
+        """Count the effort of probe `number` and of compiling the version, unless they are counted already.
+
+        Results from an earlier check count at full cost, so that a verdict doesn't depend on earlier checks.
+        """
+        if not counted:
+            self.effort += _COMPILING + len(self._exercise.source) // _CHARACTERS
+        if number not in counted:
+            counted.add(number)
+            self.effort += self.cost(number)
 
     def cost(self, number: int) -> int:
         """Estimate the effort of running probe `number` on any version, based on a run on the reference.
