@@ -30,7 +30,7 @@ _LIKELY_EFFORT = 12_000
 #: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 45_000
 
-#: The number of combinations that are extended in each round: the most promising ones.
+#: The width of the beam: the number of combinations that are extended in each round.
 _WIDTH = 3
 
 
@@ -141,10 +141,10 @@ class Search:
             assert reached is not None, "`_single` would have returned it"
             if reached >= self._start:
                 self._plausible.append(mistake)
-        return self._widened() or self._pair() or self._triple()
+        return self._beam_search() or self._pair() or self._triple()
 
-    def _widened(self) -> Mistakes:
-        """Add misconceptions to the most promising combinations, round by round, until one explains all."""
+    def _beam_search(self) -> Mistakes:
+        """Extend the most promising combinations in rounds. Return the first that explains all results."""
         frontier = list(self._promising) or [(self._start, ())]
         while frontier and len(frontier[0][1]) < _MAX_COMBINED:
             extended: list[tuple[int, Mistakes]] = []
@@ -160,7 +160,10 @@ class Search:
         return ()
 
     def _pair(self) -> Mistakes:
-        """Return a pair that `_widened` missed because another mistake explains the first failing probe."""
+        """Return a pair that explains all results.
+
+        The beam search misses a pair if another misconception alone explains the first failing probe.
+        """
         for pair in combinations(self._exercise.misconceptions, 2):
             if self._is_exhausted:
                 break
@@ -169,7 +172,7 @@ class Search:
         return ()
 
     def _triple(self) -> Mistakes:
-        """Return three misconceptions of which only all together explain the first failing probe."""
+        """Return three misconceptions that explain all results, if fewer don't explain the first failure."""
         if self._promising:
             return ()
         visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]
