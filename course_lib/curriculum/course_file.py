@@ -88,7 +88,7 @@ def _message(kind: str, message: str, value: object) -> str:
 
 
 def _problems(curriculum: Curriculum) -> Iterator[str]:
-    yield from _bad_paths("files", curriculum.files)
+    yield from _bad_paths(curriculum.files)
     names = [lesson.name for lesson in curriculum.lessons]
     if names != sorted(names):
         yield f"lessons: expected the lessons in the order of their numbers, got {', '.join(names)}"
@@ -114,7 +114,7 @@ def _lesson_problems(lesson: Lesson) -> Iterator[str]:
         yield f"minutes: expected a positive number, got {lesson.minutes}"
     if lesson.seed < 0:
         yield f"seed: expected a non-negative integer, got {lesson.seed}"
-    yield from _bad_paths("files", lesson.files)
+    yield from _bad_paths(lesson.files)
 
 
 def _entry_problems(entry: Entry) -> Iterator[str]:
@@ -145,12 +145,12 @@ def _entry_problems(entry: Entry) -> Iterator[str]:
                 )
 
 
-def _bad_paths(key: str, paths: list[str]) -> Iterator[str]:
+def _bad_paths(paths: list[str]) -> Iterator[str]:
     for path in paths:
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-            yield f"{key}: expected paths inside the folder, got {path!r}"
+            yield f"files: expected paths inside the folder, got {path!r}"
         elif path.endswith((".ipynb", "course.toml")):
-            yield f"{key}: {path!r} cannot be handed out unchanged. Remove it from the list."
+            yield f"files: {path!r} cannot be handed out unchanged. Remove it from the list."
 
 
 def _missing_files(course: Path, curriculum: Curriculum) -> Iterator[str]:

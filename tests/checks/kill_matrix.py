@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import combinations, islice
 from pathlib import Path
@@ -17,10 +18,13 @@ from pkgutil import iter_modules
 from typing import Any
 from zlib import crc32
 
-from course_lib.checks.engine.diagnosis import Verdict, examine, examine_version
+from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.misconceptions import Misconception, PatchError
+from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.engine.probe import Probe
+from course_lib.checks.engine.search import Search, can_be_combined
+from course_lib.checks.engine.versions import Versions, first_difference, outcome_of
 from course_lib.checks.exercises.registry import catalogue
 from tests.checks import variants
 
@@ -50,32 +54,56 @@ def exercises() -> list[Exercise]:
     return [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
 
 
+@dataclass(frozen=True)
+class Killed:
+    """What the probes and the search find out about the reference with misconceptions applied."""
+
+    failures: tuple[Probe, ...]
+    """The probes that fail."""
+    named: tuple[Misconception, ...]
+    """The misconceptions that the search finds."""
+
+
+def kill(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Killed:
+    """Run all probes on the reference with these misconceptions, and search for an explanation."""
+    backend = LocalBackend(exercise.with_mistakes(*mistakes))
+    found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
+    versions = Versions(exercise, seed)
+    differences = {
+        number: difference
+        for number, probe in enumerate(exercise.probes)
+        if (difference := first_difference(probe, versions.reference(number), found[number])) is not None
+    }
+    if not differences:
+        return Killed((), ())
+    explanation = Search(exercise, versions, found, differences).explanation(combine=True)
+    return Killed(tuple(exercise.probes[number] for number in differences), explanation.named)
+
+
 def summary(exercise: Exercise) -> Summary:
     """Run an exercise's kill matrix and return its counts and the cells that a reviewer should see."""
     right = (exercise.reference, *VARIANTS[exercise.name])
-    single = {
-        mistake.name: examine_version(exercise, (mistake,), SEED) for mistake in exercise.misconceptions
-    }
+    single = {mistake.name: kill(exercise, (mistake,), SEED) for mistake in exercise.misconceptions}
     pairs = {_joined(pair): pair for pair in islice(_pairs(exercise), MAX_PAIRS)}
-    paired = {name: examine_version(exercise, pair, SEED) for name, pair in pairs.items()}
+    paired = {name: kill(exercise, pair, SEED) for name, pair in pairs.items()}
     only: defaultdict[str, list[str]] = defaultdict(list)
-    for name, verdict in single.items():
-        if len(verdict.failures) == 1:
-            only[verdict.failures[0].description].append(name)
-    rejecting = {probe.description for verdict in single.values() for probe in verdict.failures}
+    for name, found in single.items():
+        if len(found.failures) == 1:
+            only[found.failures[0].description].append(name)
+    rejecting = {probe.description for found in single.values() for probe in found.failures}
     lists = {
         "correct_but_rejected": [
             one.__name__ for one in right if not examine(exercise, LocalBackend(one), SEED).passed
         ],
-        "not_rejected": [name for name, verdict in (single | paired).items() if verdict.passed],
-        "not_named": [name for name, verdict in single.items() if _named(verdict) != name]
-        + [name for name, verdict in paired.items() if not verdict.named],
+        "not_rejected": [name for name, found in (single | paired).items() if not found.failures],
+        "not_named": [name for name, found in single.items() if _named(found) != name]
+        + [name for name, found in paired.items() if not found.named],
         "idle_probes": [probe.description for probe in exercise.probes if probe.description not in rejecting],
     }
     return {
         "misconceptions": len(single),
         "pairs": len(paired),
-        "pairs_named_otherwise": sum(_named(verdict) not in ("", name) for name, verdict in paired.items()),
+        "pairs_named_otherwise": sum(_named(found) not in ("", name) for name, found in paired.items()),
         "variants": len(VARIANTS[exercise.name]),
         **{key: names for key, names in lists.items() if names},
         **({"rejected_only_by": dict(only)} if only else {}),
@@ -84,22 +112,18 @@ def summary(exercise: Exercise) -> Summary:
 
 def _pairs(exercise: Exercise) -> Iterator[tuple[Misconception, ...]]:
     """Yield the pairs that can be combined, in an order that depends on nothing but their names."""
-    for pair in sorted(
-        combinations(exercise.misconceptions, 2), key=lambda pair: crc32(_joined(pair).encode())
-    ):
-        try:
-            exercise.with_mistakes(*pair)
-        except (PatchError, SyntaxError):
-            continue
-        yield pair
+    pairs = combinations(exercise.misconceptions, 2)
+    for pair in sorted(pairs, key=lambda pair: crc32(_joined(pair).encode())):
+        if can_be_combined(exercise, pair):
+            yield pair
 
 
 def _joined(mistakes: Iterable[Misconception]) -> str:
     return " + ".join(mistake.name for mistake in mistakes)
 
 
-def _named(verdict: Verdict) -> str:
-    return _joined(verdict.named)
+def _named(found: Killed) -> str:
+    return _joined(found.named)
 
 
 def written(summaries: dict[str, Summary]) -> str:

@@ -1,5 +1,6 @@
 """The engine supports exercises that are classes: inserting weights, gradients of weights, copies."""
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
-from course_lib.checks.engine.search import combinable
+from course_lib.checks.engine.search import can_be_combined
 from course_lib.transformer import LayerNorm
 
 EXERCISE = Exercise(LayerNorm, Path(__file__).with_name("layer_norm_misconceptions.toml"))
@@ -60,7 +61,9 @@ def test_torch_passes_under_the_contracts_names() -> None:
 
 
 def test_mistakes_and_pairs_are_named() -> None:
-    for mistakes in [*((one,) for one in EXERCISE.misconceptions), *combinable(EXERCISE)]:
+    pairs = [pair for pair in combinations(EXERCISE.misconceptions, 2) if can_be_combined(EXERCISE, pair)]
+    assert pairs
+    for mistakes in [*((one,) for one in EXERCISE.misconceptions), *pairs]:
         verdict = examine(EXERCISE, LocalBackend(EXERCISE.with_mistakes(*mistakes)), "seed")
         assert verdict.named == mistakes
 

@@ -521,7 +521,7 @@ def test_a_broken_reference_lets_nothing_pass(untouched: Exercise) -> None:
     def broken(*arguments: object) -> object:
         raise ImportError("a fixture is missing")
 
-    failing = replace(untouched, reference=broken, outcomes={})
+    failing = replace(untouched, reference=broken)
     with pytest.raises(BrokenCheckError, match="its reference raised ImportError \\(a fixture is missing\\)"):
         examine(failing, LocalBackend(broken), "practice")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib.checks.engine import local_backend, messages
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.diagnosis import examine, examine_version
+from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import common_misconceptions
@@ -79,7 +79,7 @@ def test_the_effort_is_the_same_with_and_without_known_outcomes(tmp_path: Path) 
         return versions.effort
 
     first = effort()
-    examine_version(exercise, exercise.misconceptions, "seed")
+    examine(exercise, LocalBackend(_not_divided), "seed")
     assert effort() == first > 0
 
 

@@ -51,10 +51,7 @@ class CallRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record calls to the given functions, and count calls to all torch functions, in the `with` block.
-
-        Attribute access doesn't count as a call.
-        """
+        """Record calls to the given functions, and count those to all torch functions, during the block."""
         profiled = sys.getprofile()
         with FunctionCalls(self._function):
             if not self._by_last_part:

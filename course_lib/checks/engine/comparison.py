@@ -21,6 +21,7 @@ from course_lib.checks.engine.reply import (
     Returned,
     Text,
     Value,
+    value_of,
 )
 
 #: The tolerance relative to the largest expected number, by the dtype of the expected tensor.
@@ -46,16 +47,12 @@ class Difference:
     """The tensors that differ, if a picture of them would help."""
     wrong: Tensor | None = None
     """Which elements of the tensors differ; None if the shapes differ or there are no tensors."""
-
+    position: tuple[int, ...] = ()
+    """The index of the first element that differs; empty if `wrong` is None."""
     structural: bool = False
     """Whether more than numbers differ, such as an exception, a type, a shape or a fact in words."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, if they can be compared further."""
-
-    @property
-    def position(self) -> tuple[int, ...]:
-        """The index of the first element that differs; empty if `wrong` is None."""
-        return () if self.wrong is None else tuple(int(index) for index in self.wrong.nonzero()[0])
 
 
 @dataclass(frozen=True)
@@ -113,14 +110,9 @@ class Comparison:
         `name` is the name of the value in the sentences for the student.
         """
         difference = self._difference(expected, found, name)
-        replies = (Returned, Raised)
-        if (
-            difference is None
-            or not self.described
-            or difference.values
-            or isinstance(expected, replies)
-            or isinstance(found, replies)
-        ):
+        if difference is None or not self.described or difference.values:
+            return difference
+        if isinstance(expected, Reply) or isinstance(found, Reply):
             return difference
         return replace(difference, values=(expected, found))
 
@@ -130,10 +122,8 @@ class Comparison:
         if isinstance(found, Raised):
             return self._of_raised(expected, found)
         if isinstance(expected, Raised):
-            value = found.value if isinstance(found, Returned) else found
-            return _structural(
-                f"Expected {error_line(expected)} to be raised, but it returned {describe(value)}."
-            )
+            returned = describe(value_of(found))
+            return _structural(f"Expected {error_line(expected)} to be raised, but it returned {returned}.")
         if isinstance(expected, Tensor):
             return self._of_tensors(expected, found, name)
         if isinstance(expected, tuple | dict):
@@ -262,7 +252,7 @@ class Comparison:
         invalid = found.is_floating_point() and not bool(
             found.isfinite().all() or not expected.isfinite().all()
         )
-        return Difference(facts, found, expected, wrong, structural=invalid)
+        return Difference(facts, found, expected, wrong, position, structural=invalid)
 
     def _expected(self, name: str, expected: Value, found: Value) -> str:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""

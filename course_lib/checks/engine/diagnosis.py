@@ -3,7 +3,7 @@
 import gc
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -26,7 +26,6 @@ from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     WrongNumber,
-    common_misconceptions,
     returned_with_more,
     stub_left_behind,
 )
@@ -101,15 +100,15 @@ def _undisturbed() -> Iterator[None]:
     Probes are too small to benefit from more threads. A garbage collection of the oldest generation can take
     as long as a whole check, so there is none during the block.
     """
-    before, (first, second, third) = torch.get_num_threads(), gc.get_threshold()
+    threads, thresholds = torch.get_num_threads(), gc.get_threshold()
     torch.set_num_threads(1)
-    gc.set_threshold(first, second, 2**31 - 1)
+    gc.set_threshold(*thresholds[:2], 2**31 - 1)
     try:
         with as_torch_starts():
             yield
     finally:
-        gc.set_threshold(first, second, third)
-        torch.set_num_threads(before)
+        gc.set_threshold(*thresholds)
+        torch.set_num_threads(threads)
 
 
 @_undisturbed()
@@ -118,7 +117,53 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
 
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
     """
-    return _verdict(exercise, [outcome_of(probe, backend, seed) for probe in exercise.probes], seed, backend)
+    found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
+    count = len(exercise.probes)
+    replies = [reply for outcome in found for reply in outcome.replies]
+    raised = [reply for reply in replies if isinstance(reply, Raised)]
+    stub = next(
+        (one for one in raised if one.kind == "NotImplementedError" and UNWRITTEN in one.message), None
+    )
+    if stub is not None and not stub.note:
+        return Verdict(exercise.name, count, unwritten=stub.message)
+    used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
+    versions = Versions(exercise, seed)
+    differences = {}
+    for number, probe in enumerate(exercise.probes):
+        arguments = _arguments(exercise, found[number])
+        difference = first_difference(probe, versions.reference(number), found[number], arguments)
+        if difference is not None:
+            differences[number] = difference
+    if not differences:
+        return Verdict(exercise.name, count, forbidden=tuple(used))
+    first, difference = next(iter(differences.items()))
+    explanation = _explanation(exercise, versions, found, differences)
+    arguments = _arguments(exercise, found[first])
+    facts = _facts(versions.reference(first), found[first], difference, arguments)
+    if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
+        causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
+        facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
+    kinds = {reply.kind for reply in raised}
+    if not explanation.named and not kinds & _ENDS:
+        again = outcome_of(exercise.probes[first], backend, seed)
+        if _changes_when_repeated(exercise.probes[first], found[first], again):
+            facts = (*facts, _CHANGES)
+    unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
+    failed = [found[number] for number in differences]
+    return Verdict(
+        exercise.name,
+        count,
+        failures=tuple(exercise.probes[number] for number in differences),
+        successes=tuple(probe for number, probe in enumerate(exercise.probes) if number not in differences),
+        difference=difference,
+        facts=facts,
+        named=explanation.named,
+        similar=explanation.similar,
+        example=example(exercise, backend, failed) if unexplained else None,
+        printed="".join(reply.printed for reply in found[first].replies),
+        forbidden=tuple(used),
+        stopped=next((kind for kind in (KERNEL_DIED, OUT_OF_TIME) if kind in kinds), ""),
+    )
 
 
 @_undisturbed()
@@ -131,106 +176,25 @@ def succeeds(exercise: Exercise, backend: Backend, seed: str) -> bool:
     )
 
 
-@_undisturbed()
-def examine_version(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Verdict:
-    """Examine the reference with these misconceptions applied, instead of a student's object.
-
-    Cached outcomes are reused. Raises PatchError or SyntaxError if the misconceptions can't be applied
-    together, and BrokenCheckError if the reference itself fails.
-    """
-    versions = Versions(exercise, seed)
-    found = [versions.outcome(mistakes, number) for number in range(len(exercise.probes))]
-    return _verdict(exercise, found, seed)
-
-
-def _verdict(
-    exercise: Exercise, found: Sequence[Outcome], seed: str, backend: Backend | None = None
-) -> Verdict:
-    count = len(exercise.probes)
-    raised = [reply for outcome in found for reply in outcome.replies if isinstance(reply, Raised)]
-    stub = next(
-        (one for one in raised if one.kind == "NotImplementedError" and UNWRITTEN in one.message), None
-    )
-    if stub is not None and not stub.note:
-        return Verdict(exercise.name, count, unwritten=stub.message)
-    replies = (reply for outcome in found for reply in outcome.replies)
-    used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
-    versions = Versions(exercise, seed)
-    differences = {
-        number: difference
-        for number, probe in enumerate(exercise.probes)
-        if (
-            difference := first_difference(
-                probe, versions.reference(number), found[number], _arguments(exercise, found[number])
-            )
-        )
-        is not None
-    }
-    if not differences:
-        return Verdict(exercise.name, count, forbidden=tuple(used))
-    first, difference = next(iter(differences.items()))
-    explanation = _explanation(exercise, versions, found, differences, by_student=backend is not None)
-    arguments = _arguments(exercise, found[first])
-    facts = _facts(versions.reference(first), found[first], difference, arguments)
-    if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
-        causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
-        facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
-    kinds = {reply.kind for reply in raised}
-    if backend is not None and not explanation.named and not kinds & _ENDS:
-        again = outcome_of(exercise.probes[first], backend, seed)
-        ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
-        if not ended and first_difference(exercise.probes[first], found[first], again) is not None:
-            facts = (*facts, _CHANGES)
-    unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
-    return Verdict(
-        exercise.name,
-        count,
-        failures=tuple(exercise.probes[number] for number in differences),
-        successes=tuple(probe for number, probe in enumerate(exercise.probes) if number not in differences),
-        difference=difference,
-        facts=facts,
-        named=explanation.named,
-        similar=explanation.similar,
-        example=example(exercise, backend, [found[number] for number in differences])
-        if unexplained and backend is not None
-        else None,
-        printed="".join(reply.printed for reply in found[first].replies),
-        forbidden=tuple(used),
-        stopped=next((kind for kind in (KERNEL_DIED, OUT_OF_TIME) if kind in kinds), ""),
-    )
-
-
 def _explanation(
     exercise: Exercise,
     versions: Versions,
     found: Sequence[Outcome],
-    differences: dict[int, Difference],
-    by_student: bool,
+    differences: Mapping[int, Difference],
 ) -> Explanation:
     failed = [found[number].replies for number in differences]
     if all(
         any(isinstance(one, Raised) and one.note == LEFTOVER_STUB for one in replies) for replies in failed
     ):
         return Explanation((stub_left_behind(),))
-    structural = any(
-        difference.structural and not isinstance(found[number].observed, Raised)
-        for number, difference in differences.items()
-    )
-    # The result of a class without `forward` can't be replaced as a whole.
-    replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
-    general = common_misconceptions() if structural and replaceable else ()
-    # A version of the reference has no mistakes other than those that it is made of.
     causes = {
         number: _cause(exercise.probes[number], versions.reference(number), found[number])
-        for number in (differences if by_student else ())
+        for number in differences
     }
     known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
-    certain = by_student and None not in causes.values() and len(known) <= _MAX_CAUSES
+    certain = None not in causes.values() and len(known) <= _MAX_CAUSES
     # A misconception of the exercise says more than an exception, but a combination hardly does.
-    search = Search(exercise, versions, found, differences.keys(), general)
-    explanation = search.explanation(combine=not certain)
-    if not by_student:
-        return explanation
+    explanation = Search(exercise, versions, found, differences).explanation(combine=not certain)
     first = min(causes)
     if explanation.named:
         # The message shows the first failing probe, so begin with the mistakes that alone make it fail.
@@ -246,7 +210,8 @@ def _explanation(
         other = next(number for number in causes if causes[number] != cause)
         others = sum(causes[number] == cause for number in causes) - 1
         probes = exercise.probes
-        return Explanation(similar=Resemblance((cause,), probes[first], "", others, probes[other]))
+        similar = Resemblance((cause,), probes[first], others=others, unexplained=probes[other])
+        return Explanation(similar=similar)
     return explanation
 
 
@@ -254,6 +219,12 @@ def _compares_gradients(outcome: Outcome) -> bool:
     """Return whether a probe asked for gradients and got them."""
     asked = any(request.action == "gradients" for request in outcome.requests)
     return asked and not any(isinstance(reply, Raised) for reply in outcome.replies)
+
+
+def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:
+    """Return whether the code runs to its end and gives another result if a probe is repeated."""
+    ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
+    return not ended and first_difference(probe, found, again) is not None
 
 
 #: The fact about code that gives another result when a probe is repeated.

@@ -22,9 +22,13 @@ def error_line(raised: Raised) -> str:
     message = raised.message
     if raised.kind == "KeyError" and "\\n" in message:
         message = message.replace("\\n", "\n").lstrip("\"'")  # str(KeyError) is the repr of its argument.
-    first_line = message.strip().split("\n")[0]
-    short = first_line if len(first_line) <= 200 else first_line[:199] + "…"
-    return f"{raised.kind}: {short}" if short else raised.kind
+    first_line = shortened(message.strip().split("\n")[0])
+    return f"{raised.kind}: {first_line}" if first_line else raised.kind
+
+
+def shortened(line: str) -> str:
+    """Cut a line to at most 200 characters."""
+    return line if len(line) <= 200 else f"{line[:199]}…"
 
 
 def location(raised: Raised) -> str:

@@ -44,7 +44,7 @@ class Prediction:
         return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Exercise:
     """A function or class that a student writes, with everything needed to check it."""
 
@@ -56,11 +56,12 @@ class Exercise:
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0
     """The part of a probe's cost that the count of torch function calls misses, such as calls in threads."""
-    compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, repr=False)
-    """The versions with misconceptions that were built so far."""
-    outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(default_factory=dict, repr=False)
-    """The cached outcomes of probes for the reference and its versions, by the seed and the misconceptions.
-    """
+    compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, init=False, repr=False)
+    """A cache of the versions with misconceptions."""
+    outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """A cache of the outcomes of probes for these versions, by the seed and the misconceptions."""
 
     @cached_property
     def name(self) -> str:

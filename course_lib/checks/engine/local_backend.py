@@ -100,7 +100,6 @@ class LocalBackend(Backend):
 
         After the first timeout, the student's code is not run again: every later request returns the timeout.
         """
-        # If the student's code has exceeded the time limit once, don't run it again.
         found = self.stopped or self._objects[request.of.number]
         if type(found) is Raised:  # `isinstance` would run a student's `__getattribute__`.
             return self._kept(found) if request.action in MAKING else found
@@ -143,18 +142,12 @@ class LocalBackend(Backend):
             if isinstance(before, Tensor) and not same_numbers(before, after)
         )
         warned = tuple(str(warning.message)[:MAX_MESSAGE_LENGTH] for warning in caught[:MAX_WARNINGS])
-        counts = (
-            (name, getattr(fixture, "calls", None))
-            for name, fixture in zip(map(_fixture_name, request.arguments), given, strict=True)
-        )
-        called = tuple(
-            name
-            for name, count in counts
-            if name and isinstance(count, int)
-            for _ in range(min(count, MAX_CALLS))
-        )
+        called: list[str] = []
+        for argument, made in zip(request.arguments, given, strict=True):
+            if isinstance(argument, Fixture) and isinstance(count := getattr(made, "calls", None), int):
+                called += [argument.name.replace("_", " ")] * min(count, MAX_CALLS)
         known = self._objects if request.action != "number" else ()
-        return Returned(plain(value, known), changed, warned, tuple(calls.seen), called)
+        return Returned(plain(value, known), changed, warned, tuple(calls.seen), tuple(called))
 
     @contextmanager
     def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], CallRecorder]]:
@@ -198,10 +191,6 @@ class _Printed(io.StringIO):
         room = MAX_PRINTED - self.tell()
         super().write(text[: max(room, 0)])
         return len(text)
-
-
-def _fixture_name(argument: object) -> str:
-    return argument.name.replace("_", " ") if isinstance(argument, Fixture) else ""
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 
 from course_lib.checks.engine.diagnosis import Verdict
 from course_lib.checks.engine.example import Example
-from course_lib.checks.engine.misconceptions import WrongNumber
+from course_lib.checks.engine.exceptions import shortened
+from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.search import Resemblance
 
@@ -40,7 +41,8 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
         fails = "fails its own check" if len(wrong_parts) == 1 else "fail their own checks"
         first = f"First correct {parts}, which your code uses and which {fails}. Then run this check again."
         test = (first, *test)
-    printed = [f"Printed in this test: {_one_line(verdict.printed)}"] if verdict.printed.strip() else []
+    words = shortened(" ".join(verdict.printed.split()))
+    printed = [f"Printed in this test: {words}"] if words else []
     similar = verdict.similar
     is_clear = similar is not None and not _is_vague(similar, verdict.failures[0])
     why = dict.fromkeys(
@@ -50,21 +52,9 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
     )
     if verdict.named:
         sources = "; ".join(dict.fromkeys(mistake.source for mistake in verdict.named))
-        statement = "; and ".join(mistake.statement for mistake in verdict.named)
-        return _lines(f"✗ {name}: {statement}.", *test, *printed, *why, f"Read: {sources}.")
+        return _lines(f"✗ {name}: {_statements(verdict.named)}.", *test, *printed, *why, f"Read: {sources}.")
     if similar is not None:
-        summary, resemblance = "incorrect", _similar(similar, verdict.failures)
-        if similar.is_likely:
-            count, failed = similar.others + 1, len(verdict.failures)
-            summary = f"probably, {similar.mistakes[0].statement}"
-            resemblance = [
-                f"This mistake gives your results in {count} of the {failed} tests that fail. The others may "
-                "have another cause."
-            ]
-        elif is_clear and similar.others + 1 == len(verdict.failures) > 1 and similar.unexplained is not None:
-            statement = "; and ".join(mistake.statement for mistake in similar.mistakes)
-            summary = f"in the {len(verdict.failures)} tests that fail, {statement}"
-            resemblance = resemblance[1:]
+        summary, resemblance = _similar(similar, verdict.failures)
         return _lines(f"✗ {name}: {summary}.", *test, *verdict.facts, *resemblance, *why, *printed)
     if verdict.tier == "structural":
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed)
@@ -88,8 +78,17 @@ def _successes(verdict: Verdict) -> list[str]:
     return [f"Your code passes {count}{link} {shown}."] if shown else []
 
 
-def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
-    """Return the lines about misconceptions that explain some of the results, or a part of one."""
+def _statements(mistakes: Iterable[Misconception]) -> str:
+    return "; and ".join(mistake.statement for mistake in mistakes)
+
+
+def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list[str]]:
+    """Return the summary and the lines about misconceptions that explain some results, or a part of one."""
+    statement, count, failed = _statements(similar.mistakes), similar.others + 1, len(failures)
+    if similar.is_likely:
+        most = f"This mistake gives your results in {count} of the {failed} tests that fail."
+        return f"probably, {statement}", [f"{most} The others may have another cause."]
+    is_vague = _is_vague(similar, failures[0])
     part = "" if similar.part.startswith("«") else similar.part
     what = (part or "your result").replace("the result", "your result")
     what += " are" if " and " in what else " is"
@@ -99,19 +98,21 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> list[str]:
     elif similar.others:
         where += f" and {similar.others} other{'s' if similar.others > 1 else ''}"
         what = "your results are"
-    what += " what you get, for instance," if _is_vague(similar, failures[0]) else " what you get"
-    statement = "; and ".join(mistake.statement for mistake in similar.mistakes)
+    what += " what you get, for instance," if is_vague else " what you get"
     resemblance = f"In {where}, {what} if {statement}."
     if similar.unexplained is None:
-        return [resemblance, "That does not explain the rest of your result."]
+        return "incorrect", [resemblance, "That does not explain the rest of your result."]
     other = f"the test “{similar.unexplained.description}”"
     alone = "these mistakes alone" if len(similar.mistakes) > 1 else "this mistake alone"
     if similar.unexplained not in failures:
-        return [resemblance, f"But with {alone}, {other} would fail too, and your code passes it."]
-    found = f"{other} fails in another way"
-    if any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        found = f"in {other}, your result is not explained by {alone}"
-    return [resemblance, f"But {found}."]
+        but = f"But with {alone}, {other} would fail too, and your code passes it."
+    elif any(mistake.patch or mistake.result for mistake in similar.mistakes):
+        but = f"But in {other}, your result is not explained by {alone}."
+    else:
+        but = f"But {other} fails in another way."
+    if not is_vague and count == failed > 1:
+        return f"in the {failed} tests that fail, {statement}", [but]
+    return "incorrect", [resemblance, but]
 
 
 def _lines_of_example(example: Example) -> list[str]:
@@ -127,11 +128,6 @@ def _is_vague(similar: Resemblance, first_failure: Probe) -> bool:
     if others explain as many results.
     """
     return bool(similar.part) or similar.probe is not first_failure or similar.is_ambiguous
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 200 else f"{line[:199]}…"
 
 
 def missing(name: str, names: Iterable[str]) -> str:

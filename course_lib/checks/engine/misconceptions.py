@@ -178,12 +178,10 @@ def common_misconceptions() -> tuple[Misconception, ...]:
     keys = ("name", "statement", "hint", "source", "result")
     tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
     problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]
-    if problems:
-        return _valid(_COMMON, "tensor", [], problems)
-    # A result of None hides all other mistakes.
     known = [
+        # A result of None hides all other mistakes.
         Misconception(**table, patch=(), of_tensors=of, exclusive=table["result"] == "None")
-        for table, of in tables
+        for table, of in (tables if not problems else ())
     ]
     return _valid(_COMMON, "tensor", known, problems)
 

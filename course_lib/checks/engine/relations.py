@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.comparison import NO_ARGUMENTS, TOLERANCE, Arguments
-from course_lib.checks.engine.reply import Returned, Text, Value
+from course_lib.checks.engine.reply import Text, Value, value_of
 
 #: The tolerance for equality here, relative to the largest number.
 _NEAR = 1e-5
@@ -25,7 +25,7 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
 
     `arguments` are those with which the student's code was called.
     """
-    expected, found = _unwrapped(expected), _unwrapped(found)
+    expected, found = value_of(expected), value_of(found)
     if isinstance(expected, Text) and isinstance(found, Text):
         return _of_words(expected, found)
     parts = _of_parts(expected, found)
@@ -47,10 +47,6 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     inputs = {name: tensor for name, tensor in tensors if tensor is not None}
     facts = _of_tensors(one, other, inputs)
     return next((fact for fact in facts if fact), "")
-
-
-def _unwrapped(value: Value) -> Value:
-    return value.value if isinstance(value, Returned) else value
 
 
 def _tensor(value: Value) -> Tensor | None:
@@ -184,16 +180,16 @@ def _of_truth_values(expected: Tensor, found: Tensor) -> Iterator[str]:
     if torch.equal(expected, ~found):
         yield "Every truth value is inverted."
         return
-    if expected.numel() > 1 and (found.all() or not found.any()):
+    if found.all() or not found.any():
         yield f"Every value of your result is {bool(found.all())}."
         return
     yield from _swapped(expected, found)
     more, less = int((found & ~expected).sum()), int((expected & ~found).sum())
     if not more or not less:
-        wrong, right = (found & ~expected, "False") if more else (expected & ~found, "True")
-        region = _region(wrong)
-        count = f"{more or less} {'value is' if (more or less) == 1 else 'values are'}"
-        yield f"{count} {right == 'False'} but should be {right}; the others are right.{region}"
+        count = more or less
+        values = f"{count} {'value is' if count == 1 else 'values are'}"
+        region = _region(found != expected)
+        yield f"{values} {bool(more)} but should be {not more}; the others are right.{region}"
 
 
 def _unchanged(found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
@@ -411,7 +407,7 @@ def _moments(expected: Tensor, found: Tensor) -> Iterator[str]:
                 for axis in range(found.dim() - 1)
                 if found.shape[axis] > 1 and _equal(ones.expand_as(found.sum(axis)), found.sum(axis))
             ]
-            yield f"Expected each row to sum to 1, but yours {_range(found.sum(-1), 'sum')}." + (
+            yield f"Expected each row to sum to 1, but yours {_range(found.sum(-1), 'sum to')}." + (
                 f" Yours sum to 1 along axis {elsewhere[0]}." if elsewhere else ""
             )
         return
@@ -432,8 +428,8 @@ def _moments(expected: Tensor, found: Tensor) -> Iterator[str]:
 def _range(values: Tensor, verb: str) -> str:
     low, high = float(values.min()), float(values.max())
     if math.isclose(low, high, rel_tol=1e-4):
-        return f"{verb} {'to ' if verb == 'sum' else ''}{_number(low)}"
-    return f"{verb} {'to ' if verb == 'sum' else ''}between {_number(low)} and {_number(high)}"
+        return f"{verb} {_number(low)}"
+    return f"{verb} between {_number(low)} and {_number(high)}"
 
 
 def _rounded(dtype: torch.dtype, expected: Tensor, found: Tensor) -> Iterator[str]:
@@ -492,8 +488,8 @@ def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
     least = min(long, short)
     what = f" along axis {axis}" if expected.dim() > 1 else ""
     for name, start in {"first": 0, "last": -least}.items():
-        left = expected.narrow(axis, start % long if start else 0, least)
-        right = found.narrow(axis, start % short if start else 0, least)
+        left = expected.narrow(axis, start % long, least)
+        right = found.narrow(axis, start % short, least)
         if not _equal(left, right):
             continue
         if short < long:

@@ -107,7 +107,7 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
-def plain(value: object, known: Sequence[object] = ()) -> Value:
+def plain(value: object, known: Sequence[object]) -> Value:
     """Convert a value to plain values.
 
     Tensors are detached and copied, lists become `FrozenList`, the keys of dicts become strings, and objects
@@ -183,8 +183,8 @@ def same_numbers(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-def value_of(reply: Reply) -> Value | Raised:
-    """Return the value of a reply, or the reply itself if it is `Raised`."""
+def value_of(reply: Reply | Value) -> Value | Raised:
+    """Return the value of a reply. `Raised` and plain values are returned unchanged."""
     return reply.value if isinstance(reply, Returned) else reply
 
 

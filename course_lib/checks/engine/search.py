@@ -1,17 +1,17 @@
 """Search for misconceptions that explain a student's results."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from torch import Tensor
 
-from course_lib.checks.engine.comparison import Comparison
+from course_lib.checks.engine.comparison import Comparison, Difference, part_name
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.misconceptions import Misconception, PatchError
+from course_lib.checks.engine.misconceptions import Misconception, PatchError, common_misconceptions
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
-from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike, parts_of
+from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike
 
 #: The maximum number of misconceptions that are combined to explain an answer.
 _MAX_COMBINED = 4
@@ -30,7 +30,7 @@ _LIKELY_EFFORT = 12_000
 #: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 45_000
 
-#: The number of combinations that are extended in each round: the most promising ones.
+#: The width of the beam: the number of combinations that are extended in each round.
 _WIDTH = 3
 
 
@@ -63,13 +63,6 @@ class Explanation:
     """If `named` is empty, misconceptions that explain one of the failing probes."""
 
 
-def combinable(exercise: Exercise) -> Iterator[tuple[Misconception, Misconception]]:
-    """Yield the pairs of an exercise's misconceptions that can be combined."""
-    for pair in combinations(exercise.misconceptions, 2):
-        if can_be_combined(exercise, pair):
-            yield pair
-
-
 def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
     """Return whether these misconceptions can be applied to the reference together."""
     try:
@@ -82,10 +75,9 @@ def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
 class Search:
     """A search for misconceptions that together give the student's results.
 
-    `found` holds the student's outcome of each probe, and `failing` the indices of the probes that failed.
-    The search uses the misconceptions of the exercise and those in `general`. It starts from the first
-    failing probe, finds misconceptions that give the same result there, applies them to the reference, and
-    continues with the first probe that is still unexplained.
+    `found` holds the student's outcome of each probe, and `differences` the difference in each probe that
+    failed. The search starts from the first failing probe, finds misconceptions that give the same result
+    there, applies them to the reference, and continues with the first probe that is still unexplained.
     """
 
     def __init__(
@@ -93,82 +85,122 @@ class Search:
         exercise: Exercise,
         versions: Versions,
         found: Sequence[Outcome],
-        failing: Collection[int],
-        general: Sequence[Misconception] = (),
+        differences: Mapping[int, Difference],
     ) -> None:
         self._exercise, self._versions, self._found = exercise, versions, found
-        self._failing = sorted(failing)
-        self._known = (*exercise.misconceptions, *general)
-        self._plausible: list[Misconception] = []
-        """Misconceptions that keep the results of all probes before the first failing one correct."""
+        self._failing = sorted(differences)
+        self._start = self._failing[0]
+        structural = any(
+            difference.structural and not isinstance(found[number].observed, Raised)
+            for number, difference in differences.items()
+        )
+        # The result of a class without `forward` can't be replaced as a whole.
+        replaceable = not isinstance(exercise.reference, type) or hasattr(exercise.reference, "forward")
+        common = common_misconceptions() if structural and replaceable else ()
+        self._known = (*exercise.misconceptions, *common)
+        self._order = {mistake: number for number, mistake in enumerate(self._known)}
         self._reached: dict[Mistakes, int | None] = {}
         """The first probe that each combination tried so far doesn't explain."""
-        self._order = {mistake: number for number, mistake in enumerate(self._known)}
+        self._plausible: list[Misconception] = []
+        """Misconceptions that keep the results of all probes before the first failing one correct."""
+        self._promising: list[tuple[int, Mistakes]] = []
+        """Combinations that explain the first failing probe, each preceded by its first unexplained probe."""
 
-    def explanation(self, combine: bool = True) -> Explanation:
+    def explanation(self, combine: bool) -> Explanation:
         """Return misconceptions that explain all results or, failing that, one wrong result or a part of it.
 
         If there are none, the explanation is empty. Without `combine`, only single misconceptions that
         explain all results are searched for.
         """
-        start = self._failing[0]
-        frontier: list[tuple[int, Mistakes]] = []
+        named = self._single()
+        if not named and combine:
+            named = self._combination()
+        if named or not combine:
+            return Explanation(named)
+        return Explanation(similar=self._likely() or self._closest())
+
+    def _single(self) -> Mistakes:
+        """Return one misconception that explains all results, or an empty tuple."""
         for mistake in self._known:
             # Most misconceptions differ from the student's code in one of these two probes.
-            if not (self._explains((mistake,), 0) and self._explains((mistake,), start)):
+            if not (self._explains((mistake,), 0) and self._explains((mistake,), self._start)):
                 continue
             reached = self._first_unexplained((mistake,))
             if reached is None:
-                return Explanation((mistake,))
-            if reached > start:
-                frontier.append((reached, (mistake,)))
-        if not combine:
-            return Explanation()
+                return (mistake,)
+            if reached > self._start:
+                self._promising.append((reached, (mistake,)))
+        return ()
+
+    def _combination(self) -> Mistakes:
+        """Return several misconceptions that together explain all results, or an empty tuple."""
         for mistake in self._known:
             if self._is_exhausted:
                 break
             reached = self._first_unexplained((mistake,))
-            assert reached is not None, "it would have been returned"
-            if reached >= start:
+            assert reached is not None, "`_single` would have returned it"
+            if reached >= self._start:
                 self._plausible.append(mistake)
-        if not frontier:
-            frontier = [(start, ())]
-        best = best_single = max(frontier, key=lambda one: one[0])
+        return self._beam_search() or self._pair() or self._triple()
+
+    def _beam_search(self) -> Mistakes:
+        """Extend the most promising combinations in rounds. Return the first that explains all results."""
+        frontier = list(self._promising) or [(self._start, ())]
         while frontier and len(frontier[0][1]) < _MAX_COMBINED:
-            frontier = sorted(frontier, key=lambda one: -one[0])[:_WIDTH]
             extended: list[tuple[int, Mistakes]] = []
-            for at, mistakes in frontier:
+            for at, mistakes in sorted(frontier, key=lambda one: -one[0])[:_WIDTH]:
                 for more in self._extensions(at, mistakes):
                     reached = self._first_unexplained(more)
                     if reached is None:
-                        return Explanation(more)
+                        return more
                     if reached > at:
                         extended.append((reached, more))
+            self._promising += extended
             frontier = extended
-            best = max([best, *frontier], key=lambda one: one[0])
-        # The search misses a pair if another misconception alone explains the first failing probe.
-        for pair in combinable(self._exercise):
+        return ()
+
+    def _pair(self) -> Mistakes:
+        """Return a pair that explains all results.
+
+        The beam search misses a pair if another misconception alone explains the first failing probe.
+        """
+        for pair in combinations(self._exercise.misconceptions, 2):
             if self._is_exhausted:
                 break
-            if self._first_unexplained(pair) is None:
-                return Explanation(pair)
-        visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), start)]
-        for group in self._groups((), visible, start, 3) if not best[1] else ():
-            if self._first_unexplained(group) is None:
-                return Explanation(group)
-        if (likely := self._likely()) is not None:
-            return Explanation(similar=likely)
+            if can_be_combined(self._exercise, pair) and self._first_unexplained(pair) is None:
+                return pair
+        return ()
+
+    def _triple(self) -> Mistakes:
+        """Return three misconceptions that explain all results, if fewer don't explain the first failure."""
+        if self._promising:
+            return ()
+        visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]
+        groups = self._groups((), visible, self._start, 3)
+        return next((group for group in groups if self._first_unexplained(group) is None), ())
+
+    def _closest(self) -> Resemblance | None:
+        """Return misconceptions that explain a failing probe or, failing that, a part of its result."""
+        closest = self._farthest(_MAX_COMBINED)
         # Combinations are so many that one of them may explain some failing probes by coincidence.
-        closest = self._resembling(best[1], start) if best[1] else None
-        if closest is not None and len(best[1]) > 1 and closest.others + 1 < len(self._failing):
-            closest = self._resembling(best_single[1], start) if best_single[1] else None
-        if closest is not None and self._is_telling(self._found[start].observed):
-            return Explanation(similar=closest)
+        if closest is not None and len(closest.mistakes) > 1 and closest.others + 1 < len(self._failing):
+            closest = self._farthest(1)
+        observed = self._found[self._start].observed
+        if closest is not None and _is_telling(observed):
+            return closest
         similar = self._resemblance()
-        if similar is None and not _is_unspecific(self._found[start].observed):
+        if similar is None and not _is_unspecific(observed):
             # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
-            similar = closest
-        return Explanation(similar=similar)
+            return closest
+        return similar
+
+    def _farthest(self, size: int) -> Resemblance | None:
+        """Return the promising combination of at most `size` misconceptions that explains the most probes."""
+        promising = [one for one in self._promising if len(one[1]) <= size]
+        if not promising:
+            return None
+        _, mistakes = max(promising, key=lambda one: one[0])
+        return self._resembling(mistakes, self._start)
 
     @property
     def _is_exhausted(self) -> bool:
@@ -196,7 +228,13 @@ class Search:
             every = range(len(self._found))
             ambiguous = any(self._differs(mistakes, rival, other) for rival in rivals for other in every)
         probes = self._exercise.probes
-        return Resemblance(mistakes, probes[number], "", others, probes[unexplained], ambiguous)
+        return Resemblance(
+            mistakes,
+            probes[number],
+            others=others,
+            unexplained=probes[unexplained],
+            is_ambiguous=ambiguous,
+        )
 
     def _likely(self) -> Resemblance | None:
         """Return a misconception that gives most of the student's wrong results, and fails in no other probe.
@@ -226,7 +264,9 @@ class Search:
             return None
         numbers, probes = alike_in[likely[0]], self._exercise.probes
         other = next(probes[number] for number in self._failing if number not in numbers)
-        return Resemblance((likely[0],), probes[numbers[0]], "", most - 1, other, is_likely=True)
+        return Resemblance(
+            (likely[0],), probes[numbers[0]], others=most - 1, unexplained=other, is_likely=True
+        )
 
     def _resemblance(self) -> Resemblance | None:
         """Return a misconception that explains a failing probe's result or a part of it.
@@ -234,7 +274,7 @@ class Search:
         Returns None if there is none, or if the budget of the search is used up.
         """
         for number in self._failing:
-            if not self._is_telling(self._found[number].observed):
+            if not _is_telling(self._found[number].observed):
                 continue
             for mistake in self._known:
                 if self._versions.effort > _ALL_EFFORT:
@@ -255,11 +295,11 @@ class Search:
         Returns an empty string if there are none or more than three, or if the agreement could be a
         coincidence.
         """
-        found = parts_of(self._found[number].observed)
+        found = _parts_of(self._found[number].observed)
         if len(found) < 2:
             return ""
-        expected = parts_of(self._versions.reference(number).observed)
-        version = parts_of(self._versions.outcome((mistake,), number).observed)
+        expected = _parts_of(self._versions.reference(number).observed)
+        version = _parts_of(self._versions.outcome((mistake,), number).observed)
         if not found.keys() == expected.keys() == version.keys():
             return ""
         agree = Comparison(self._exercise.probes[number].tolerance, messages=True).agree
@@ -327,17 +367,16 @@ class Search:
         Each explained aspect of the outcome of probe `at` scores 1, and each other failing probe that is
         explained scores 2. Probes that would exceed the budget for this are skipped.
         """
-        promises: dict[Misconception, int] = {}
+        promises = dict.fromkeys(visible, 0)
         larger: dict[Misconception, Mistakes] = {}
         limit = self._versions.effort + _ORDERING_EFFORT
         found = _aspects(self._found[at])
         agree = Comparison(self._exercise.probes[at].tolerance, messages=True).agree
         for mistake in visible:
-            promises[mistake] = 0
+            if self._is_exhausted:
+                break
             more = self._combined(mistakes, mistake)
             assert more is not None
-            if self._is_exhausted:
-                continue
             larger[mistake] = more
             aspects = _aspects(self._versions.outcome(more, at))
             promises[mistake] = sum(
@@ -392,9 +431,10 @@ class Search:
         one, other = self._versions.outcome(mistakes, number), self._versions.outcome(more, number)
         return not alike(self._exercise.probes[number], one, other)
 
-    def _is_telling(self, value: Value) -> bool:
-        """Return whether a result is so specific that equality with it is unlikely to be a coincidence."""
-        return _weight(value) >= 3
+
+def _is_telling(value: Value) -> bool:
+    """Return whether a result is so specific that equality with it is unlikely to be a coincidence."""
+    return _weight(value) >= 3
 
 
 def _is_unspecific(observed: Value) -> bool:
@@ -407,11 +447,34 @@ def _is_unspecific(observed: Value) -> bool:
 
 def _aspects(outcome: Outcome) -> dict[str, Value]:
     """Return the parts of a probe's result, and the side effects of each request, by name."""
-    aspects = parts_of(outcome.observed)
+    aspects = _parts_of(outcome.observed)
     for number, reply in enumerate(outcome.replies):
         if isinstance(reply, Returned):
             aspects |= {f"changed by {number}": reply.changed, f"called by {number}": reply.called}
     return aspects
+
+
+def _parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
+    """Return the parts of a result by name. Dicts and tuples are split recursively.
+
+    The entries of a dict are named by their keys, and the items of a tuple by `part_name`. A tuple that holds
+    only numbers and strings isn't split. `name` is the name of the whole value.
+    """
+    if isinstance(value, Returned):
+        return _parts_of(value.value, name)
+    if isinstance(value, dict):
+        return {key: part for inner, item in value.items() for key, part in _parts_of(item, inner).items()}
+    if isinstance(value, tuple) and not _is_plain(value):
+        return {
+            key: part
+            for number, item in enumerate(value)
+            for key, part in _parts_of(item, part_name(name, number)).items()
+        }
+    return {name: value}
+
+
+def _is_plain(value: Sequence[Value]) -> bool:
+    return all(isinstance(item, int | float | str) for item in value)
 
 
 def _weight(observed: Value) -> int:

@@ -1,7 +1,7 @@
 """Run probes on the reference, on the reference with mistakes in it, and on a student's object."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.checks.engine.candidate import Backend, Candidate, Request
@@ -10,7 +10,6 @@ from course_lib.checks.engine.comparison import (
     Arguments,
     Comparison,
     Difference,
-    part_name,
     returned_exception,
 )
 from course_lib.checks.engine.exercise import Exercise
@@ -55,10 +54,9 @@ class Versions:
         self.effort = 0
         """The effort of compiling versions and running probes so far, in calls to torch functions."""
         self._timed_out: dict[Mistakes, _Version] = {}
-        """Versions that took too long. A suspended machine can cause that once, so no other check uses them.
-        """
-        self._asked: set[tuple[Mistakes, int]] = set()
-        self._built: set[Mistakes] = set()
+        """Versions that took too long. No other check uses them: a suspended machine can cause that once."""
+        self._counted: defaultdict[Mistakes, set[int]] = defaultdict(set)
+        """The probes whose effort has been counted, by version."""
 
     def reference(self, number: int) -> Outcome:
         """Return the outcome of probe `number` for the reference.
@@ -91,14 +89,8 @@ class Versions:
                 LocalBackend(self._exercise.with_mistakes(*mistakes), count_calls=not mistakes)
             )
             self._exercise.outcomes[key] = version
-        # Results from an earlier check count at full cost, so that a verdict doesn't depend on earlier
-        # checks.
-        if mistakes and (mistakes, number) not in self._asked:
-            self._asked.add((mistakes, number))
-            self.effort += self.cost(number)
-        if mistakes and mistakes not in self._built:
-            self._built.add(mistakes)
-            self.effort += _COMPILING + len(self._exercise.source) // _CHARACTERS
+        if mistakes:
+            self._count_effort(self._counted[mistakes], number)
         if number not in version.outcomes:
             before = version.backend.calls
             version.outcomes[number] = outcome_of(self._exercise.probes[number], version.backend, self._seed)
@@ -106,6 +98,17 @@ class Versions:
             if mistakes and version.backend.stopped and self._exercise.outcomes.pop(key, None):
                 self._timed_out[mistakes] = version
         return version.outcomes[number]
+
+    def _count_effort(self, counted: set[int], number: int) -> None:
+        """Count the effort of probe `number` and of compiling the version, unless they are counted already.
+
+        Results from an earlier check count at full cost, so that a verdict doesn't depend on earlier checks.
+        """
+        if not counted:
+            self.effort += _COMPILING + len(self._exercise.source) // _CHARACTERS
+        if number not in counted:
+            counted.add(number)
+            self.effort += self.cost(number)
 
     def cost(self, number: int) -> int:
         """Estimate the effort of running probe `number` on any version, based on a run on the reference.
@@ -123,10 +126,9 @@ class _Version:
     """A version of the reference, with the outcomes known so far."""
 
     backend: LocalBackend
-
-    def __post_init__(self) -> None:
-        self.outcomes: dict[int, Outcome] = {}
-        self.costs: dict[int, int] = {}
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    costs: dict[int, int] = field(default_factory=dict)
+    """The calls to torch functions in each probe, which are only counted for the reference."""
 
 
 def first_difference(
@@ -206,26 +208,3 @@ class _Recorder(Backend):
         self.requests.append(request)
         self.replies.append(reply)
         return reply
-
-
-def parts_of(value: Value, name: str = "the result") -> dict[str, Value]:
-    """Return the parts of a result by name. Dicts and tuples are split recursively.
-
-    The entries of a dict are named by their keys, and the items of a tuple by `part_name`. A tuple that holds
-    only numbers and strings isn't split. `name` is the name of the whole value.
-    """
-    if isinstance(value, Returned):
-        return parts_of(value.value, name)
-    if isinstance(value, dict):
-        return {key: part for inner, item in value.items() for key, part in parts_of(item, inner).items()}
-    if isinstance(value, tuple) and not _is_plain(value):
-        return {
-            key: part
-            for number, item in enumerate(value)
-            for key, part in parts_of(item, part_name(name, number)).items()
-        }
-    return {name: value}
-
-
-def _is_plain(value: Sequence[Value]) -> bool:
-    return all(isinstance(item, int | float | str) for item in value)

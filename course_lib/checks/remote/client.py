@@ -1,6 +1,5 @@
 """Proxies through which a check uses a student's objects in another process."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,16 +15,15 @@ from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOv
 #: The timeout for a reply. The server stops the student's code a little earlier.
 PATIENCE = SECONDS + 5.0
 
-_check_numbers = itertools.count(1)
-
 
 class StudentError(Exception):
     """An exception in a student's code. Its message contains the original class and text."""
 
 
 class RemoteObject(Backend):
-    """A backend for the object called `name` in the process at the other end of `channel`, for one check.
+    """A backend for the object called `name` in the process at the other end of `channel`.
 
+    The server has one backend for each name, so there must be only one `RemoteObject` for it, too.
     `may_not_call` lists the functions that the object must not call, and `patience` is the timeout of a reply
     in seconds. If a request times out or the channel fails, this and every later request fails with the same
     `Raised`; a request to create an object still returns a handle. `channel.dead` has the reason if the
@@ -35,13 +33,12 @@ class RemoteObject(Backend):
     def __init__(
         self, channel: Channel, name: str, may_not_call: Sequence[str] = (), patience: float = PATIENCE
     ) -> None:
-        self.channel = channel
-        self.name = name
+        self._channel = channel
+        self._name = name
         self._may_not_call = tuple(may_not_call)
         self._patience = patience
-        self._check = next(_check_numbers)
         self._count = 1
-        """The number of objects that the server holds for this check."""
+        """The number of objects in the server's backend."""
         self._stopped: Raised | None = None
 
     def ask(self, request: Request) -> Reply:
@@ -76,12 +73,11 @@ class RemoteObject(Backend):
     def _reply(self, request: Request, making: bool) -> Reply:
         message = {
             "do": "ask",
-            "name": self.name,
-            "check": self._check,
+            "name": self._name,
             "may_not_call": self._may_not_call,
             "request": request,
         }
-        data = exchange(self.channel, pack(message), self._patience)
+        data = _exchange(self._channel, pack(message), self._patience)
         if isinstance(data, Raised):
             self._stopped = data
             return data
@@ -90,7 +86,7 @@ class RemoteObject(Backend):
             if isinstance(reply, Returned):
                 _refuse_unfitting(request, reply, Handle(self._count))
         except SerializationError as error:
-            self._stopped = _ended(self.channel, error)
+            self._stopped = _ended(self._channel, error)
             return self._stopped
         self._count += making
         return reply
@@ -109,7 +105,7 @@ def student_objects(
     `first_patience` is that of the list of names, which is sent without running the student's code.
     """
     forbidden = may_not_call or {}
-    data = exchange(channel, pack({"do": "names"}), first_patience)
+    data = _exchange(channel, pack({"do": "names"}), first_patience)
     if isinstance(data, Raised):
         return {}
     try:
@@ -122,7 +118,7 @@ def student_objects(
     return {name: RemoteObject(channel, name, forbidden.get(name, ()), patience) for name in names}
 
 
-def exchange(channel: Channel, message: bytes, patience: float = PATIENCE) -> bytes | Raised:
+def _exchange(channel: Channel, message: bytes, patience: float) -> bytes | Raised:
     """Send a message and return the reply, or a `Raised` with the reason if the channel fails or times out.
 
     `patience` is the timeout in seconds, both for sending the message and for receiving the reply.

@@ -64,7 +64,7 @@ def pack(message: object) -> bytes:
 
 def unpack(data: bytes) -> Any:
     """Deserialise a message from `pack`. Raises SerializationError if it is invalid or too large."""
-    return _Reader(data, requests=True).message()
+    return _Reader(data).message()
 
 
 def unpack_reply(data: bytes, handles: int) -> Reply:
@@ -83,7 +83,7 @@ def unpack_value(data: bytes, handles: int) -> Any:
 
     Only handles below `handles` are valid. Raises SerializationError if the message is invalid or too large.
     """
-    return _Reader(data, handles=handles).message()
+    return _Reader(data, handles).message()
 
 
 class _Writer:
@@ -168,12 +168,12 @@ class _Writer:
 class _Reader:
     """A converter of a message back to values. Every size is validated before it is used.
 
-    With `handles`, only handles below this number are valid, and the keys of dicts must be strings. With
-    `requests`, values that don't occur in replies are accepted, too: requests, fixtures and complex numbers;
-    lists are then real lists.
+    `handles` is given for messages from an untrusted process: only handles below this number are valid in
+    them, and the keys of dicts must be strings. In other messages, values that don't occur in replies are
+    accepted, too: requests, fixtures and complex numbers; lists are then real lists.
     """
 
-    def __init__(self, data: bytes, *, handles: int | None = None, requests: bool = False) -> None:
+    def __init__(self, data: bytes, handles: int | None = None) -> None:
         self._data = memoryview(data)
         self._handles = handles
         self._entries = 0
@@ -187,7 +187,7 @@ class _Reader:
             "handle": self._handle,
             "opaque": lambda items, depth: Opaque(self._only_text(items)),
         }
-        if requests:
+        if handles is None:
             self._kinds |= {
                 "list": self._each,
                 "complex": lambda items, depth: complex(*self._each(items, depth)),

@@ -20,10 +20,11 @@ MAX_NAMES, MAX_NAME_LENGTH = 10_000, 100
 def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
     """Answer requests about the objects in `names` until the client sends "done" or disconnects.
 
-    Every exception in the student's code is returned as `Raised`, even KeyboardInterrupt and SystemExit.
+    Objects that the client creates exist until then. Every exception in the student's code is returned as
+    `Raised`, even KeyboardInterrupt and SystemExit.
     """
     channel = Channel(connection)
-    backends: dict[str, tuple[int, LocalBackend]] = {}
+    backends: dict[str, LocalBackend] = {}
     while True:
         try:
             message = unpack(channel.receive())
@@ -58,12 +59,11 @@ def _names(names: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _asked(
-    message: Mapping[str, Any], names: Mapping[str, object], backends: dict[str, tuple[int, LocalBackend]]
+    message: Mapping[str, Any], names: Mapping[str, object], backends: dict[str, LocalBackend]
 ) -> Reply:
-    name, check = message["name"], message["check"]
+    name = message["name"]
     if name not in names:
         return Raised("NameError", f"name {name!r} is not defined")
-    # Each check starts with a new backend, without the objects of earlier checks.
-    if name not in backends or backends[name][0] != check:
-        backends[name] = check, LocalBackend(names[name], message["may_not_call"], catches=BaseException)
-    return backends[name][1].ask(message["request"])
+    if name not in backends:
+        backends[name] = LocalBackend(names[name], message["may_not_call"], catches=BaseException)
+    return backends[name].ask(message["request"])

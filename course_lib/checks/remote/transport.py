@@ -82,7 +82,7 @@ class Channel:
             )
         return self._exactly(length)
 
-    def close(self, why: str = "the channel was closed") -> None:
+    def close(self, why: str) -> None:
         """Close the channel and record the reason in `dead`, unless there already is one."""
         self.dead = self.dead or why
         self._connection.close()

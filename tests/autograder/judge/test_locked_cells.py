@@ -60,7 +60,7 @@ def test_a_check_whose_reference_fails_costs_no_points(monkeypatch: pytest.Monke
         raise ImportError("a fixture is missing")
 
     entry = catalogue()["attention_scores"]
-    monkeypatch.setitem(catalogue(), entry.name, replace(entry, reference=broken, outcomes={}))
+    monkeypatch.setitem(catalogue(), entry.name, replace(entry, reference=broken))
     source = f'check("attention_scores", globals(), grading={COSTS})'
     with pytest.raises(NotComputedError, match="its reference raised ImportError"):
         judged(source, attention_scores=RIGHT)
@@ -80,7 +80,7 @@ def test_a_bug_in_a_probe_costs_no_points(monkeypatch: pytest.MonkeyPatch) -> No
         return {}["a key that is missing"]
 
     entry = catalogue()["attention_scores"]
-    broken = replace(entry, probes=(*entry.probes, Probe("never tested", buggy)), outcomes={})
+    broken = replace(entry, probes=(*entry.probes, Probe("never tested", buggy)))
     monkeypatch.setitem(catalogue(), entry.name, broken)
     source = f'check("attention_scores", globals(), grading={COSTS})'
     for written in (RIGHT, UNSCALED):

@@ -17,7 +17,7 @@ from autograder.release.build import COURSE
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.checks.remote.client import RemoteObject, student_objects
+from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.transport import Channel
 from course_lib.curriculum import Lesson
@@ -53,13 +53,17 @@ def without_charts(setup: str) -> str:
 
 @contextmanager
 def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
-    """Serve this lesson's solutions, one mistake in each ("NAME_mistaken"), and its stubs ("NAME_stub")."""
+    """Serve this lesson's solutions twice (the second time as "NAME_watched"), and further objects.
+
+    These are the stubs ("NAME_stub"), and the solutions with one mistake in each ("NAME_mistaken").
+    """
     for path, content in lesson_view(CURRICULUM, lesson).items():
         (folder / "view" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "view" / path).write_bytes(content)
     cells = released_cells(lesson)
     others = {f"{one.name}_stub": (one.name, cells[one.name]) for one in exercises(lesson)}
     for one in exercises(lesson):
+        others[f"{one.name}_watched"] = one.name, one.source
         others[f"{one.name}_mistaken"] = one.name, one.source_with(one.misconceptions[0])
     asked = {
         "setup": without_charts(cells["setup"]),
@@ -83,7 +87,8 @@ def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
 @pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
 def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_path: Path) -> None:
     with kernel(lesson, tmp_path) as channel:
-        names = student_objects(channel, patience=60.0)
+        forbidden = {"attention_scores_watched": ["torch.Tensor.transpose"]}
+        names = student_objects(channel, forbidden, patience=60.0)
         assert {one.name for one in exercises(lesson)} <= names.keys()
         for exercise in exercises(lesson):
             right = examine(exercise, names[exercise.name], SEED)
@@ -93,7 +98,6 @@ def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_p
             blank = examine(exercise, names[f"{exercise.name}_stub"], SEED)
             assert exercise.name in blank.unwritten
         if lesson.name == "01-attention":
-            watched = RemoteObject(channel, "attention_scores", may_not_call=["torch.Tensor.transpose"])
-            verdict = examine(exercises(lesson)[0], watched, SEED)
+            verdict = examine(exercises(lesson)[0], names["attention_scores_watched"], SEED)
             assert verdict.forbidden == ("torch.Tensor.transpose",)
         assert not channel.dead

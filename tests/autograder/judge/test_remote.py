@@ -142,11 +142,16 @@ def test_ten_thousand_names_are_told_at_most() -> None:
         assert len(student_objects(channel)) == 10_000
 
 
-def test_each_check_begins_anew() -> None:
-    with serving(Scale=Scale) as channel:
-        first = Candidate(RemoteObject(channel, "Scale"))
+def test_each_cell_begins_anew() -> None:
+    def serve_two_cells(there: socket.socket) -> None:
+        serve(there, {"Scale": Scale})
+        serve(there, {"Scale": Scale})
+
+    with forked(serve_two_cells) as channel:
+        first = Candidate(student_objects(channel)["Scale"])
         assert [first.build(1).handle, first.build(1).handle] == [Handle(1), Handle(2)]
-        assert Candidate(RemoteObject(channel, "Scale")).build(1).handle == Handle(1)
+        channel.send(pack({"do": "done"}))
+        assert Candidate(student_objects(channel)["Scale"]).build(1).handle == Handle(1)
 
 
 def test_a_name_that_is_gone_is_said_so() -> None:
