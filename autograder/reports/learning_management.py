@@ -9,21 +9,17 @@ instructor maps during the import.
 Until all points of a submission are given, its cell keeps the roster's value, or is empty without a roster.
 """
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbgrader.api import Gradebook
-from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
-from autograder.nbgrader.command_line import logging_errors
 from autograder.nbgrader.downloads import read_roster
 from autograder.nbgrader.gradebook import points_after_penalty
-from course_lib.atomic_files import atomic_write_text
+from autograder.reports.exporter import CourseExporter, write_csv
 
 _POINTS_POSSIBLE = "Points Possible"
 
@@ -67,7 +63,7 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
     ]
 
 
-class _Export(ExportPlugin):
+class _Export(CourseExporter):
     """An exporter of one CSV file with a row per student and a column per lesson."""
 
     roster = Unicode(
@@ -77,33 +73,27 @@ class _Export(ExportPlugin):
     #: The default name of the file.
     file = ""
 
-    @logging_errors
-    def export(self, gradebook: Gradebook) -> None:
-        """Write the grades, and log the students who are only in the gradebook or only on the roster.
+    def write(self, gradebook: Gradebook) -> None:
+        """Write the grades to `to`, or to `file` by default.
 
-        The option `to` is the path of the CSV file, by default `file`. If no students or no lessons are
-        requested, all of them are written. Exits with code 1, and writes nothing, if the roster can't be
-        read, lacks necessary columns or doesn't identify the students.
+        Students who are only in the gradebook or only on the roster are logged. Raises ValueError, and writes
+        nothing, if the roster can't be read, lacks necessary columns or doesn't identify the students.
         """
-        wanted = set(map(str, self.assignment))
         max_points = {
             lesson.name: float(lesson.max_score)
             for lesson in sorted(gradebook.assignments, key=lambda lesson: lesson.name)
-            if not wanted or lesson.name in wanted
+            if self.wants_lesson(lesson.name)
         }
-        chosen = set(map(str, self.student))
         grades = [
-            grade for grade in final_grades(gradebook, list(max_points)) if not chosen or grade.id in chosen
+            grade for grade in final_grades(gradebook, list(max_points)) if self.wants_student(grade.id)
         ]
         rows = (
             self.with_roster(read_roster(self.roster), grades, max_points)
             if self.roster
             else self.table(grades, max_points)
         )
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
         target = Path(self.to or self.file)
-        atomic_write_text(target, text.getvalue())
+        write_csv(target, rows)
         self.log.info("Wrote %s", target)
 
     def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:

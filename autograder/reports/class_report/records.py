@@ -1,6 +1,6 @@
 """Read the gradebook, the autograded notebooks, and the list of submissions that could not be graded."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -92,19 +92,14 @@ class ClassRecords:
 def read_records(
     gradebook: Gradebook,
     course: CourseDirectory,
-    students: Container[str] = (),
-    lessons: Container[str] = (),
+    wants_student: Callable[[str], bool] = lambda _: True,
+    wants_lesson: Callable[[str], bool] = lambda _: True,
 ) -> ClassRecords:
-    """Read the gradebook and the graded notebooks for the given students and lessons.
+    """Read the gradebook and the graded notebooks for the wanted students and lessons: by default, for all.
 
-    If no students or no lessons are given, all of them are read. Unreadable files are reported in
-    the notes. Nothing is written.
+    Unreadable files are reported in the notes. Nothing is written.
     """
-    return _Reader(gradebook, course, _only(students), _only(lessons)).read()
-
-
-def _only(names: Container[str]) -> Callable[[str], bool]:
-    return names.__contains__ if names else lambda _: True
+    return _Reader(gradebook, course, wants_student, wants_lesson).read()
 
 
 @dataclass
