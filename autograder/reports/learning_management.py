@@ -84,13 +84,11 @@ class _Export(CourseExporter):
             for lesson in sorted(gradebook.assignments, key=lambda lesson: lesson.name)
             if self.wants_lesson(lesson.name)
         }
-        grades = [
-            grade for grade in final_grades(gradebook, list(max_points)) if self.wants_student(grade.id)
-        ]
+        grades = final_grades(gradebook, list(max_points))
         rows = (
             self.with_roster(read_roster(self.roster), grades, max_points)
             if self.roster
-            else self.table(grades, max_points)
+            else self.table([grade for grade in grades if self.wants_student(grade.id)], max_points)
         )
         target = Path(self.to or self.file)
         write_csv(target, rows)
@@ -120,10 +118,13 @@ class _Export(CourseExporter):
         columns: Mapping[str, int],
         identifiers: Sequence[str],
     ) -> list[list[str]]:
-        """Return the rows with the points filled in. `columns` maps each lesson to the index of its column.
+        """Return the rows with the points of the wanted students filled in.
 
-        Students are recognised by the columns in `identifiers`, of which the first contains the numbers of
-        the learning management system. Students who are only in the gradebook or only in the rows are logged.
+        `columns` maps each lesson to the index of its column, and `grades` are those of all students, whether
+        wanted or not. They are recognised by the columns in `identifiers`, of which the first contains the
+        numbers of the learning management system. Students who are only in the rows are logged, and so are
+        wanted students who are only in the gradebook.
+
         Raises ValueError if the header has none of these columns, if a student has two rows, or if a row fits
         several students.
         """
@@ -163,11 +164,11 @@ class _Export(CourseExporter):
             else:
                 found.add(grade.id)
                 for lesson, column in columns.items():
-                    if lesson in grade.points:
+                    if lesson in grade.points and self.wants_student(grade.id):
                         cells[column] = _number(grade.points[lesson])
             filled.append(cells)
         for grade in grades:
-            if grade.id not in found:
+            if grade.id not in found and self.wants_student(grade.id):
                 self.log.warning("%s is in the gradebook but not in %s", grade.id, self.roster)
         return filled
 
