@@ -10,11 +10,10 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.graded_notebooks.folders import graded_folder, grading_folder
 from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, GradingNotes, notes_on, verdicts_in
 from autograder.nbgrader.gradebook import display_name, points_after_penalty
-from autograder.nbgrader.not_graded import NAME, read_not_graded
+from autograder.nbgrader.grading_folder import NOT_GRADED, graded_folder, grading_folder, read_not_graded
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
@@ -211,7 +210,7 @@ class _Reader:
                         yield (lesson, student), reason
         except (OSError, ValueError) as error:
             self._records.notes.append(
-                f"{folder.name}/{NAME} cannot be read ({type(error).__name__}), so the report may not "
+                f"{folder.name}/{NOT_GRADED} cannot be read ({type(error).__name__}), so the report may not "
                 "list every submission that could not be graded. Grade again to rewrite it."
             )
 

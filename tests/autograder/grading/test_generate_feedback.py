@@ -13,7 +13,7 @@ from small_course import LESSON, cell_of
 
 from autograder.nbgrader import generate_feedback
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
-from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.grading_folder import course_lock
 
 STUDENTS = ("anna", "bela", "carl", "dora [2]")
 
