@@ -90,7 +90,8 @@ def read_not_graded(folder: Path) -> dict[str, dict[str, str]]:
 class NotGraded:
     """The list of a course's submissions that were not graded, in a file in `folder`.
 
-    A damaged file counts as an empty list. If the file can't be written, a warning is logged.
+    A file that is damaged or can't be read counts as an empty list. If the file can't be written, a warning
+    is logged.
     """
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
@@ -100,7 +101,7 @@ class NotGraded:
         """Return the reasons, keyed by lesson and then by student."""
         try:
             return read_not_graded(self._path.parent)
-        except ValidationError:
+        except (ValidationError, OSError):
             return {}
 
     def add(self, lesson: str, student: str, reason: str) -> None:

@@ -334,6 +334,16 @@ def test_a_damaged_list_is_begun_anew(classroom: Classroom, right: NotebookNode,
     assert graded(classroom, "anna")
 
 
+def test_a_list_that_cannot_be_read_stops_nothing(classroom: Classroom, right: NotebookNode) -> None:
+    unreadable = classroom.course / "autograder" / "not_graded.json"
+    unreadable.mkdir()
+    classroom.hand_in("bela", b"")
+    logged = classroom.autograde()
+    assert f"{unreadable} cannot be updated: [Errno 21] Is a directory: '{unreadable}'" in logged
+    assert "1 of 2 submissions could not be graded" in logged[-1]
+    assert graded(classroom, "anna")
+
+
 def test_whatever_a_submission_raises_the_others_are_graded(
     classroom: Classroom, right: NotebookNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
