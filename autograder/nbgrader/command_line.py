@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from sqlalchemy.exc import DBAPIError
 
-from autograder.nbgrader.gradebook import gradebook_problem
+from autograder.nbgrader.gradebook import error_message
 from course_lib.curriculum.course_file import CourseError
 
 P = ParamSpec("P")
@@ -44,8 +44,7 @@ def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
         try:
             return main(*args, **kwargs)
         except (CourseError, NbGraderException, OSError, DBAPIError) as error:
-            problem = gradebook_problem(error) if isinstance(error, DBAPIError) else str(error)
-            message = f"[bold red]✗[/] {escape(problem)}"
+            message = f"[bold red]✗[/] {escape(error_message(error))}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True)
             return 1
 

@@ -17,7 +17,7 @@ from nbgrader.converters.base import NbGraderException
 from sqlalchemy.exc import DBAPIError
 
 from autograder.judge.job import NotComputedError
-from autograder.nbgrader.gradebook import gradebook_problem, open_gradebook
+from autograder.nbgrader.gradebook import error_message, open_gradebook
 from autograder.nbgrader.grading_folder import (
     NotGraded,
     course_lock,
@@ -35,6 +35,9 @@ from course_lib.curriculum.course_file import CourseError
 
 #: The maximum number of attempts to grade a submission whose files change in the meantime.
 _ATTEMPTS = 3
+
+#: The errors whose text is a message for the instructor.
+_EXPECTED = (CourseError, UnreadableError, OSError, NbGraderException, NotComputedError, DBAPIError)
 
 
 class _FilesChangedError(Exception):
@@ -214,12 +217,8 @@ class GradingRun:
         try:
             yield
         except Exception as error:
-            if isinstance(error, DBAPIError):
-                reason = gradebook_problem(error)
-            elif isinstance(
-                error, CourseError | UnreadableError | OSError | NbGraderException | NotComputedError
-            ):
-                reason = str(error)
+            if isinstance(error, _EXPECTED):
+                reason = error_message(error)
             else:
                 reason = f"{type(error).__name__}: {shown(str(error))}"
             self._log.error("%s, %s: not graded: %s", submission.student, submission.lesson, reason)
