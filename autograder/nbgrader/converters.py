@@ -162,7 +162,6 @@ class CourseAutograde(RecordingConverter, Autograde):
             yield None
             return
         execute = SandboxedExecute(parent=self)
-        execute.group_shared = self.coursedir.groupshared
         self.autograde_preprocessors = [execute if step is SandboxedExecute else step for step in steps]
         with execute.running(self._workers):
             yield execute
