@@ -69,14 +69,12 @@ def templates(*folders: Path) -> Environment:
     )
 
 
-def clean(html: str | bytes) -> str:
+def clean(text: str) -> str:
     """Sanitise HTML: keep tags for text, tables and embedded pictures, and escape all others.
 
-    Attributes that aren't known to be safe are removed.
-
-    If elements are nested too deeply, everything is escaped.
+    Attributes that aren't known to be safe are removed. If elements are nested too deeply, everything is
+    escaped.
     """
-    text = html.decode() if isinstance(html, bytes) else str(html)
     if _is_too_deep(text):
         return escape(text)
     protocols = [*bleach.ALLOWED_PROTOCOLS, "data"]

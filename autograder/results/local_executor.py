@@ -50,7 +50,7 @@ class LocalExecutor(WorkerExecutor):
     fail at once for a minute, and then a start is tried again.
     """
 
-    def __init__(self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:
+    def __init__(self, workers: int, initializer: Callable[..., None], initargs: tuple[Any, ...]) -> None:
         self.workers = workers
         self._initializer, self._initargs = initializer, initargs
         self._threads = ThreadPoolExecutor(workers)
@@ -116,7 +116,7 @@ class LocalExecutor(WorkerExecutor):
             self._workers[worker] = lifeline
         self._local.worker = worker
         try:
-            worker.submit(_initialize, self._initializer, *self._initargs).result()
+            worker.submit(self._initializer, *self._initargs).result()
         except Exception as error:
             self._discard_worker()
             died = isinstance(error, BrokenProcessPool)
@@ -183,11 +183,6 @@ class SharedExecutor:
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(cancel_futures=True)
-
-
-def _initialize(initializer: Callable[..., object], *initargs: object) -> None:
-    """Call the initializer in a worker, where its result may not be picklable."""
-    initializer(*initargs)
 
 
 def _end_with(lifeline: Connection) -> None:
