@@ -73,6 +73,9 @@ class _Export(CourseExporter):
     #: The default name of the file.
     file = ""
 
+    #: The columns of a roster that identify students. The first has the learning management system's numbers.
+    identifiers: tuple[str, ...] = ()
+
     def write(self, gradebook: Gradebook) -> None:
         """Write the grades to `to`, or to `file` by default.
 
@@ -116,21 +119,20 @@ class _Export(CourseExporter):
         rows: list[list[str]],
         grades: Sequence[StudentGrades],
         columns: Mapping[str, int],
-        identifiers: Sequence[str],
     ) -> list[list[str]]:
         """Return the rows with the points of the wanted students filled in.
 
         `columns` maps each lesson to the index of its column, and `grades` are those of all students, whether
-        wanted or not. They are recognised by the columns in `identifiers`, of which the first contains the
-        numbers of the learning management system. Students who are only in the rows are logged, and so are
-        wanted students who are only in the gradebook.
+        wanted or not. Students who are only in the rows are logged, and so are wanted students who are only
+        in the gradebook.
 
-        Raises ValueError if the header has none of these columns, if a student has two rows, or if a row fits
+        Raises ValueError if the header has none of `identifiers`, if a student has two rows, or if a row fits
         several students.
         """
-        if not set(identifiers) & set(header):
+        identifying = set(self.identifiers) & set(header)
+        if not identifying:
             raise ValueError(
-                f"the roster {self.roster} has none of the columns {', '.join(identifiers)}; "
+                f"the roster {self.roster} has none of the columns {', '.join(self.identifiers)}; "
                 f"its columns are {', '.join(header)}"
             )
         by_number = {grade.lms_user_id: grade for grade in grades}
@@ -139,8 +141,9 @@ class _Export(CourseExporter):
         def owners(cells: Sequence[str]) -> dict[str, StudentGrades]:
             """Return the students who fit a row, by id."""
             fitting: dict[str, StudentGrades] = {}
-            for column in set(identifiers) & set(header):
-                first, second = (by_number, by_name) if column == identifiers[0] else (by_name, by_number)
+            for column in identifying:
+                is_number = column == self.identifiers[0]
+                first, second = (by_number, by_name) if is_number else (by_name, by_number)
                 key = cells[header.index(column)]
                 if key and (owner := first.get(key) or second.get(key)) is not None:
                     fitting[owner.id] = owner
@@ -149,7 +152,7 @@ class _Export(CourseExporter):
         found: set[str] = set()
         filled: list[list[str]] = []
         for row in rows:
-            cells = [*row, *[""] * (max([len(header) - 1, *columns.values()]) + 1 - len(row))]
+            cells = [*row, *[""] * (len(header) - len(row))]
             fitting = owners(cells)
             if len(fitting) > 1:
                 raise ValueError(
@@ -180,6 +183,7 @@ class CanvasExport(_Export):
     """
 
     file = "canvas.csv"
+    identifiers = ("ID", "SIS Login ID", "SIS User ID", "Integration ID")
 
     def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the header, the maximum points, and a row for each student.
@@ -215,8 +219,7 @@ class CanvasExport(_Export):
             row += [""] * (len(header) - len(row))
             for lesson in new:
                 row[columns[lesson]] = _number(max_points[lesson])
-        identifiers = ("ID", "SIS Login ID", "SIS User ID", "Integration ID")
-        return [header, *above, *self.fill(header, students, grades, columns, identifiers)]
+        return [header, *above, *self.fill(header, students, grades, columns)]
 
 
 class MoodleExport(_Export):
@@ -226,6 +229,7 @@ class MoodleExport(_Export):
     """
 
     file = "moodle.csv"
+    identifiers = ("ID number", "Username", "Email address")
 
     def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the header and a row for each student, identified by ID number, username and email."""
@@ -255,8 +259,7 @@ class MoodleExport(_Export):
                 f"Moodle has no grade item for {', '.join(missing)}: add the items there, export the grades "
                 f"again, or choose lessons with --assignment"
             )
-        identifiers = ("ID number", "Username", "Email address")
-        return [header, *self.fill(header, students, grades, columns, identifiers)]
+        return [header, *self.fill(header, students, grades, columns)]
 
 
 def _columns(header: Sequence[str], lessons: Iterable[str], pattern: str) -> dict[str, int]:
