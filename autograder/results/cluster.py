@@ -26,8 +26,8 @@ from course_lib.curriculum.course_file import CourseError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: The timeout in seconds for the first worker, which may wait in a queue.
-_WORKER_TIMEOUT = 600
+#: Timeouts in seconds for the scheduler, and for the first worker, which may wait in a queue.
+_CONNECT_TIMEOUT, _WORKER_TIMEOUT = 30, 600
 
 #: Seconds until a refused worker leaves, because it can only leave after it has joined.
 _CLOSE_DELAY = 1.0
@@ -123,13 +123,9 @@ class ClusterExecutor(WorkerExecutor):
 
 
 def connect(
-    address: str,
-    allow_unconfined: bool,
-    allow_plain_tcp: bool,
-    log: logging.Logger,
-    connect_timeout: float = 30,
+    address: str, allow_unconfined: bool, allow_plain_tcp: bool, log: logging.Logger
 ) -> ClusterExecutor:
-    """Connect to a Dask scheduler within `connect_timeout` seconds, and wait for a worker with a sandbox.
+    """Connect to a Dask scheduler, and wait for a worker with a sandbox.
 
     Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
     worker has joined after ten minutes. An address without TLS is unsafe unless it is that of this machine or
@@ -137,7 +133,7 @@ def connect(
     """
     _require_safe(address, allow_plain_tcp)
     try:
-        client = Client(address, timeout=connect_timeout, set_as_default=False)
+        client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise CourseError(
             f"COURSE_CLUSTER={address}: no Dask scheduler answers at this address: {error}"
