@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nbgrader.api import Gradebook
-from nbgrader.coursedir import CourseDirectory
 
 from autograder.nbgrader.gradebook import points_after_penalty
 from autograder.reports.exporter import CourseExporter, write_csv
@@ -28,9 +27,7 @@ class CsvExport(CourseExporter):
         """Write the grades to `to`, or to grades.csv by default, and report ungraded submissions by name."""
         target = Path(self.to or "grades.csv")
         self.log.info("Exporting grades to %s", target)
-        course = CourseDirectory(parent=self.parent)
-        course.assignment_id = "*"
-        found, waiting = submissions(course), []
+        found, waiting = submissions(self.course), []
         rows: list[Sequence[object]] = [_COLUMNS]
         for lesson in gradebook.assignments:
             if not self.wants_lesson(lesson.name):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
 
 from course_lib.atomic_files import atomic_write_text
@@ -25,6 +26,11 @@ class CourseExporter(ExportPlugin):
     def write(self, gradebook: Gradebook) -> None:
         """Write the export to the path in the option `to`, or to a default path."""
         raise NotImplementedError
+
+    @property
+    def course(self) -> CourseDirectory:
+        """The folders of the course, for all lessons."""
+        return CourseDirectory(parent=self, assignment_id="*")
 
     def wants_student(self, student: str) -> bool:
         """Return whether a student is to be exported: by default, everyone is."""

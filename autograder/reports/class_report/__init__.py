@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 from nbgrader.api import Gradebook
-from nbgrader.coursedir import CourseDirectory
 from traitlets import Unicode
 
 from autograder.reports.class_report.figures import figures
@@ -42,11 +41,10 @@ class ClassReport(CourseExporter):
         page = Path(self.to or REPORT)
         if page.suffix.lower() not in (".html", ".htm"):
             page = page.with_name(page.name + ".html")
-        course = getattr(self.parent, "coursedir", None) or CourseDirectory(parent=self)
-        records = read_records(gradebook, course, self.wants_student, self.wants_lesson)
+        records = read_records(gradebook, self.course, self.wants_student, self.wants_lesson)
         found = figures(records)
         folder = page.with_suffix("")
-        html = report_page(records, found, course.course_id, folder.name, self.formgrader)
+        html = report_page(records, found, self.course.course_id, folder.name, self.formgrader)
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in vars(found).items():
             atomic_write_text(folder / f"{name}.csv", as_csv(table))
