@@ -14,6 +14,7 @@ from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, GradingNotes, notes_on, verdicts_in
 from autograder.nbgrader.gradebook import display_name, points_after_penalty
 from autograder.nbgrader.grading_folder import NOT_GRADED, graded_folder, grading_folder, read_not_graded
+from autograder.submissions.folder import submissions
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
@@ -125,11 +126,11 @@ class _Reader:
         records.lessons = [_lesson(assignment, curriculum) for assignment in assignments]
         records.not_graded = dict(self._reasons())
         for lesson in records.lessons:
-            submissions = self._gradebook.assignment_submissions(lesson.name)
-            found = [entry for entry in submissions if entry.student_id in names]
+            found = self._gradebook.assignment_submissions(lesson.name)
             for submission in sorted(found, key=lambda entry: entry.student_id):
-                records.submissions.append(self._submission(submission, lesson))
-            self._find_ungraded(lesson.name, {entry.student_id for entry in found})
+                if submission.student_id in names:
+                    records.submissions.append(self._submission(submission, lesson))
+        self._find_ungraded()
         for _, student in records.not_graded:
             names.setdefault(student, student)
         records.students = sorted(
@@ -214,17 +215,16 @@ class _Reader:
                 "list every submission that could not be graded. Grade again to rewrite it."
             )
 
-    def _find_ungraded(self, lesson: str, known: set[str]) -> None:
-        """Record as not graded each submission for a lesson that was handed in but is not in the gradebook.
-
-        `known` contains the students whose submissions are in the gradebook.
-        """
-        step = Path(self._course.root, self._course.submitted_directory)
-        for folder in sorted(step.glob(f"*/{lesson}")):
-            student = folder.parent.name.encode(errors="replace").decode()  # It may not be valid UTF-8.
-            if student not in known and self._wants_student(student):
+    def _find_ungraded(self) -> None:
+        """Record as not graded each submission that was handed in but is not in the gradebook."""
+        lessons = {lesson.name for lesson in self._records.lessons}
+        known = {(entry.lesson, entry.student) for entry in self._records.submissions}
+        for submission in submissions(self._course):
+            student = submission.student.encode(errors="replace").decode()  # It may not be valid UTF-8.
+            key = (submission.lesson, student)
+            if submission.lesson in lessons and key not in known and self._wants_student(student):
                 reason = "handed in but not graded yet: run `nbgrader autograde`"
-                self._records.not_graded.setdefault((lesson, student), reason)
+                self._records.not_graded.setdefault(key, reason)
 
 
 def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonRecord:
