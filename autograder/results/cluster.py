@@ -157,14 +157,14 @@ def _wait_for_sandboxes(
     """
     deadline = time.monotonic() + _WORKER_TIMEOUT
     has_waited = False
+    logged = refused_before
     while True:
         ready: Mapping[str, int] = client.run(_sandboxes, plugin.name, on_error="ignore")
         refused = [event for _, event in client.get_events(plugin.name)]
-        sandboxes = sum(ready.values())
-        if sandboxes or len(refused) > refused_before:
-            for event in refused[refused_before:]:
-                log.warning("The worker %s was refused: %s", event["worker"], event["problem"])
-        if sandboxes:
+        for event in refused[logged:]:
+            log.warning("The worker %s was refused: %s", event["worker"], event["problem"])
+        logged = len(refused)
+        if sandboxes := sum(ready.values()):
             return sandboxes
         reasons = "\n".join(f"{event['worker']}: {event['problem']}" for event in refused)
         if len(refused) > refused_before and not ready:
