@@ -194,7 +194,7 @@ class GradingRun:
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
             self._restore(submission),
         ):
-            refused = [submission.folder] if submission.all_refused else submission.refused
+            refused = {submission.folder} if submission.all_refused else submission.refused
             course.ignore = [*ignored, *map(glob.escape, refused)]
             try:
                 self._write_grades(prepared, gradebook)

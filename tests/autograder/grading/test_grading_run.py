@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,18 @@ def test_a_folder_full_of_links_costs_nothing(classroom: Classroom, right: Noteb
     assert graded(classroom, "bela")
     assert len(classroom.told("bela")) == 11
     assert not list(classroom.folder("bela", "autograded").glob("link*"))
+
+
+def test_many_files_among_many_links_are_told_apart_quickly(tmp_path: Path) -> None:
+    for number in range(60_000):
+        (tmp_path / f"link-{number}").symlink_to("nowhere")
+    for number in range(4_000):
+        (tmp_path / f"file-{number}").touch()
+    submission = Submission("anna", LESSON, str(tmp_path), (LESSON,))
+    submission.inspect([], 1_000)
+    start = time.monotonic()
+    submission.digest()
+    assert time.monotonic() - start < 4
 
 
 @pytest.mark.parametrize("kind", ["nonsense", "link", "pipe", "folder", "long", "binary", "number"])
