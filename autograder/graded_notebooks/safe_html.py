@@ -124,11 +124,25 @@ def clean_markdown(context: Context, source: str) -> str:
     return markdown_to_html(source, context.get("cell", {}).get("attachments", {}))
 
 
+def keep_addresses(page: str) -> str:
+    """Return a page unchanged, in place of nbconvert's filter `strip_files_prefix`.
+
+    That filter corrects addresses in very old notebooks, and takes quadratic time.
+    """
+    return page
+
+
+#: Longer Markdown is shown as it is, because converting some texts takes quadratic time.
+_MAX_MARKDOWN = 100_000
+
+
 def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
     """Convert Markdown to HTML as nbconvert does, and sanitise the result.
 
     `attachments` contains pictures in base64, keyed by file name and then by MIME type.
     """
+    if len(source) > _MAX_MARKDOWN:
+        return f"<pre>{escape(source)}</pre>"
     # No links to headings: their ids are removed.
     renderer = _FormulaRenderer(
         escape=False, attachments=attachments, embed_images=False, path="", exclude_anchor_links=True
