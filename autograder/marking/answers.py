@@ -34,7 +34,6 @@ class Question:
     notebook: str
     name: str
     max_points: float
-    """The maximum number of points."""
     scheme: MarkScheme
     grade_cell: str
     """The id of the cell's GradeCell in the gradebook, to which grades belong."""

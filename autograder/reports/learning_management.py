@@ -42,7 +42,7 @@ class StudentGrades:
 def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
     """Read all students' points for these lessons, after late penalties, from the gradebook.
 
-    A student's points for a lesson are left out if nothing was handed in, or if someone still has to mark it.
+    A student's points for a lesson are left out if nothing was handed in, or a person still has to grade it.
     """
     points: dict[str, dict[str, float]] = {}
     for lesson in lessons:

@@ -27,7 +27,6 @@ class LessonRecord:
     name: str
     title: str
     max_points: float
-    """The maximum number of points."""
     due: datetime | None
     """The due date in UTC for students without an extension, or None if there is none."""
     minutes: int | None
