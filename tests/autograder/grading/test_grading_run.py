@@ -418,7 +418,7 @@ def test_good_timestamps_are_let_through(tmp_path: Path, written: str) -> None:
     (tmp_path / "timestamp.txt").write_text(written)
     submission = Submission("anna", LESSON, str(tmp_path), (LESSON,))
     submission.inspect((), 1_000_000)
-    assert (submission.refused, submission.notes, submission.tampering) == ([], [], [])
+    assert (submission.refused, submission.notes, submission.tampering) == (set(), [], [])
 
 
 @pytest.mark.parametrize(
