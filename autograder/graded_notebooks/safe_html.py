@@ -1,6 +1,7 @@
 """Sanitise submissions before a browser shows them, and render pages that escape everything else."""
 
 import re
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from html import escape, unescape
@@ -11,11 +12,11 @@ from typing import Any
 import bleach  # type: ignore[import-untyped]
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from nbconvert.filters.markdown_mistune import MarkdownWithMath
+from latex2mathml.converter import convert
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 
-from autograder.graded_notebooks.formulas import FormulaRenderer
 from autograder.submissions.repair import GRADING
 
 _TAGS = [
@@ -68,14 +69,12 @@ def templates(*folders: Path) -> Environment:
     )
 
 
-def clean(html: str | bytes) -> str:
+def clean(text: str) -> str:
     """Sanitise HTML: keep tags for text, tables and embedded pictures, and escape all others.
 
-    Attributes that aren't known to be safe are removed.
-
-    If elements are nested too deeply, everything is escaped.
+    Attributes that aren't known to be safe are removed. If elements are nested too deeply, everything is
+    escaped.
     """
-    text = html.decode() if isinstance(html, bytes) else str(html)
     if _is_too_deep(text):
         return escape(text)
     protocols = [*bleach.ALLOWED_PROTOCOLS, "data"]
@@ -125,16 +124,84 @@ def clean_markdown(context: Context, source: str) -> str:
     return markdown_to_html(source, context.get("cell", {}).get("attachments", {}))
 
 
+def keep_addresses(page: str) -> str:
+    """Return a page unchanged, in place of nbconvert's filter `strip_files_prefix`.
+
+    That filter corrects addresses in very old notebooks, and takes quadratic time.
+    """
+    return page
+
+
+#: Longer Markdown is shown as it is, because converting some texts takes quadratic time.
+_MAX_MARKDOWN = 100_000
+
+
 def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
     """Convert Markdown to HTML as nbconvert does, and sanitise the result.
 
     `attachments` contains pictures in base64, keyed by file name and then by MIME type.
     """
+    if len(source) > _MAX_MARKDOWN:
+        return f"<pre>{escape(source)}</pre>"
     # No links to headings: their ids are removed.
-    renderer = FormulaRenderer(
+    renderer = _FormulaRenderer(
         escape=False, attachments=attachments, embed_images=False, path="", exclude_anchor_links=True
     )
     return renderer.with_formulas(clean(MarkdownWithMath(renderer=renderer).render(source)))
+
+
+_MATHML_TAGS = [
+    *("math", "mrow", "mi", "mn", "mo", "mtext", "mspace", "mstyle", "mpadded", "mfrac", "msqrt", "mroot"),
+    *("msub", "msup", "msubsup", "munder", "mover", "munderover", "mtable", "mtr", "mtd"),
+]
+_MATHML_ATTRIBUTES = [
+    *("display", "displaystyle", "mathvariant", "scriptlevel", "stretchy", "fence", "form", "accent"),
+    *("columnalign", "minsize", "maxsize", "width"),
+]
+
+#: Further formulas, and longer ones, stay LaTeX.
+_MAX_FORMULAS, _MAX_FORMULA_LENGTH = 300, 2000
+
+
+class _FormulaRenderer(IPythonRenderer):
+    """nbconvert's renderer, with a placeholder for each formula until the page has been sanitised.
+
+    Formulas become MathML, so that a page needs neither scripts nor internet access.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._formulas: dict[str, str] = {}
+        self._prefix = f"formula-{secrets.token_hex(8)}-"  # A student can't guess it.
+
+    def inline_math(self, body: str) -> str:
+        """Convert an inline formula, and return its placeholder."""
+        return self._keep(body, "inline")
+
+    def block_math(self, body: str) -> str:
+        """Convert a display formula, and return its placeholder."""
+        return self._keep(body, "block")
+
+    def with_formulas(self, page: str) -> str:
+        """Replace the placeholders in a sanitised page with the formulas."""
+        return re.sub(rf"{self._prefix}\d+-end", lambda found: self._formulas[found[0]], page)
+
+    def _keep(self, body: str, display: str) -> str:
+        name = f"{self._prefix}{len(self._formulas)}-end"
+        # A conversion takes up to a millisecond, and an answer can have millions of characters.
+        is_short = len(self._formulas) < _MAX_FORMULAS and len(body) <= _MAX_FORMULA_LENGTH
+        self._formulas[name] = _mathml(body, display) if is_short else f"<code>{escape(body)}</code>"
+        return name
+
+
+def _mathml(body: str, display: str) -> str:
+    try:
+        # The converter does not escape HTML in \text.
+        return str(
+            bleach.clean(convert(body, display=display), tags=_MATHML_TAGS, attributes=_MATHML_ATTRIBUTES)
+        )
+    except Exception:  # Any text can be between dollar signs, with many kinds of errors
+        return f"<code>{escape(body)}</code>"
 
 
 #: The only MIME types in which an output may be shown.

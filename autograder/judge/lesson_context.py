@@ -36,16 +36,16 @@ def prepare_lesson_context(source: LessonSource) -> LessonContext:
     """
     lesson = source.lesson
     view = _compiled(lesson_view(source.curriculum, lesson)) if lesson else {}
-    to_write = lesson.written if lesson else {}
+    may_not_call = source.may_not_call
     return LessonContext(
         pack_files({f"course/{path}": content for path, content in view.items()} or whole_course()),
         # A checked name is always the student's, even if a cell imports the reference under the same name.
         {
             name: value
             for name, value in imports_of(cell.source for cell in source.cells).items()
-            if name not in to_write
+            if name not in may_not_call
         },
-        {name: getattr(entry, "may_not_call", ()) for name, entry in to_write.items()},
+        may_not_call,
         modules_of(cell.source for cell in source.cells if "see" not in cell.tags),
     )
 

@@ -34,6 +34,12 @@ class LessonSource:
         """The lesson in the curriculum, or None for an instructor's own assignment."""
         return next((lesson for lesson in self.curriculum.lessons if lesson.name == self.name), None)
 
+    @property
+    def may_not_call(self) -> dict[str, list[str]]:
+        """The functions that each exercise prohibits, keyed by the names of all exercises and predictions."""
+        written = self.lesson.written if self.lesson else {}
+        return {name: list(getattr(entry, "may_not_call", ())) for name, entry in written.items()}
+
     @cached_property
     def digest(self) -> str:
         """A hash of the parts of the lesson that can change a result, without its texts, hints and points."""
@@ -42,10 +48,7 @@ class LessonSource:
             "name": self.name,
             "cells": [asdict(cell) for cell in self.cells],
             "withheld": withheld_exercises(self.curriculum, lesson) if lesson else {},
-            "may_not_call": {
-                name: list(getattr(entry, "may_not_call", ()))
-                for name, entry in (lesson.written if lesson else {}).items()
-            },
+            "may_not_call": self.may_not_call,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
 

@@ -19,10 +19,10 @@ from nbgrader.api import (
     SubmittedNotebook,
 )
 
-from autograder.graded_notebooks.folders import graded_folder
 from autograder.graded_notebooks.verdicts import UNREADABLE
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.gradebook import display_name
+from autograder.nbgrader.grading_folder import graded_folder
 from autograder.nbgrader.mark_scheme import MarkScheme, mark_schemes
 from course_lib.curriculum.course_file import SOURCES, CourseError
 
@@ -34,7 +34,6 @@ class Question:
     notebook: str
     name: str
     max_points: float
-    """The maximum number of points."""
     scheme: MarkScheme
     grade_cell: str
     """The id of the cell's GradeCell in the gradebook, to which grades belong."""

@@ -5,20 +5,17 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec
 
-from nbgrader.api import Gradebook
 from nbgrader.converters.base import NbGraderException
-from nbgrader.plugins import ExportPlugin
 from rich.console import Console
 from rich.markup import escape
 from sqlalchemy.exc import DBAPIError
 
-from autograder.nbgrader.gradebook import gradebook_problem
+from autograder.nbgrader.gradebook import error_message
 from course_lib.curriculum.course_file import CourseError
 
 P = ParamSpec("P")
-Exporter = TypeVar("Exporter", bound=ExportPlugin)
 
 
 def command_parser(command: str, description: str | None) -> argparse.ArgumentParser:
@@ -47,23 +44,8 @@ def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
         try:
             return main(*args, **kwargs)
         except (CourseError, NbGraderException, OSError, DBAPIError) as error:
-            problem = gradebook_problem(error) if isinstance(error, DBAPIError) else str(error)
-            message = f"[bold red]✗[/] {escape(problem)}"
+            message = f"[bold red]✗[/] {escape(error_message(error))}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True)
             return 1
-
-    return run
-
-
-def logging_errors(export: Callable[[Exporter, Gradebook], None]) -> Callable[[Exporter, Gradebook], None]:
-    """Decorate an exporter's `export`: errors that its user can correct are logged, with exit code 1."""
-
-    @wraps(export)
-    def run(self: Exporter, gradebook: Gradebook) -> None:
-        try:
-            export(self, gradebook)
-        except (OSError, ValueError) as error:
-            self.log.error("%s", error)
-            raise SystemExit(1) from None
 
     return run

@@ -162,7 +162,6 @@ class CourseAutograde(RecordingConverter, Autograde):
             yield None
             return
         execute = SandboxedExecute(parent=self)
-        execute.group_shared = self.coursedir.groupshared
         self.autograde_preprocessors = [execute if step is SandboxedExecute else step for step in steps]
         with execute.running(self._workers):
             yield execute
@@ -289,7 +288,12 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
                 for notebook in known.notebooks
                 for cell in notebook.source_cells
             }
-        new = {f"{Path(path).stem}: {name}" for path in notebooks for name in _cells_nbgrader_knows(path)}
+        new = {
+            f"{Path(path).stem}: {cell.metadata.nbgrader.grade_id}"
+            for path in notebooks
+            for cell in nbformat.read(path, as_version=4).cells
+            if is_tracked(cell)
+        }
         if submitted and old != new:
             changes = [f"{name} was added" for name in sorted(new - old)]
             changes += [f"{name} was removed" for name in sorted(old - new)]
@@ -298,9 +302,3 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
                 "nbgrader cannot add or remove cells of a lesson with submissions, and the gradebook has "
                 f"{submitted}. Undo the change in the source, or release it as a lesson with another name."
             )
-
-
-def _cells_nbgrader_knows(path: str) -> Iterator[str]:
-    for cell in nbformat.read(path, as_version=4).cells:
-        if is_tracked(cell):
-            yield cell.metadata.nbgrader.grade_id

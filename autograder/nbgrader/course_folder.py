@@ -11,7 +11,6 @@ from autograder.nbgrader.gradebook import open_gradebook
 from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.release.build import COURSE
-from autograder.results.store import ResultStore
 from autograder.submissions.folder import released_notebooks
 from course_lib.curriculum.course_file import CourseError
 
@@ -54,14 +53,7 @@ class CourseFolder:
     @cached_property
     def execute(self) -> SandboxedExecute:
         """The configured preprocessor, which runs notebooks inside its `running` context."""
-        execute = SandboxedExecute(config=self.config)
-        execute.group_shared = self.directory().groupshared
-        return execute
-
-    @property
-    def store(self) -> ResultStore:
-        """The course's result store."""
-        return self.execute.store
+        return SandboxedExecute(config=self.config)
 
     def gradebook(self) -> Gradebook:
         """Open the course's gradebook, and return it. The caller must close it.

@@ -29,7 +29,7 @@ def open_gradebook(course: CourseDirectory, create: bool = False) -> Gradebook:
         if create or file is None or file.exists():
             return Gradebook(course.db_url, course.course_id)
     except DBAPIError as error:
-        raise CourseError(gradebook_problem(error)) from None
+        raise CourseError(error_message(error)) from None
     except (ArgumentError, ImportError, ValueError) as error:
         # The message doesn't repeat the address, because it may contain a password.
         raise CourseError(
@@ -41,8 +41,10 @@ def open_gradebook(course: CourseDirectory, create: bool = False) -> Gradebook:
     )
 
 
-def gradebook_problem(error: DBAPIError) -> str:
-    """Return a message for a database error, with the driver's message but without the SQL statement."""
+def error_message(error: Exception) -> str:
+    """Return the text of an error. A database error's has the driver's message, but no SQL statement."""
+    if not isinstance(error, DBAPIError):
+        return str(error)
     cause = " ".join(str(error.orig).split())
     return f"the gradebook cannot be used: {cause}. Check the database and its address, COURSE_GRADEBOOK"
 

@@ -5,12 +5,10 @@ reported by name, and the others are graded.
 """
 
 import glob
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook, MissingEntry
@@ -18,22 +16,28 @@ from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from sqlalchemy.exc import DBAPIError
 
-from autograder.graded_notebooks.folders import graded_folder, grading_folder
 from autograder.judge.job import NotComputedError
-from autograder.nbgrader.gradebook import gradebook_problem, open_gradebook
-from autograder.nbgrader.lock import course_lock
-from autograder.nbgrader.not_graded import NotGraded
+from autograder.nbgrader.gradebook import error_message, open_gradebook
+from autograder.nbgrader.grading_folder import (
+    NotGraded,
+    course_lock,
+    graded_folder,
+    grading_folder,
+    grading_records,
+)
 from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
-from autograder.submissions.repair import GRADING
 from course_lib.curriculum.course_file import CourseError
 
 #: The maximum number of attempts to grade a submission whose files change in the meantime.
 _ATTEMPTS = 3
+
+#: The errors whose text is a message for the instructor.
+_EXPECTED = (CourseError, UnreadableError, OSError, NbGraderException, NotComputedError, DBAPIError)
 
 
 class _FilesChangedError(Exception):
@@ -125,7 +129,7 @@ class GradingRun:
             )
             if replacement.recover(self._restore(submission)):
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
-            records = [grading_record(replacement.folder / f"{name}.ipynb") for name in submission.notebooks]
+            records = grading_records(self._course, submission)
             if self._converter.force or not all(record.get("complete") is True for record in records):
                 return True
             if {record.get("handed_in") for record in records} != {submission.digest()}:
@@ -190,7 +194,7 @@ class GradingRun:
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
             self._restore(submission),
         ):
-            refused = [submission.folder] if submission.all_refused else submission.refused
+            refused = {submission.folder} if submission.all_refused else submission.refused
             course.ignore = [*ignored, *map(glob.escape, refused)]
             try:
                 self._write_grades(prepared, gradebook)
@@ -213,25 +217,10 @@ class GradingRun:
         try:
             yield
         except Exception as error:
-            if isinstance(error, DBAPIError):
-                reason = gradebook_problem(error)
-            elif isinstance(
-                error, CourseError | UnreadableError | OSError | NbGraderException | NotComputedError
-            ):
-                reason = str(error)
+            if isinstance(error, _EXPECTED):
+                reason = error_message(error)
             else:
                 reason = f"{type(error).__name__}: {shown(str(error))}"
             self._log.error("%s, %s: not graded: %s", submission.student, submission.lesson, reason)
             self._failed.append(f"{submission.student} ({submission.lesson})")
             self._not_graded.add(submission.lesson, submission.student, reason)
-
-
-def grading_record(path: Path) -> dict[str, Any]:
-    """Return the grading record in a notebook file, or an empty dict if there is no valid record."""
-    if path.is_symlink() or not path.is_file():
-        return {}
-    try:
-        record = json.loads(path.read_bytes())["metadata"][GRADING]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}

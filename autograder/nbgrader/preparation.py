@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import is_grade
 
 from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
@@ -113,7 +114,7 @@ class Preparation:
                 attempt = repair(raw, earlier)
                 if attempt.tampering or attempt.from_another_release:
                     continue
-                if graded_cells(earlier) == graded_cells(current):
+                if _graded_cells(earlier) == _graded_cells(current):
                     attempt.notes.insert(0, _EARLIER)
                     self.releases.insert_hidden_tests(lesson, name, attempt.notebook, graded_only=True)
                     return attempt
@@ -137,7 +138,5 @@ class Preparation:
         return files
 
 
-def graded_cells(notebook: NotebookNode) -> set[str]:
-    """Return the names of the cells that earn points."""
-    metadata = [cell.metadata.get("nbgrader", {}) for cell in notebook.cells]
-    return {each["grade_id"] for each in metadata if each.get("grade")}
+def _graded_cells(notebook: NotebookNode) -> set[str]:
+    return {cell.metadata.nbgrader.grade_id for cell in notebook.cells if is_grade(cell)}

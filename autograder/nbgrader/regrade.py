@@ -20,12 +20,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from autograder.graded_notebooks.folders import graded_folder
 from autograder.judge.job import NotComputedError
 from autograder.nbgrader.command_line import command_parser, counted, create_console, reporting_errors
 from autograder.nbgrader.converters import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
-from autograder.nbgrader.grading_run import grading_record
+from autograder.nbgrader.grading_folder import graded_folder, grading_records
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
@@ -201,8 +200,7 @@ class Regrading:
 
     def _is_graded_from(self, submission: Submission, digest: str) -> bool:
         """Return whether a submission's graded notebooks were made from files with this digest."""
-        folder = graded_folder(self._directory, submission.student, self._lesson)
-        records = [grading_record(folder / f"{name}.ipynb") for name in submission.notebooks]
+        records = grading_records(self._directory, submission)
         return {record.get("handed_in") for record in records} == {digest}
 
     def _compare(

@@ -15,8 +15,8 @@ from nbgrader.api import MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_grade, is_locked
 
-from autograder.graded_notebooks.folders import grading_folder
 from autograder.nbgrader.gradebook import open_gradebook
+from autograder.nbgrader.grading_folder import grading_folder
 from course_lib.atomic_files import atomic_write
 
 _KEPT = "releases"

@@ -9,8 +9,7 @@ from typing import Any
 
 from nbgrader.converters.base import BaseConverter, NbGraderException
 
-from autograder.graded_notebooks.folders import grading_folder
-from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.grading_folder import course_lock, grading_folder
 from autograder.nbgrader.replacement import FolderReplacement
 from course_lib.curriculum.course_file import CourseError
 

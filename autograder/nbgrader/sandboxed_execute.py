@@ -10,6 +10,7 @@ from typing import Any
 
 import joblib
 from nbformat import NotebookNode
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, Unicode
 
@@ -72,13 +73,11 @@ class SandboxedExecute(NbGraderPreprocessor):
     ).tag(config=True)
     #: The source of results, which is set for the duration of a run.
     results: Results | None = None
+    #: The number of submissions to read ahead of the one being graded, which is set when a run starts.
+    ahead: int
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.group_shared = False
-        """Whether other accounts of the group share the result store."""
-        self.ahead = 4
-        """The number of submissions to read ahead of the one being graded."""
         self.requested: dict[tuple[str, str, str], Job] = {}
         """The jobs whose results are needed soon, by student, lesson and notebook."""
 
@@ -151,7 +150,7 @@ class SandboxedExecute(NbGraderPreprocessor):
     def store(self) -> ResultStore:
         """The result store, which contains the results of earlier runs."""
         folder = self.result_store or os.environ.get(STORE) or Path(self.course, STORE_FOLDER)
-        return ResultStore(Path(folder), self.group_shared)
+        return ResultStore(Path(folder), CourseDirectory(parent=self).groupshared)
 
     def _create_executor(self, address: str) -> WorkerExecutor:
         if address:

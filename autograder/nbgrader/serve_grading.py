@@ -26,7 +26,7 @@ from autograder.graded_notebooks.verdicts import is_check
 from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.exchange import impostor, students_of
-from autograder.nbgrader.gradebook import gradebook_problem
+from autograder.nbgrader.gradebook import error_message
 from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
@@ -127,8 +127,7 @@ class GradingService:
                     f"`nbgrader generate_assignment {lesson}`."
                 )
             except (CourseError, DBAPIError) as error:
-                problem = gradebook_problem(error) if isinstance(error, DBAPIError) else error
-                self._warn_once(f"{lesson}: submissions wait, because {problem}")
+                self._warn_once(f"{lesson}: submissions wait, because {error_message(error)}")
         return self._in_gradebook[lesson]
 
     def _warn_once(self, message: str) -> None:

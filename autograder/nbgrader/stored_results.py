@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case "list":
             return _list(console, course)
         case "verify":
-            return _verify(console, course.store)
+            return _verify(console, course.execute.store)
         case _:
             return _prune(console, course, options.older_than)
 
@@ -48,20 +48,19 @@ def _list(console: Console, course: CourseFolder) -> int:
 
     Current results are those that `nbgrader autograde` would still use.
     """
+    store = course.execute.store
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
-    for entry, about in _entries(course.store):
+    for entry, about in _entries(store):
         lesson = entry.header.lesson if entry.header else "(damaged)"
         row = rows[lesson]
         row[0] += 1
         row[1] += entry.header is not None and _is_current(course, entry)
         row[2] += about.st_size
         row[3] += entry.header.seconds if entry.header else 0
-    table = Table(
-        "Lesson", "Results", "Current", "Size (MB)", "Time saved (min)", title=str(course.store.folder)
-    )
+    table = Table("Lesson", "Results", "Current", "Size (MB)", "Time saved (min)", title=str(store.folder))
     for lesson, (count, current, size, seconds) in sorted(rows.items()):
         table.add_row(lesson, f"{count:.0f}", f"{current:.0f}", f"{size / 1e6:.1f}", f"{seconds / 60:.1f}")
-    console.print(table if rows else f"There are no results in {course.store.folder}.")
+    console.print(table if rows else f"There are no results in {store.folder}.")
     return 0
 
 
@@ -90,7 +89,7 @@ def _prune(console: Console, course: CourseFolder, older_than: float | None) -> 
     """
     deleted = size = failed = 0
     youngest = time.time() - (older_than or 0) * 86400
-    for entry, about in _entries(course.store, verify=True):
+    for entry, about in _entries(course.execute.store, verify=True):
         if about.st_mtime > youngest or (entry.header is not None and _is_current(course, entry)):
             continue
         try:

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import tokenize
 from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from course_lib.curriculum.course_file import CourseError
@@ -88,18 +89,11 @@ def _refuse_unknown(reference: str, write: Sequence[str], methods: dict[str, Fun
 
 
 def _file_of(module: str) -> Path:
-    # Only the top package is looked up: to find a module inside it, Python would import its parents.
     package, *inner = module.split(".")
     spec = importlib.util.find_spec(package) if package else None
-    if spec is not None:
-        folders = spec.submodule_search_locations or []
-        candidates = [Path(folder, *inner) for folder in folders]
-        files = [
-            file for path in candidates for file in (path.parent / f"{path.name}.py", path / "__init__.py")
-        ]
-        if not inner and spec.origin is not None:
-            files.append(Path(spec.origin))
-        for file in files:
-            if file.is_file():
-                return file
-    raise CourseError(f"there is no module {module!r}. A reference has the form package.module:name")
+    for name in inner:
+        # Unlike `find_spec`, this doesn't import the module's parents.
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations or []) if spec else None
+    if spec is None or spec.origin is None or not spec.has_location:
+        raise CourseError(f"there is no module {module!r}. A reference has the form package.module:name")
+    return Path(spec.origin)

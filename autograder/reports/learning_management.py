@@ -9,21 +9,17 @@ instructor maps during the import.
 Until all points of a submission are given, its cell keeps the roster's value, or is empty without a roster.
 """
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbgrader.api import Gradebook
-from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
-from autograder.nbgrader.command_line import logging_errors
 from autograder.nbgrader.downloads import read_roster
 from autograder.nbgrader.gradebook import points_after_penalty
-from course_lib.atomic_files import atomic_write_text
+from autograder.reports.exporter import CourseExporter, write_csv
 
 _POINTS_POSSIBLE = "Points Possible"
 
@@ -46,7 +42,7 @@ class StudentGrades:
 def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
     """Read all students' points for these lessons, after late penalties, from the gradebook.
 
-    A student's points for a lesson are left out if nothing was handed in, or if someone still has to mark it.
+    A student's points for a lesson are left out if nothing was handed in, or a person still has to grade it.
     """
     points: dict[str, dict[str, float]] = {}
     for lesson in lessons:
@@ -67,7 +63,7 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
     ]
 
 
-class _Export(ExportPlugin):
+class _Export(CourseExporter):
     """An exporter of one CSV file with a row per student and a column per lesson."""
 
     roster = Unicode(
@@ -77,33 +73,28 @@ class _Export(ExportPlugin):
     #: The default name of the file.
     file = ""
 
-    @logging_errors
-    def export(self, gradebook: Gradebook) -> None:
-        """Write the grades, and log the students who are only in the gradebook or only on the roster.
+    #: The columns of a roster that identify students. The first has the learning management system's numbers.
+    identifiers: tuple[str, ...] = ()
 
-        The option `to` is the path of the CSV file, by default `file`. If no students or no lessons are
-        requested, all of them are written. Exits with code 1, and writes nothing, if the roster can't be
-        read, lacks necessary columns or doesn't identify the students.
+    def write(self, gradebook: Gradebook) -> None:
+        """Write the grades to `to`, or to `file` by default.
+
+        Students who are only in the gradebook or only on the roster are logged. Raises ValueError, and writes
+        nothing, if the roster can't be read, lacks necessary columns or doesn't identify the students.
         """
-        wanted = set(map(str, self.assignment))
         max_points = {
             lesson.name: float(lesson.max_score)
             for lesson in sorted(gradebook.assignments, key=lambda lesson: lesson.name)
-            if not wanted or lesson.name in wanted
+            if self.wants_lesson(lesson.name)
         }
-        chosen = set(map(str, self.student))
-        grades = [
-            grade for grade in final_grades(gradebook, list(max_points)) if not chosen or grade.id in chosen
-        ]
+        grades = final_grades(gradebook, list(max_points))
         rows = (
             self.with_roster(read_roster(self.roster), grades, max_points)
             if self.roster
-            else self.table(grades, max_points)
+            else self.table([grade for grade in grades if self.wants_student(grade.id)], max_points)
         )
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(rows)
         target = Path(self.to or self.file)
-        atomic_write_text(target, text.getvalue())
+        write_csv(target, rows)
         self.log.info("Wrote %s", target)
 
     def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
@@ -128,18 +119,20 @@ class _Export(ExportPlugin):
         rows: list[list[str]],
         grades: Sequence[StudentGrades],
         columns: Mapping[str, int],
-        identifiers: Sequence[str],
     ) -> list[list[str]]:
-        """Return the rows with the points filled in. `columns` maps each lesson to the index of its column.
+        """Return the rows with the points of the wanted students filled in.
 
-        Students are recognised by the columns in `identifiers`, of which the first contains the numbers of
-        the learning management system. Students who are only in the gradebook or only in the rows are logged.
-        Raises ValueError if the header has none of these columns, if a student has two rows, or if a row fits
+        `columns` maps each lesson to the index of its column, and `grades` are those of all students, whether
+        wanted or not. Students who are only in the rows are logged, and so are wanted students who are only
+        in the gradebook.
+
+        Raises ValueError if the header has none of `identifiers`, if a student has two rows, or if a row fits
         several students.
         """
-        if not set(identifiers) & set(header):
+        identifying = set(self.identifiers) & set(header)
+        if not identifying:
             raise ValueError(
-                f"the roster {self.roster} has none of the columns {', '.join(identifiers)}; "
+                f"the roster {self.roster} has none of the columns {', '.join(self.identifiers)}; "
                 f"its columns are {', '.join(header)}"
             )
         by_number = {grade.lms_user_id: grade for grade in grades}
@@ -148,8 +141,9 @@ class _Export(ExportPlugin):
         def owners(cells: Sequence[str]) -> dict[str, StudentGrades]:
             """Return the students who fit a row, by id."""
             fitting: dict[str, StudentGrades] = {}
-            for column in set(identifiers) & set(header):
-                first, second = (by_number, by_name) if column == identifiers[0] else (by_name, by_number)
+            for column in identifying:
+                is_number = column == self.identifiers[0]
+                first, second = (by_number, by_name) if is_number else (by_name, by_number)
                 key = cells[header.index(column)]
                 if key and (owner := first.get(key) or second.get(key)) is not None:
                     fitting[owner.id] = owner
@@ -158,7 +152,7 @@ class _Export(ExportPlugin):
         found: set[str] = set()
         filled: list[list[str]] = []
         for row in rows:
-            cells = [*row, *[""] * (max([len(header) - 1, *columns.values()]) + 1 - len(row))]
+            cells = [*row, *[""] * (len(header) - len(row))]
             fitting = owners(cells)
             if len(fitting) > 1:
                 raise ValueError(
@@ -173,11 +167,11 @@ class _Export(ExportPlugin):
             else:
                 found.add(grade.id)
                 for lesson, column in columns.items():
-                    if lesson in grade.points:
+                    if lesson in grade.points and self.wants_student(grade.id):
                         cells[column] = _number(grade.points[lesson])
             filled.append(cells)
         for grade in grades:
-            if grade.id not in found:
+            if grade.id not in found and self.wants_student(grade.id):
                 self.log.warning("%s is in the gradebook but not in %s", grade.id, self.roster)
         return filled
 
@@ -189,6 +183,7 @@ class CanvasExport(_Export):
     """
 
     file = "canvas.csv"
+    identifiers = ("ID", "SIS Login ID", "SIS User ID", "Integration ID")
 
     def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the header, the maximum points, and a row for each student.
@@ -224,8 +219,7 @@ class CanvasExport(_Export):
             row += [""] * (len(header) - len(row))
             for lesson in new:
                 row[columns[lesson]] = _number(max_points[lesson])
-        identifiers = ("ID", "SIS Login ID", "SIS User ID", "Integration ID")
-        return [header, *above, *self.fill(header, students, grades, columns, identifiers)]
+        return [header, *above, *self.fill(header, students, grades, columns)]
 
 
 class MoodleExport(_Export):
@@ -235,6 +229,7 @@ class MoodleExport(_Export):
     """
 
     file = "moodle.csv"
+    identifiers = ("ID number", "Username", "Email address")
 
     def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the header and a row for each student, identified by ID number, username and email."""
@@ -264,8 +259,7 @@ class MoodleExport(_Export):
                 f"Moodle has no grade item for {', '.join(missing)}: add the items there, export the grades "
                 f"again, or choose lessons with --assignment"
             )
-        identifiers = ("ID number", "Username", "Email address")
-        return [header, *self.fill(header, students, grades, columns, identifiers)]
+        return [header, *self.fill(header, students, grades, columns)]
 
 
 def _columns(header: Sequence[str], lessons: Iterable[str], pattern: str) -> dict[str, int]:

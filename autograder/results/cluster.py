@@ -26,8 +26,8 @@ from course_lib.curriculum.course_file import CourseError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: The timeout in seconds for the first worker, which may wait in a queue.
-_WORKER_TIMEOUT = 600
+#: Timeouts in seconds for the scheduler, and for the first worker, which may wait in a queue.
+_CONNECT_TIMEOUT, _WORKER_TIMEOUT = 30, 600
 
 #: Seconds until a refused worker leaves, because it can only leave after it has joined.
 _CLOSE_DELAY = 1.0
@@ -46,38 +46,25 @@ class SandboxPlugin(WorkerPlugin):
         self.name = f"course-sandbox-{version[:16]}"
         """The plugin's name, and the topic under which the scheduler records the refused workers."""
         self._version, self._allow_unconfined = version, allow_unconfined
-        self._executor: LocalExecutor | None = None
+        self.executor: LocalExecutor | None = None
+        """The sandboxes of this worker; None if they have not started, or if the worker was refused."""
 
     async def setup(self, worker: Worker) -> None:
         """Start a sandbox of a worker before it gets its first call. If that fails, refuse the worker."""
         try:
-            self._executor = await asyncio.to_thread(self._create_executor, worker.state.nthreads)
+            self.executor = await asyncio.to_thread(self._create_executor, worker.state.nthreads)
         except Exception as error:
             worker.log_event(self.name, {"worker": worker.address, "problem": str(error)})
             worker.loop.call_later(_CLOSE_DELAY, worker.close, reason=str(error))
 
-    @property
-    def count(self) -> int:
-        """The number of this worker's sandboxes: 0 if none has started, or if the worker was refused."""
-        return self._executor.workers if self._executor is not None else 0
-
     async def teardown(self, worker: Worker) -> None:
         """Stop the sandboxes of a worker."""
-        if self._executor is not None:
-            await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
-
-    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in a process with a sandbox, and return its result.
-
-        Raises Reschedule if this worker was refused.
-        """
-        if self._executor is None:
-            raise Reschedule
-        return self._executor.submit(function, *args, **kwargs).result()
+        if self.executor is not None:
+            await asyncio.to_thread(self.executor.shutdown, cancel_futures=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that is sent to workers, without the executor, which can't be pickled."""
-        return {**vars(self), "_executor": None}
+        return {**vars(self), "executor": None}
 
     def _create_executor(self, count: int) -> LocalExecutor:
         if installed_version() != self._version:
@@ -123,13 +110,9 @@ class ClusterExecutor(WorkerExecutor):
 
 
 def connect(
-    address: str,
-    allow_unconfined: bool,
-    allow_plain_tcp: bool,
-    log: logging.Logger,
-    connect_timeout: float = 30,
+    address: str, allow_unconfined: bool, allow_plain_tcp: bool, log: logging.Logger
 ) -> ClusterExecutor:
-    """Connect to a Dask scheduler within `connect_timeout` seconds, and wait for a worker with a sandbox.
+    """Connect to a Dask scheduler, and wait for a worker with a sandbox.
 
     Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
     worker has joined after ten minutes. An address without TLS is unsafe unless it is that of this machine or
@@ -137,7 +120,7 @@ def connect(
     """
     _require_safe(address, allow_plain_tcp)
     try:
-        client = Client(address, timeout=connect_timeout, set_as_default=False)
+        client = Client(address, timeout=_CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise CourseError(
             f"COURSE_CLUSTER={address}: no Dask scheduler answers at this address: {error}"
@@ -161,14 +144,14 @@ def _wait_for_sandboxes(
     """
     deadline = time.monotonic() + _WORKER_TIMEOUT
     has_waited = False
+    logged = refused_before
     while True:
         ready: Mapping[str, int] = client.run(_sandboxes, plugin.name, on_error="ignore")
         refused = [event for _, event in client.get_events(plugin.name)]
-        sandboxes = sum(ready.values())
-        if sandboxes or len(refused) > refused_before:
-            for event in refused[refused_before:]:
-                log.warning("The worker %s was refused: %s", event["worker"], event["problem"])
-        if sandboxes:
+        for event in refused[logged:]:
+            log.warning("The worker %s was refused: %s", event["worker"], event["problem"])
+        logged = len(refused)
+        if sandboxes := sum(ready.values()):
             return sandboxes
         reasons = "\n".join(f"{event['worker']}: {event['problem']}" for event in refused)
         if len(refused) > refused_before and not ready:
@@ -186,14 +169,19 @@ def _wait_for_sandboxes(
 
 def _sandboxes(name: str, dask_worker: Worker) -> int:
     """Return the number of sandboxes that a worker has. This function runs in the worker."""
-    plugin = dask_worker.plugins.get(name)
-    return plugin.count if plugin is not None else 0
+    plugin: SandboxPlugin | None = dask_worker.plugins.get(name)
+    return plugin.executor.workers if plugin is not None and plugin.executor is not None else 0
 
 
 def _run(name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a sandbox of the current worker's plugin called `name`, and return its result."""
-    plugin: SandboxPlugin = get_worker().plugins[name]
-    return plugin.run(function, *args, **kwargs)
+    """Call a function in a sandbox of the current worker's plugin called `name`, and return its result.
+
+    Raises Reschedule if this worker was refused.
+    """
+    executor: LocalExecutor | None = get_worker().plugins[name].executor
+    if executor is None:
+        raise Reschedule
+    return executor.submit(function, *args, **kwargs).result()
 
 
 def _require_safe(address: str, allow_plain_tcp: bool) -> None:

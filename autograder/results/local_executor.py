@@ -50,7 +50,7 @@ class LocalExecutor(WorkerExecutor):
     fail at once for a minute, and then a start is tried again.
     """
 
-    def __init__(self, workers: int, initializer: Callable[..., object], initargs: tuple[Any, ...]) -> None:
+    def __init__(self, workers: int, initializer: Callable[..., None], initargs: tuple[Any, ...]) -> None:
         self.workers = workers
         self._initializer, self._initargs = initializer, initargs
         self._threads = ThreadPoolExecutor(workers)
@@ -77,9 +77,7 @@ class LocalExecutor(WorkerExecutor):
         cancel the waiting calls and kill the workers, even in the middle of a call.
         With `wait`, no worker process is left when this returns.
         """
-        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
-        if not cancel_futures:
-            self._threads.shutdown(wait=True)
+        self._threads.shutdown(wait=not cancel_futures, cancel_futures=cancel_futures)
         with self._lock:
             self._closed = True
             for lifeline in self._workers.values():
@@ -104,10 +102,9 @@ class LocalExecutor(WorkerExecutor):
 
     def _start_worker(self) -> None:
         """Start this thread's worker. Raises WorkerStartError if its initializer fails or ends it."""
-        worker_end, lifeline = multiprocessing.get_context("spawn").Pipe(duplex=False)
-        worker = ProcessPoolExecutor(
-            1, multiprocessing.get_context("spawn"), initializer=_end_with, initargs=(worker_end,)
-        )
+        spawn = multiprocessing.get_context("spawn")
+        worker_end, lifeline = spawn.Pipe(duplex=False)
+        worker = ProcessPoolExecutor(1, spawn, initializer=_end_with, initargs=(worker_end,))
         with self._lock:
             wait = self._failed_starts >= _MAX_FAILED_STARTS and time.monotonic() < self._retry_at
             if self._closed or wait:
@@ -116,7 +113,7 @@ class LocalExecutor(WorkerExecutor):
             self._workers[worker] = lifeline
         self._local.worker = worker
         try:
-            worker.submit(_initialize, self._initializer, *self._initargs).result()
+            worker.submit(self._initializer, *self._initargs).result()
         except Exception as error:
             self._discard_worker()
             died = isinstance(error, BrokenProcessPool)
@@ -183,11 +180,6 @@ class SharedExecutor:
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(cancel_futures=True)
-
-
-def _initialize(initializer: Callable[..., object], *initargs: object) -> None:
-    """Call the initializer in a worker, where its result may not be picklable."""
-    initializer(*initargs)
 
 
 def _end_with(lifeline: Connection) -> None:

@@ -21,12 +21,14 @@ _SYSTEM = (
     *("/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
     *("/etc/localtime", "/nix/store", "/sys/devices/system/cpu", "/sys/devices/system/node"),
 )
-_COURSE = Path(__file__).resolve().parents[2]
+
+#: The folder that contains the package `autograder`.
+COURSE = Path(__file__).resolve().parents[2]
 
 #: The environment variables inside the sandbox.
 VARIABLES = {
     "HOME": str(SCRATCH), "TMPDIR": str(SCRATCH), "USER": "student", "PATH": os.defpath, "LANG": "C.UTF-8",
-    "PYTHONPATH": str(_COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONPATH": str(COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     # By default, the C library reserves 64 MiB of addresses per thread, for up to eight times as many threads
     # as processors. On a large machine a few threads would reach the memory limit.

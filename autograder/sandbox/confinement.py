@@ -36,9 +36,8 @@ _STOPS = {
 }
 _TIMEOUT = 60  # seconds; long, so that a busy machine isn't rejected
 _SCRATCH_BYTES = 2**20
-_COURSE = Path(__file__).resolve().parents[2]
 #: The files of this package, which bubblewrap must show inside.
-SANDBOX_FILES = (_COURSE / "autograder" / "__init__.py", _COURSE / "autograder" / "sandbox")
+SANDBOX_FILES = tuple(bubblewrap.COURSE / "autograder" / name for name in ("__init__.py", "sandbox"))
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,9 @@ def _probe(disabled: frozenset[str]) -> Confinement:
         landlock_abi=0 if "landlock" in reasons else landlock.abi(),
         seccomp="seccomp" not in reasons,
         reasons=tuple(reasons.items()),
-        exposed=tuple(path for path in bubblewrap.environment_paths() if _COURSE.is_relative_to(path)),
+        exposed=tuple(
+            path for path in bubblewrap.environment_paths() if bubblewrap.COURSE.is_relative_to(path)
+        ),
     )
 
 

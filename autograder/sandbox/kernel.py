@@ -5,6 +5,7 @@ import json
 import logging
 import random
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class SandboxedKernel(IPythonKernel):
 
     judge: socket.socket
     output_bytes: int
+    streams: tuple["CappedStream", ...]
+    """The kernel's stdout and stderr."""
     has_started = False
     """Whether the first request has arrived."""
 
@@ -33,7 +36,8 @@ class SandboxedKernel(IPythonKernel):
             random.seed(0)
             self.has_started = True
         if code != JUDGE:
-            CappedStream.remaining = 2 * self.output_bytes
+            for stream in self.streams:
+                stream.remaining = 2 * self.output_bytes
             return await super().do_execute(code, *arguments, **keywords)  # type: ignore[no-untyped-call]
         server = importlib.import_module("course_lib.checks.remote.server")
         server.serve(self.judge, self.shell.user_ns)
@@ -47,12 +51,12 @@ class CappedStream(OutStream):
     """
 
     remaining = 0
-    """The number of characters that may still be printed, to stdout and stderr together."""
+    """The number of characters that may still be printed to this stream."""
 
     def write(self, string: str) -> int:
         """Print as much of the text as the limit allows, and return the length of the whole text."""
-        kept = string[: max(0, CappedStream.remaining)] if isinstance(string, str) else string
-        CappedStream.remaining -= len(kept)
+        kept = string[: max(0, self.remaining)] if isinstance(string, str) else string
+        self.remaining -= len(kept)
         if kept or not isinstance(string, str):
             super().write(kept)
         return len(string)
@@ -66,8 +70,6 @@ def serve(
     `judge` is the descriptor of the judge's socket, `work` the kernel's working folder, and `output_bytes`
     the limit on the output of a cell.
     """
-    SandboxedKernel.judge = socket.socket(fileno=judge)
-    SandboxedKernel.output_bytes = output_bytes
     file = work / ".connection.json"
     file.write_text(json.dumps(connection), encoding="utf-8")
     config = Config()
@@ -79,6 +81,9 @@ def serve(
     config.InteractiveShell.colors = "nocolor"
     app = IPKernelApp.instance(config=config)
     app.initialize([])
+    kernel = app.kernel
+    kernel.judge, kernel.output_bytes = socket.socket(fileno=judge), output_bytes
+    kernel.streams = (sys.stdout, sys.stderr)
     app.shell.ask_exit = lambda: None  # After `exit()` in a cell, the other cells still run.
     file.unlink()
     ready()

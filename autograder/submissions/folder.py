@@ -38,7 +38,7 @@ class Submission:
     """The path of the folder, as nbgrader formats it."""
     notebooks: tuple[str, ...]
     """The names of the lesson's notebooks, without `.ipynb`."""
-    refused: list[str] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
     """Paths of files and folders that may not be copied."""
     all_refused: bool = False
     """Whether no file in the folder may be copied, even if it is not in `refused`."""
@@ -102,7 +102,7 @@ class Submission:
         more than `max_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid
         UTF-8, if folders are nested too deeply, or if the timestamp is invalid.
         """
-        self.refused, self.notes, self.tampering, self.all_refused = [], [], [], False
+        self.refused, self.notes, self.tampering, self.all_refused = set(), [], [], False
         try:
             self.student.encode()
         except UnicodeEncodeError:  # Linux accepts any bytes in a file's name
@@ -118,7 +118,7 @@ class Submission:
             for name in sorted(folders + files):
                 path = os.path.join(where, name)
                 if problem := _problem_with(path, max_bytes):
-                    self.refused.append(path)
+                    self.refused.add(path)
                     (self.tampering if os.path.islink(path) else self.notes).append(
                         f"{shown(os.path.relpath(path, self.folder))} is {problem}; it was not copied"
                     )
@@ -144,7 +144,7 @@ class Submission:
                 conflicting.append(above)
         for conflict in conflicting:
             if conflict not in self.refused:
-                self.refused.append(conflict)
+                self.refused.add(conflict)
                 self.notes.append(
                     f"{shown(os.path.relpath(conflict, self.folder))} has the name of a file of the lesson; "
                     "it was not copied"

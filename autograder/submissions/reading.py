@@ -24,6 +24,11 @@ MAX_ATTACHMENTS = 10_000_000
 
 KINDS = ("code", "markdown", "raw")
 
+#: The markers of an unfinished merge. A single expression for both would take quadratic time if a file has
+#: the first one many times, and never the second one.
+_CONFLICT_START = re.compile(rb"^<{7} ", re.MULTILINE)
+_CONFLICT_END = re.compile(rb"^>{7} ", re.MULTILINE)
+
 _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -319,7 +324,8 @@ def _refuse_other_files(raw: bytes) -> None:
     start = raw[:1000].lstrip()
     if not start and not raw.strip():
         raise UnreadableError("the file is empty")
-    if re.search(rb"^<{7} .*^>{7} ", raw, re.MULTILINE | re.DOTALL):
+    conflict = _CONFLICT_START.search(raw)
+    if conflict and _CONFLICT_END.search(raw, conflict.end()):
         raise UnreadableError(
             "it has the conflict markers of an unfinished merge (<<<<<<< and >>>>>>>); "
             "finish the merge, and hand the notebook in again"

@@ -76,7 +76,7 @@ class GradedClass:
         return (folder / "report.html").read_text(encoding="utf-8"), tables
 
     def _config(self) -> dict[str, str]:
-        names = ("root", "course_id", "submitted_directory", "autograded_directory")
+        names = ("root", "course_id", "submitted_directory", "autograded_directory", "student_id_exclude")
         return {name: getattr(self.course, name) for name in names}
 
 

@@ -82,6 +82,17 @@ def test_canvas_with_a_roster_keeps_its_rows_and_adds_lessons(
     assert "ben is in the gradebook but not in" in caplog.text
 
 
+def test_students_who_are_not_exported_are_not_called_unknown(
+    graded: GradedClass, caplog: pytest.LogCaptureFixture
+) -> None:
+    graded.gradebook.add_student("cem", first_name="Cem")
+    roster = graded.root / "roster.csv"
+    roster.write_text(MOODLE, encoding="utf-8")
+    ann, ben = rows_of(MoodleExport(roster=str(roster), student=["ben"]), graded)
+    assert (ann["Assignment: 01-first (Real)"], ben["Assignment: 02-second (Real)"]) == ("-", "3.5")
+    assert "gradebook" not in caplog.text
+
+
 def test_moodle_fills_the_grade_items_of_its_export(graded: GradedClass) -> None:
     roster = graded.root / "roster.csv"
     roster.write_text(MOODLE, encoding="utf-8")

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 from nbgrader.api import Gradebook
-from nbgrader.coursedir import CourseDirectory
-from nbgrader.plugins import ExportPlugin
 from traitlets import Unicode
 
-from autograder.nbgrader.command_line import logging_errors
 from autograder.reports.class_report.figures import figures
 from autograder.reports.class_report.page import report_page
 from autograder.reports.class_report.records import read_records
+from autograder.reports.exporter import CourseExporter
 from course_lib.atomic_files import atomic_write_text
 
 #: The default path of the report.
@@ -24,7 +22,7 @@ REPORT = "report.html"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-class ClassReport(ExportPlugin):
+class ClassReport(CourseExporter):
     """An exporter that writes an HTML page and, in a folder of the same name, its tables as CSV files.
 
     It reads the gradebook through nbgrader's interface, and the autograded notebooks in nbgrader's folder.
@@ -35,21 +33,18 @@ class ClassReport(ExportPlugin):
         help="The address of Formgrader, for links: https://hub.example.org/services/course/formgrader"
     ).tag(config=True)
 
-    @logging_errors
-    def export(self, gradebook: Gradebook) -> None:
-        """Write the report on the requested students and lessons, or on all of them if none are requested.
+    def write(self, gradebook: Gradebook) -> None:
+        """Write the page to `to`, or to report.html by default, and the tables to a folder next to it.
 
-        The page is written to the path in the option `to`, by default `report.html`. Unless the path ends
-        with .html or .htm, .html is appended. Exits with code 1 if the report can't be written.
+        Unless `to` ends with .html or .htm, .html is appended.
         """
         page = Path(self.to or REPORT)
         if page.suffix.lower() not in (".html", ".htm"):
             page = page.with_name(page.name + ".html")
-        course = getattr(self.parent, "coursedir", None) or CourseDirectory(parent=self)
-        records = read_records(gradebook, course, set(map(str, self.student)), set(map(str, self.assignment)))
+        records = read_records(gradebook, self.course, self.wants_student, self.wants_lesson)
         found = figures(records)
         folder = page.with_suffix("")
-        html = report_page(records, found, course.course_id, folder.name, self.formgrader)
+        html = report_page(records, found, self.course.course_id, folder.name, self.formgrader)
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in vars(found).items():
             atomic_write_text(folder / f"{name}.csv", as_csv(table))

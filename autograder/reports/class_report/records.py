@@ -1,6 +1,6 @@
 """Read the gradebook, the autograded notebooks, and the list of submissions that could not be graded."""
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -10,11 +10,11 @@ from nbformat import NotebookNode
 from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.graded_notebooks.folders import graded_folder, grading_folder
 from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, GradingNotes, notes_on, verdicts_in
 from autograder.nbgrader.gradebook import display_name, points_after_penalty
-from autograder.nbgrader.not_graded import NAME, read_not_graded
+from autograder.nbgrader.grading_folder import NOT_GRADED, graded_folder, grading_folder, read_not_graded
+from autograder.submissions.folder import submissions
 from autograder.submissions.repair import GRADING
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
@@ -27,7 +27,6 @@ class LessonRecord:
     name: str
     title: str
     max_points: float
-    """The maximum number of points."""
     due: datetime | None
     """The due date in UTC for students without an extension, or None if there is none."""
     minutes: int | None
@@ -92,19 +91,14 @@ class ClassRecords:
 def read_records(
     gradebook: Gradebook,
     course: CourseDirectory,
-    students: Container[str] = (),
-    lessons: Container[str] = (),
+    wants_student: Callable[[str], bool] = lambda _: True,
+    wants_lesson: Callable[[str], bool] = lambda _: True,
 ) -> ClassRecords:
-    """Read the gradebook and the graded notebooks for the given students and lessons.
+    """Read the gradebook and the graded notebooks for the wanted students and lessons: by default, for all.
 
-    If no students or no lessons are given, all of them are read. Unreadable files are reported in
-    the notes. Nothing is written.
+    Unreadable files are reported in the notes. Nothing is written.
     """
-    return _Reader(gradebook, course, _only(students), _only(lessons)).read()
-
-
-def _only(names: Container[str]) -> Callable[[str], bool]:
-    return names.__contains__ if names else lambda _: True
+    return _Reader(gradebook, course, wants_student, wants_lesson).read()
 
 
 @dataclass
@@ -131,11 +125,11 @@ class _Reader:
         records.lessons = [_lesson(assignment, curriculum) for assignment in assignments]
         records.not_graded = dict(self._reasons())
         for lesson in records.lessons:
-            submissions = self._gradebook.assignment_submissions(lesson.name)
-            found = [entry for entry in submissions if entry.student_id in names]
+            found = self._gradebook.assignment_submissions(lesson.name)
             for submission in sorted(found, key=lambda entry: entry.student_id):
-                records.submissions.append(self._submission(submission, lesson))
-            self._find_ungraded(lesson.name, {entry.student_id for entry in found})
+                if submission.student_id in names:
+                    records.submissions.append(self._submission(submission, lesson))
+        self._find_ungraded()
         for _, student in records.not_graded:
             names.setdefault(student, student)
         records.students = sorted(
@@ -216,21 +210,20 @@ class _Reader:
                         yield (lesson, student), reason
         except (OSError, ValueError) as error:
             self._records.notes.append(
-                f"{folder.name}/{NAME} cannot be read ({type(error).__name__}), so the report may not "
+                f"{folder.name}/{NOT_GRADED} cannot be read ({type(error).__name__}), so the report may not "
                 "list every submission that could not be graded. Grade again to rewrite it."
             )
 
-    def _find_ungraded(self, lesson: str, known: set[str]) -> None:
-        """Record as not graded each submission for a lesson that was handed in but is not in the gradebook.
-
-        `known` contains the students whose submissions are in the gradebook.
-        """
-        step = Path(self._course.root, self._course.submitted_directory)
-        for folder in sorted(step.glob(f"*/{lesson}")):
-            student = folder.parent.name.encode(errors="replace").decode()  # It may not be valid UTF-8.
-            if student not in known and self._wants_student(student):
+    def _find_ungraded(self) -> None:
+        """Record as not graded each submission that was handed in but is not in the gradebook."""
+        lessons = {lesson.name for lesson in self._records.lessons}
+        known = {(entry.lesson, entry.student) for entry in self._records.submissions}
+        for submission in submissions(self._course):
+            student = submission.student.encode(errors="replace").decode()  # It may not be valid UTF-8.
+            key = (submission.lesson, student)
+            if submission.lesson in lessons and key not in known and self._wants_student(student):
                 reason = "handed in but not graded yet: run `nbgrader autograde`"
-                self._records.not_graded.setdefault((lesson, student), reason)
+                self._records.not_graded.setdefault(key, reason)
 
 
 def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonRecord:

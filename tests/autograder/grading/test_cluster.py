@@ -33,7 +33,7 @@ from tests.free_ports import free_ports
 from tests.translation.real_slurm import real_slurm, why_not
 
 pytest.importorskip("distributed")
-from autograder.results.cluster import connect
+from autograder.results.cluster import SandboxPlugin, _wait_for_sandboxes, connect
 
 pytestmark = [
     pytest.mark.slow,
@@ -166,7 +166,8 @@ def test_a_worker_with_another_version_gets_nothing(cluster: Cluster, tmp_path: 
         connect(cluster.address, False, False, LOG)
 
 
-def test_nobody_listens_to_a_cluster_in_the_open() -> None:
+def test_nobody_listens_to_a_cluster_in_the_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograder.results.cluster._CONNECT_TIMEOUT", 1)
     with pytest.raises(CourseError, match="without TLS"):
         connect("tcp://192.0.2.1:8786", False, False, LOG)
     for address in ("grader:8786", "tcp://[::1:8786"):
@@ -175,7 +176,28 @@ def test_nobody_listens_to_a_cluster_in_the_open() -> None:
     with pytest.raises(CourseError, match="is not known"):
         connect(f"tcp://{'a' * 70}:8786", False, False, LOG)
     with pytest.raises(CourseError, match="no Dask scheduler answers"):
-        connect("tcp://127.0.0.1:9", False, False, LOG, connect_timeout=1)
+        connect("tcp://127.0.0.1:9", False, False, LOG)
+
+
+def test_a_refused_worker_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other worker needs three looks until its sandbox is ready."""
+
+    class Scheduler:
+        """A client of a scheduler that has refused a worker."""
+
+        sandboxes = iter([0, 0, 1])
+
+        def run(self, *_: object, **__: object) -> dict[str, int]:
+            return {"tcp://other": next(self.sandboxes)}
+
+        def get_events(self, topic: str) -> list[tuple[float, dict[str, str]]]:
+            return [(0.0, {"worker": "tcp://refused", "problem": "it is too old"})]
+
+    monkeypatch.setattr("autograder.results.cluster.time.sleep", lambda _: None)
+    assert _wait_for_sandboxes(Scheduler(), SandboxPlugin("1", False), 0, LOG) == 1
+    assert caplog.text.count("The worker tcp://refused was refused: it is too old") == 1
 
 
 @pytest.fixture

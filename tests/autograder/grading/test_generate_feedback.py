@@ -13,7 +13,7 @@ from small_course import LESSON, cell_of
 
 from autograder.nbgrader import generate_feedback
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
-from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.grading_folder import course_lock
 
 STUDENTS = ("anna", "bela", "carl", "dora [2]")
 
@@ -126,3 +126,14 @@ def test_while_a_run_grades_no_page_is_written(graded: Classroom) -> None:
     ):
         write_pages(graded)
     assert not (graded.course / "autograder/feedback").exists()
+
+
+@pytest.mark.parametrize("piece", ["[", "\\begin{a} "])
+def test_the_page_of_a_huge_answer_takes_no_longer_than_others(classroom: Classroom, piece: str) -> None:
+    """With quadratic time, this would take hours."""
+    notebook = solved(classroom.released)
+    cell_of(notebook, "explain_root").source = piece * (2_000_000 // len(piece))
+    classroom.hand_in("anna", notebook)
+    assert classroom.autograde() == []
+    write_pages(classroom)
+    assert piece * 100_000 in pages(classroom)[f"anna/{LESSON}/{LESSON}.html"].decode()

@@ -26,7 +26,7 @@ Command = Callable[[list[str]], int]
 def command(request: pytest.FixtureRequest, classroom: Classroom) -> Command:
     """A command that needs the gradebook. There is a stored result for `course results list`."""
     job = Job(LESSON, (Cell("only", "", False, False),), (), Limits())
-    CourseFolder(classroom.course).store.save(job, Result([[]]).to_json(), 1.0)
+    CourseFolder(classroom.course).execute.store.save(job, Result([[]]).to_json(), 1.0)
     commands: dict[str, Command] = {
         "regrade": lambda course: regrade.main([LESSON, *course]),
         "mark": lambda course: mark.main([LESSON, *course]),

@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,18 @@ def test_a_folder_full_of_links_costs_nothing(classroom: Classroom, right: Noteb
     assert not list(classroom.folder("bela", "autograded").glob("link*"))
 
 
+def test_many_files_among_many_links_are_told_apart_quickly(tmp_path: Path) -> None:
+    for number in range(60_000):
+        (tmp_path / f"link-{number}").symlink_to("nowhere")
+    for number in range(4_000):
+        (tmp_path / f"file-{number}").touch()
+    submission = Submission("anna", LESSON, str(tmp_path), (LESSON,))
+    submission.inspect([], 1_000)
+    start = time.monotonic()
+    submission.digest()
+    assert time.monotonic() - start < 4
+
+
 @pytest.mark.parametrize("kind", ["nonsense", "link", "pipe", "folder", "long", "binary", "number"])
 def test_a_bad_timestamp_is_reported(classroom: Classroom, right: NotebookNode, kind: str) -> None:
     path = classroom.hand_in("bela", right) / "timestamp.txt"
@@ -334,6 +347,16 @@ def test_a_damaged_list_is_begun_anew(classroom: Classroom, right: NotebookNode,
     assert graded(classroom, "anna")
 
 
+def test_a_list_that_cannot_be_read_stops_nothing(classroom: Classroom, right: NotebookNode) -> None:
+    unreadable = classroom.course / "autograder" / "not_graded.json"
+    unreadable.mkdir()
+    classroom.hand_in("bela", b"")
+    logged = classroom.autograde()
+    assert f"{unreadable} cannot be updated: [Errno 21] Is a directory: '{unreadable}'" in logged
+    assert "1 of 2 submissions could not be graded" in logged[-1]
+    assert graded(classroom, "anna")
+
+
 def test_whatever_a_submission_raises_the_others_are_graded(
     classroom: Classroom, right: NotebookNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -395,7 +418,7 @@ def test_good_timestamps_are_let_through(tmp_path: Path, written: str) -> None:
     (tmp_path / "timestamp.txt").write_text(written)
     submission = Submission("anna", LESSON, str(tmp_path), (LESSON,))
     submission.inspect((), 1_000_000)
-    assert (submission.refused, submission.notes, submission.tampering) == ([], [], [])
+    assert (submission.refused, submission.notes, submission.tampering) == (set(), [], [])
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import pytest
 from classroom import Classroom, solved
 from nbgrader.converters.base import NbGraderException
 
-from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.grading_folder import course_lock
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.release.build import COURSE
 
 HOLD = """
 import logging, sys, time
 from pathlib import Path
-from autograder.nbgrader.lock import course_lock
+from autograder.nbgrader.grading_folder import course_lock
 with course_lock(Path(sys.argv[1]), logging.getLogger()):
     print("locked", flush=True)
     time.sleep(600)

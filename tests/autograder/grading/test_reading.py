@@ -1,6 +1,7 @@
 """Files of all kinds are either read or refused with a reason."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -46,6 +47,13 @@ def test_a_plain_notebook_is_read_without_a_note() -> None:
     assert [cell.source for cell in read.cells] == ["x = 'é'", "a = 1\nb = 2"]
     assert [cell.id for cell in read.cells] == ["a", "b"]
     assert read.notes == []
+
+
+def test_many_markers_of_a_merge_are_searched_quickly() -> None:
+    start = time.monotonic()
+    with pytest.raises(UnreadableError, match="cut off"):
+        read_notebook(b"{" + b"<<<<<<< HEAD\n" * 20_000)
+    assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""The base class of this course's exporters for `nbgrader export`."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.plugins import ExportPlugin
+
+from course_lib.atomic_files import atomic_write_text
+
+
+class CourseExporter(ExportPlugin):
+    """An exporter that logs errors that its user can correct. Subclasses implement `write`."""
+
+    def export(self, gradebook: Gradebook) -> None:
+        """Write the export. If that raises OSError or ValueError, log the error and exit with code 1."""
+        try:
+            self.write(gradebook)
+        except (OSError, ValueError) as error:
+            self.log.error("%s", error)
+            raise SystemExit(1) from None
+
+    def write(self, gradebook: Gradebook) -> None:
+        """Write the export to the path in the option `to`, or to a default path."""
+        raise NotImplementedError
+
+    @property
+    def course(self) -> CourseDirectory:
+        """The folders of the course, for all lessons."""
+        return CourseDirectory(parent=self, assignment_id="*")
+
+    def wants_student(self, student: str) -> bool:
+        """Return whether a student is to be exported: by default, everyone is."""
+        return not self.student or student in map(str, self.student)
+
+    def wants_lesson(self, lesson: str) -> bool:
+        """Return whether a lesson is to be exported: by default, all lessons are."""
+        return not self.assignment or lesson in map(str, self.assignment)
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write rows to a CSV file, atomically."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    atomic_write_text(path, text.getvalue())
