@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib.errors import EXIT_BAD_INPUT, BadInputError
-from course_lib.translation.decoding.translator import device_named
+from course_lib.translation.devices import device_named
 from course_lib.translation.model.precision import choose_kernels
 from course_lib.translation.train.gpu_check import correctness, speed
 from course_lib.translation.train.gpu_check.workload import GPU, REHEARSAL, Scale

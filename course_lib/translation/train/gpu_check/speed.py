@@ -37,7 +37,7 @@ from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
-from course_lib.translation.model.flops import synchronize
+from course_lib.translation.devices import device_name, peak_memory, synchronize
 from course_lib.translation.model.memory import GIB
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.gpu_check.workload import (
@@ -47,8 +47,6 @@ from course_lib.translation.train.gpu_check.workload import (
     run_config,
     sentence_pairs,
 )
-from course_lib.translation.train.metrics import peak_memory
-from course_lib.translation.train.setup import device_name
 from course_lib.translation.train.trainer import Trainer
 
 Row = dict[str, Any]
