@@ -87,7 +87,9 @@ def train(
         config, data, latest, start = open_run(folder, given, distributed, student)
         vocabularies, state = data.vocabularies, latest.state
         components = student.components() if student else REFERENCE
-        trainer = Trainer(config, data.train, vocabularies, distributed, device, components)
+        trainer = stack.enter_context(
+            Trainer(config, data.train, vocabularies, distributed, device, components)
+        )
         if device.type == "cuda":
             require_enough_memory(trainer, config, distributed, device)
         if config.training.compile:

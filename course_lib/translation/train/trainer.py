@@ -50,7 +50,7 @@ class Trainer:
     """A model in training, with its optimiser, its schedule and its progress.
 
     `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates made in the
-    current epoch.
+    current epoch. The end of a `with` block ends the thread that prefetches batches.
     """
 
     def __init__(
@@ -100,6 +100,12 @@ class Trainer:
         self._scheduler = make_scheduler(self._optimizer, training, config.model.d_model, components)
         self.window = MetricsWindow(distributed)
         self.step = self.epochs_done = self.updates_done = 0
+
+    def __enter__(self) -> "Trainer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._prefetcher.shutdown()
 
     def compile(self) -> None:
         """Compile the layers and the loss. If that fails on any rank, add a note, and train without it.

@@ -103,29 +103,31 @@ def train_for(trainer: Trainer, seconds: float) -> Row:
 
 def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
-    published = published_rate(device_name(device))
     for name, model in scale.models.items():
         for compiled in (False, True):
-            trainer = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
-            trainer.measure_machine()
-            row = train_for(trainer, scale.seconds)
-            measured = trainer.window.matmul_rate
-            assert measured is not None, "it was measured above"
-            of_published = row["mfu"] * measured / published if published else None
-            launching = launch_share(trainer, trainer.plan()[:6], device)
-            yield {
-                "model": name,
-                "layers": "compiled" if compiled and not trainer.notes else "eager",
-                "target tokens/s": row["tokens_per_second"],
-                "padded": row["padded"],
-                "MFU, of the measured rate": row["mfu"],
-                "measured TFLOP/s": round(measured / 1e12, 1),
-                "MFU, of the published rate": of_published and round(of_published, 4),
-                "launching": round(launching, 2),
-                "notes": "; ".join(trainer.notes),
-            }
-            del trainer
+            yield {"model": name, **_speed_of(run_config(model, scale, compile=compiled), scale, device)}
             _free(device)
+
+
+def _speed_of(config: RunConfig, scale: Scale, device: torch.device) -> Row:
+    published = published_rate(device_name(device))
+    with _warmed_up(config, scale, device) as trainer:
+        trainer.measure_machine()
+        row = train_for(trainer, scale.seconds)
+        measured = trainer.window.matmul_rate
+        assert measured is not None, "it was measured above"
+        of_published = row["mfu"] * measured / published if published else None
+        launching = launch_share(trainer, trainer.plan()[:6], device)
+        return {
+            "layers": "compiled" if config.training.compile and not trainer.notes else "eager",
+            "target tokens/s": row["tokens_per_second"],
+            "padded": row["padded"],
+            "MFU, of the measured rate": row["mfu"],
+            "measured TFLOP/s": round(measured / 1e12, 1),
+            "MFU, of the published rate": of_published and round(of_published, 4),
+            "launching": round(launching, 2),
+            "notes": "; ".join(trainer.notes),
+        }
 
 
 def launch_share(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], device: torch.device) -> float:
@@ -199,14 +201,14 @@ def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
     """
     name, model = next(iter(scale.models.items()))
     compiled = device.type == "cuda"
-    lab = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
     textbook = TextbookTraining(model, scale.vocabulary, device)
     batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
     ours = theirs = 0.0
-    for _ in range(2):
-        ours += train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
-        theirs += items_per_second(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
+    with _warmed_up(run_config(model, scale, compile=compiled), scale, device) as lab:
+        for _ in range(2):
+            ours += train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
+            theirs += items_per_second(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
     rates = {"lab, target tokens/s": round(ours, 1), "textbook, target tokens/s": round(theirs, 1)}
     yield {"model": name, **rates, "ratio": round(ours / theirs, 2)}
 
