@@ -1,6 +1,7 @@
 """An experiment end to end: prepare the data, train, validate, and translate the test set."""
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,22 +86,16 @@ def train(
         lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
         rank_zero_first(distributed, partial(stack.enter_context, lock))
         config, data, latest, start = open_run(folder, given, distributed, student)
-        vocabularies, state = data.vocabularies, latest.state
+        state = latest.state
         components = student.components() if student else REFERENCE
         trainer = stack.enter_context(
-            Trainer(config, data.train, vocabularies, distributed, device, components)
+            Trainer(config, data.train, data.vocabularies, distributed, device, components)
         )
-        if device.type == "cuda":
-            require_enough_memory(trainer, config, distributed, device)
-        if config.training.compile:
-            with full_memory_reported(config, "training"):
-                trainer.compile()
-        trainer.measure_machine()
+        _prepare_device(trainer, config, distributed, device)
         if state is not None:
             trainer.load(state["trainer"])
         elif start is not None:
             rank_zero_first(distributed, partial(trainer.load_weights, start.model.weights))
-        evaluator = Evaluator(config, vocabularies, distributed, device, components)
 
         log = rank_zero_first(distributed, partial(_open_log, folder, state, distributed))
         if log is not None:
@@ -111,22 +106,15 @@ def train(
         )
         for path in latest.damaged:
             display.print(f"{path} is damaged and was skipped.")
-        if student is not None:
-            display.print(student.table())
-        display.print(_summary(config, data, trainer, distributed, device.type))
-        if config.training.batches_per_update != given.training.batches_per_update:
-            display.print(_division(given.training, config.training))
-        for note in data.notes:
-            display.print(f"Data: {note}.")
-        for note in trainer.notes:
-            display.print(f"{note}.")
+        for line in _introduction(config, given, distributed, data, trainer, student, device):
+            display.print(line)
         experiment = Experiment(
             config,
             given,
             distributed,
             data,
             trainer,
-            evaluator,
+            Evaluator(config, data.vocabularies, distributed, device, components),
             display,
             stack.enter_context(RunFiles(folder, config, log, display.print)),
             interruption or Interruption(),
@@ -140,6 +128,18 @@ def train(
         del latest, state, start
         experiment.train()
         return experiment.test()
+
+
+def _prepare_device(
+    trainer: Trainer, config: RunConfig, distributed: DistributedInfo, device: torch.device
+) -> None:
+    """Check the memory of a GPU, compile the layers if the config says so, and measure the device's speed."""
+    if device.type == "cuda":
+        require_enough_memory(trainer, config, distributed, device)
+    if config.training.compile:
+        with full_memory_reported(config, "training"):
+            trainer.compile()
+    trainer.measure_machine()
 
 
 @dataclass
@@ -372,16 +372,6 @@ def _total_updates(training: TrainingConfig, updates_per_epoch: int) -> int:
     return min(limit for limit in limits if limit is not None)
 
 
-def _division(given: TrainingConfig, used: TrainingConfig) -> str:
-    before, now = (each.batches_per_update * each.tokens_per_batch for each in (given, used))
-    size = "as many tokens as before" if now <= before else f"{now / before:.1f} times as many tokens"
-    return (
-        f"Each update is divided into {used.batches_per_update} batches of {used.tokens_per_batch:,} tokens "
-        f"instead of {given.batches_per_update} of {given.tokens_per_batch:,}, one for each process; "
-        f"it has {size}."
-    )
-
-
 def _open_log(
     folder: RunFolder, state: dict[str, Any] | None, distributed: DistributedInfo
 ) -> MetricsLog | None:
@@ -393,22 +383,41 @@ def _open_log(
         raise BadInputError(f"{folder.metrics}: cannot write to the run folder ({error.strerror}).") from None
 
 
-def _summary(
-    config: RunConfig, data: PreparedData, trainer: Trainer, distributed: DistributedInfo, device: str
-) -> str:
+def _introduction(
+    config: RunConfig,
+    given: RunConfig,
+    distributed: DistributedInfo,
+    data: PreparedData,
+    trainer: Trainer,
+    student: StudentCode | None,
+    device: torch.device,
+) -> Iterator[str]:
+    """Yield the lines that describe a run before its first update."""
+    if student is not None:
+        yield student.table()
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     source, target = len(data.vocabularies.source), len(data.vocabularies.target)
     size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
     kind = "words" if config.data.tokenizer == "words" else "subwords"
     processes = f"{distributed.world_size} process{'' if distributed.world_size == 1 else 'es'}"
     position = f"resuming after update {trainer.step}" if trainer.step else "starting"
-    batches = config.training.batches_per_update
-    uneven = (
-        f"\n{batches} batches in an update can't be divided evenly, so some processes wait for others."
-        if batches % distributed.world_size
-        else ""
-    )
-    return (
+    yield (
         f"{config.data.corpus}: {len(data.train):,} training pairs, {size} {kind}. Model: {parameters:,} "
-        f"parameters in {config.training.precision} on {device}, {processes}; {position}.{uneven}"
+        f"parameters in {config.training.precision} on {device.type}, {processes}; {position}."
     )
+    used, wanted = config.training, given.training
+    if used.batches_per_update % distributed.world_size:
+        yield (
+            f"{used.batches_per_update} batches in an update can't be divided evenly, so some processes wait "
+            "for others."
+        )
+    if used.batches_per_update != wanted.batches_per_update:
+        before, now = (each.batches_per_update * each.tokens_per_batch for each in (wanted, used))
+        tokens = "as many tokens as before" if now <= before else f"{now / before:.1f} times as many tokens"
+        yield (
+            f"Each update is divided into {used.batches_per_update} batches of {used.tokens_per_batch:,} "
+            f"tokens instead of {wanted.batches_per_update} of {wanted.tokens_per_batch:,}, one for each "
+            f"process; it has {tokens}."
+        )
+    yield from (f"Data: {note}." for note in data.notes)
+    yield from (f"{note}." for note in trainer.notes)
