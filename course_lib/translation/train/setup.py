@@ -317,19 +317,7 @@ def _load(
     if not distributed.is_rank_zero:
         return config, open_existing(config.data, folder.data, folder.vocabulary)
     folder.remove_temporary_files()
-    # The vocabulary must not change after the first checkpoint.
-    known = start.vocabularies if start else None
-    prepared = config.data.prepared
-    if prepared:
-        data = open_given(config.data, Path(prepared))
-        if known is not None and known.fingerprint != data.vocabularies.fingerprint:
-            raise BadInputError(
-                f"data.prepared: {prepared} was prepared with a different vocabulary from that of "
-                f"training.init_from={config.training.init_from}. Run `course prepare` with the same "
-                "training.init_from."
-            )
-    else:
-        data = prepare(config.data, folder.data, folder.vocabulary, learn=state is None, given=known)
+    data = _prepared_data(folder, config, start, learn=state is None)
     if state is not None and state["data"] != data.fingerprint:
         raise BadInputError(
             f"{latest.path}: the corpus has changed since this run was started. Restore it to resume, or "
@@ -337,7 +325,7 @@ def _load(
         )
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        if prepared and state is None:
+        if config.data.prepared and state is None:
             data.vocabularies.save(folder.vocabulary)
         atomic_write_text(folder.config, documented_yaml(given))
         if student is not None and state is None:
@@ -345,6 +333,26 @@ def _load(
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
     return config, data
+
+
+def _prepared_data(
+    folder: RunFolder, config: RunConfig, start: TrainedRun | None, learn: bool
+) -> PreparedData:
+    """Return the data in `data.prepared`, or prepare it in the run folder.
+
+    `learn` is true before the first checkpoint. After it, the vocabularies must not change.
+    """
+    known = start.vocabularies if start else None
+    if not config.data.prepared:
+        return prepare(config.data, folder.data, folder.vocabulary, learn, given=known)
+    data = open_given(config.data, Path(config.data.prepared))
+    if known is not None and known.fingerprint != data.vocabularies.fingerprint:
+        raise BadInputError(
+            f"data.prepared: {config.data.prepared} was prepared with a different vocabulary from that of "
+            f"training.init_from={config.training.init_from}. Run `course prepare` with the same "
+            "training.init_from."
+        )
+    return data
 
 
 def _divided_as_before(
