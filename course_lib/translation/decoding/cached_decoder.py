@@ -55,10 +55,7 @@ class CachedDecoder:
         self._steps = self._filled = 0
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Process the next token of every beam, and return the logits of the token after it.
-
-        The first step processes one token per sentence, the start token. Later steps process one per beam.
-        """
+        """Process the next token of every beam, and return the logits of the token after it."""
         beams = tokens.shape[1]
         x = self._model.embed_target(tokens, self._steps)
         self_bias = self._add_slots(beams)

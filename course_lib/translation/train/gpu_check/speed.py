@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch's stubs don't export it
 from torch.nn import functional as F
 from torch.optim import Adam
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import profile
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.transformer import (
@@ -296,10 +296,7 @@ def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
     """Profile three updates of the first model of `scale`, and write their trace to a file in `folder`."""
     name, model = next(iter(scale.models.items()))
     trainer = _warmed_up(run_config(model, scale, compile=device.type == "cuda"), scale, device)
-    activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities) as profiler:
+    with profile() as profiler:
         for batches in trainer.plan()[:3]:
             trainer.update(batches)
         synchronize(device)
