@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import json
 import random
 import re
 import statistics
@@ -20,7 +19,6 @@ from torch.nn import functional as F
 from torch.optim import Adam
 from torch.profiler import profile
 
-from course_lib.atomic_files import atomic_write_text
 from course_lib.transformer import (
     Transformer,
     decoder_mask,
@@ -333,10 +331,3 @@ def _free(device: torch.device) -> None:
     gc.collect()  # A trainer is part of a reference cycle.
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def write_report(path: Path, part: str, result: object) -> None:
-    """Add a part to the JSON report, or replace it, and keep the other parts. The write is atomic."""
-    report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    report[part] = result
-    atomic_write_text(path, json.dumps(report, indent=1) + "\n")
