@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -414,12 +413,6 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
         [path.name for path in (tmp_path / name / "snapshots").iterdir()] for name in ("run", "fresh")
     ]
     assert sorted(snapshots[0]) == sorted(snapshots[1])
-
-
-def test_a_finished_run_leaves_no_thread_behind(tiny_config: Callable[..., RunConfig]) -> None:
-    before = set(threading.enumerate())
-    run(tiny_config("training.epochs=1", "evaluation.bleu_every=0"))
-    assert set(threading.enumerate()) <= before
 
 
 def on_another_device(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
