@@ -1,7 +1,6 @@
 """An experiment end to end: prepare the data, train, validate, and translate the test set."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -106,8 +105,6 @@ def train(
         )
         for path in latest.damaged:
             display.print(f"{path} is damaged and was skipped.")
-        for line in _introduction(config, given, distributed, data, trainer, student, device):
-            display.print(line)
         experiment = Experiment(
             config,
             given,
@@ -120,6 +117,7 @@ def train(
             interruption or Interruption(),
             student,
         )
+        experiment.print_introduction()
         if state is not None:
             experiment.load(state)
         else:
@@ -172,6 +170,41 @@ class Experiment:
             device, ids = self._model.generator.weight.device, self.data.vocabularies
             self._student_search = student_search(self.student.parts, self.config, ids, device)
             self._model = reference_view(self._model, self.config.model, len(ids.source), len(ids.target))
+
+    def print_introduction(self) -> None:
+        """Print facts about the run, before its first update."""
+        config, trainer, vocabularies = self.config, self.trainer, self.data.vocabularies
+        used, given = config.training, self.given.training
+        processes = self.distributed.world_size
+        if self.student is not None:
+            self.display.print(self.student.table())
+        parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+        source, target = len(vocabularies.source), len(vocabularies.target)
+        size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
+        kind = "words" if config.data.tokenizer == "words" else "subwords"
+        position = f"resuming after update {trainer.step}" if trainer.step else "starting"
+        self.display.print(
+            f"{config.data.corpus}: {len(self.data.train):,} training pairs, {size} {kind}. Model: "
+            f"{parameters:,} parameters in {used.precision} on {trainer.model.generator.weight.device.type}, "
+            f"{processes} process{'' if processes == 1 else 'es'}; {position}."
+        )
+        if used.batches_per_update % processes:
+            self.display.print(
+                f"{used.batches_per_update} batches in an update can't be divided evenly, so some processes "
+                "wait for others."
+            )
+        if used.batches_per_update != given.batches_per_update:
+            before, now = (each.batches_per_update * each.tokens_per_batch for each in (given, used))
+            change = "as many tokens as before"
+            if now > before:
+                change = f"{now / before:.1f} times as many tokens"
+            self.display.print(
+                f"Each update is divided into {used.batches_per_update} batches of "
+                f"{used.tokens_per_batch:,} tokens instead of {given.batches_per_update} of "
+                f"{given.tokens_per_batch:,}, one for each process; it has {change}."
+            )
+        for note in (*(f"Data: {note}" for note in self.data.notes), *trainer.notes):
+            self.display.print(f"{note}.")
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore the state of a checkpoint. The trainer must have loaded its own part already."""
@@ -381,43 +414,3 @@ def _open_log(
         return MetricsLog(folder.metrics, state["metrics_bytes"] if state else 0)
     except OSError as error:
         raise BadInputError(f"{folder.metrics}: cannot write to the run folder ({error.strerror}).") from None
-
-
-def _introduction(
-    config: RunConfig,
-    given: RunConfig,
-    distributed: DistributedInfo,
-    data: PreparedData,
-    trainer: Trainer,
-    student: StudentCode | None,
-    device: torch.device,
-) -> Iterator[str]:
-    """Yield the lines that describe a run before its first update."""
-    if student is not None:
-        yield student.table()
-    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    source, target = len(data.vocabularies.source), len(data.vocabularies.target)
-    size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
-    kind = "words" if config.data.tokenizer == "words" else "subwords"
-    processes = f"{distributed.world_size} process{'' if distributed.world_size == 1 else 'es'}"
-    position = f"resuming after update {trainer.step}" if trainer.step else "starting"
-    yield (
-        f"{config.data.corpus}: {len(data.train):,} training pairs, {size} {kind}. Model: {parameters:,} "
-        f"parameters in {config.training.precision} on {device.type}, {processes}; {position}."
-    )
-    used, wanted = config.training, given.training
-    if used.batches_per_update % distributed.world_size:
-        yield (
-            f"{used.batches_per_update} batches in an update can't be divided evenly, so some processes wait "
-            "for others."
-        )
-    if used.batches_per_update != wanted.batches_per_update:
-        before, now = (each.batches_per_update * each.tokens_per_batch for each in (wanted, used))
-        tokens = "as many tokens as before" if now <= before else f"{now / before:.1f} times as many tokens"
-        yield (
-            f"Each update is divided into {used.batches_per_update} batches of {used.tokens_per_batch:,} "
-            f"tokens instead of {wanted.batches_per_update} of {wanted.tokens_per_batch:,}, one for each "
-            f"process; it has {tokens}."
-        )
-    yield from (f"Data: {note}." for note in data.notes)
-    yield from (f"{note}." for note in trainer.notes)
