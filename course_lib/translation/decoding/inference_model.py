@@ -9,7 +9,7 @@ Axes, in addition to those of `course_lib.transformer.attention`: BH, the heads 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -66,17 +66,21 @@ class InferenceTransformer:
         return (embedded + positions.to(embedded.dtype)).to(self.dtype)
 
 
-class InferenceEncoderLayer:
-    """An `EncoderLayer` for inference, which computes in `dtype` and without dropout."""
+class _InferenceLayer:
+    """The parts that encoder layers and decoder layers have in common, in `dtype` and without dropout."""
 
-    def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
-        attention = layer.self_attention
-        connections: Any = layer.sublayers
-        self._project = HeadProjections(attention, ["query", "key", "value"], dtype)
-        self._output = MergedLinear([attention.output_projection], dtype)
-        self._feed_forward = _feed_forward(layer.feed_forward, dtype)
-        self._norms = [_norm(connection.norm, dtype) for connection in connections]
-        self._norm_first = connections[0].norm_first
+    def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
+        attention, connections = layer.self_attention, cast(Any, layer.sublayers)
+        self.heads = attention.heads
+        self.self_projections = HeadProjections(attention, ["query", "key", "value"], dtype)
+        self.self_output = MergedLinear([attention.output_projection], dtype)
+        self.feed_forward = _feed_forward(layer.feed_forward, dtype)
+        self.norms = [_norm(connection.norm, dtype) for connection in connections]
+        self.norm_first = connections[0].norm_first
+
+
+class InferenceEncoderLayer(_InferenceLayer):
+    """An `EncoderLayer` for inference."""
 
     def __call__(
         self, x: Float[Tensor, "B S D"], bias: Float[Tensor, "B 1 1 S"] | None
@@ -84,28 +88,22 @@ class InferenceEncoderLayer:
         """Compute the layer's output. `bias` masks the padding; it is None if there is no padding."""
 
         def self_attention(x: Tensor) -> Tensor:
-            query, key, value = self._project(x)
+            query, key, value = self.self_projections(x)
             output = F.scaled_dot_product_attention(query, key, value, bias)
-            return self._output(output.transpose(1, 2).flatten(2))
+            return self.self_output(output.transpose(1, 2).flatten(2))
 
-        return residual_sublayers(x, [self_attention, self._feed_forward], self._norms, self._norm_first)
+        return residual_sublayers(x, [self_attention, self.feed_forward], self.norms, self.norm_first)
 
 
-class InferenceDecoderLayer:
-    """The weights of a `DecoderLayer` in `dtype`. One matrix merges the projections of the same input."""
+class InferenceDecoderLayer(_InferenceLayer):
+    """The parts of a `DecoderLayer`. One matrix merges the projections of the same input."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
-        attention, cross = layer.self_attention, layer.cross_attention
-        connections: Any = layer.sublayers
-        self.heads = attention.heads
-        self.self_projections = HeadProjections(attention, ["query", "key", "value"], dtype)
-        self.self_output = MergedLinear([attention.output_projection], dtype)
+        super().__init__(layer, dtype)
+        cross = layer.cross_attention
         self.cross_query = HeadProjections(cross, ["query"], dtype)
         self.cross_memory = HeadProjections(cross, ["key", "value"], dtype)
         self.cross_output = MergedLinear([cross.output_projection], dtype)
-        self.feed_forward = _feed_forward(layer.feed_forward, dtype)
-        self.norms = [_norm(connection.norm, dtype) for connection in connections]
-        self.norm_first = connections[0].norm_first
 
 
 class MergedLinear:
