@@ -28,8 +28,8 @@ from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.devices import peak_memory, synchronize
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
+from course_lib.translation.model.devices import peak_memory, synchronize
 from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.train.gpu_check.speed import (
     TextbookTraining,

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from course_lib.errors import BadInputError
-from course_lib.translation import devices
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.model import devices
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, build_model

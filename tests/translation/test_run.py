@@ -20,8 +20,8 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, save_model
 from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.devices import choose_device
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
+from course_lib.translation.model.devices import choose_device
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.metrics import MetricsLog

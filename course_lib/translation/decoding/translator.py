@@ -25,7 +25,7 @@ from course_lib.translation.decoding.attention_maps import AttentionMaps, record
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings, load_settings
-from course_lib.translation.devices import device_named
+from course_lib.translation.model.devices import device_named
 from course_lib.translation.model.precision import choose_kernels, has_bfloat16
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
 

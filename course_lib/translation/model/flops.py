@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from course_lib.translation.configs.schema import ModelConfig, Precision
-from course_lib.translation.devices import synchronize
+from course_lib.translation.model.devices import synchronize
 from course_lib.translation.model.precision import resolve_precision
 
 #: The minimum number of measurements, because other programs may slow down some of them.

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from course_lib.translation.devices import peak_memory
 from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
+from course_lib.translation.model.devices import peak_memory
 from course_lib.translation.train.device_batch import DeviceBatch
 
 #: A row of `metrics.jsonl`.

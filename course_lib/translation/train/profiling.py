@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch.profiler import profile, schedule
 
-from course_lib.translation.devices import uses_gpu
+from course_lib.translation.model.devices import uses_gpu
 
 #: Updates before the profile begins: kernels are loaded and layers compiled during the first ones, and the
 #: profiler itself during the last one.

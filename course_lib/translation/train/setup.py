@@ -24,7 +24,6 @@ from course_lib.translation.configs.schema import Precision, RunConfig, Training
 from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
 from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.data.vocabularies import load_vocabularies
-from course_lib.translation.devices import choose_device, device_name
 from course_lib.translation.distributed import (
     DistributedInfo,
     all_gather,
@@ -34,6 +33,7 @@ from course_lib.translation.distributed import (
     rank_zero_first,
     require_equal,
 )
+from course_lib.translation.model.devices import choose_device, device_name
 from course_lib.translation.model.memory import GIB, MemoryEstimate
 from course_lib.translation.model.precision import choose_kernels, resolve_precision
 from course_lib.translation.train.student_code.parts import StudentCode, require_same_code

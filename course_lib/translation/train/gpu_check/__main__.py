@@ -22,7 +22,7 @@ from rich.table import Table
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import EXIT_BAD_INPUT, BadInputError
-from course_lib.translation.devices import device_named
+from course_lib.translation.model.devices import device_named
 from course_lib.translation.model.precision import choose_kernels
 from course_lib.translation.train.gpu_check import correctness, speed
 from course_lib.translation.train.gpu_check.workload import GPU, REHEARSAL, Scale

@@ -35,7 +35,7 @@ from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
-from course_lib.translation.devices import device_name, peak_memory, synchronize
+from course_lib.translation.model.devices import device_name, peak_memory, synchronize
 from course_lib.translation.model.memory import GIB
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.gpu_check.workload import (
