@@ -45,19 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rendezvous failed. 2 or another code: every process that ended by itself exited with this code. 1: any
     other failure.
     """
-    # In torch 2.11, torchrun has no options for these settings, so set environment variables. (It ignores
-    # the shutdown timeout, and kills the processes after 30 seconds.)
-    os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
-    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"])
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
-    # NCCL's flight recorder: if a collective times out, each rank writes what it waited for to a file.
-    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
-    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
-    traces = Path(os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.abspath("nccl-trace-rank-")))
+    traces = _configure_torchrun()
     started = time.time()
-    # Without this setting, restarted processes use torchrun's own store, which holds the addresses of the
-    # dead ones.
-    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     options = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
     if options.standalone and options.local_addr is None:
         # By default, the processes would use the machine's name, which often can't be resolved on a laptop or
@@ -91,6 +80,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(str(error))
         return EXIT_BAD_INPUT
     return 0
+
+
+def _configure_torchrun() -> Path:
+    """Set environment variables for torchrun and NCCL. Return the prefix of the files that NCCL may write."""
+    # In torch 2.11, torchrun has no options for these settings. (It ignores the shutdown timeout, and kills
+    # the processes after 30 seconds.)
+    signals = os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
+    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", signals)
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))
+    # Without this setting, restarted processes use torchrun's own store, which holds the addresses of the
+    # dead ones.
+    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    # NCCL's flight recorder: if a collective times out, each rank writes what it waited for to a file.
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
+    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
+    return Path(os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.abspath("nccl-trace-rank-")))
 
 
 def _is_other_program(endpoint: str) -> bool:

@@ -133,7 +133,7 @@ def _run(options: argparse.Namespace) -> None:
         _DIRECTIONS[options.to] if options.to else None,
         options.precision,
     )
-    direction, default = translator.direction, translator.settings
+    default = translator.settings
     translator.settings = _settings(default, options)
     if options.tune:
         folder, is_provided = find_run(options.run)
@@ -146,12 +146,17 @@ def _run(options: argparse.Namespace) -> None:
                 save_settings(folder.search, replace(default, alpha=translator.settings.alpha))
         if options.file is None:
             return
-    maps: list[AttentionMaps] = []
     if options.output is None and sys.stdout is None:
         raise BadInputError("standard output is closed. Give a file with --output.")
+    _translate(translator, options)
+
+
+def _translate(translator: Translator, options: argparse.Namespace) -> None:
+    """Translate the input line by line, and write the translations and the attention maps."""
+    maps: list[AttentionMaps] = []
     on_screen = options.output is None and sys.stdout.isatty()
     with (
-        _opened(options.file, direction) as descriptor,
+        _opened(options.file, translator.direction) as descriptor,
         _writer(options.output) as write,
         reading_bar(descriptor, quiet=on_screen) as advance,
     ):

@@ -29,7 +29,7 @@ from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
-from course_lib.translation.model.flops import synchronize
+from course_lib.translation.model.devices import peak_memory, synchronize
 from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.train.gpu_check.speed import (
     TextbookTraining,
@@ -39,7 +39,6 @@ from course_lib.translation.train.gpu_check.speed import (
     warm_up,
 )
 from course_lib.translation.train.gpu_check.workload import number_vocabularies
-from course_lib.translation.train.metrics import peak_memory
 from course_lib.translation.train.trainer import Trainer
 
 BASE = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}

@@ -16,7 +16,6 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
 from course_lib.translation.model.fused import BlockDropout, fused_smoothed_loss
 from course_lib.translation.train import trainer as training
-from course_lib.translation.train.trainer import compile_layers
 
 pytestmark = pytest.mark.slow
 
@@ -35,27 +34,13 @@ def trained(config: RunConfig, distributed: DistributedInfo) -> Outcome:
     return trainer.notes, weights(trainer), counts
 
 
-class Sum(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(3, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        total: torch.Tensor = self.layer(x).square().sum()
-        return total
-
-
-def without_a_compiler(distributed: DistributedInfo) -> tuple[str | None, bool]:
+def without_a_compiler(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
     import torch._inductor.config as inductor
 
     inductor.cpp.cxx = ("no-such-compiler",)
     inductor.force_disable_caches = True
     inductor.compile_threads = 1
-    module = Sum()
-    x = torch.ones(2, 3)
-    expected = module(x)
-    why_not = compile_layers([module], lambda source, target: module(source), [(x, x)], "inductor")
-    return why_not, torch.equal(module(x), expected)
+    return [trained(config, distributed) for config in configs]
 
 
 def assert_says_why(note: str | None, error: str) -> None:
@@ -65,11 +50,14 @@ def assert_says_why(note: str | None, error: str) -> None:
     assert "\n" not in note
 
 
-def test_a_machine_without_a_c_compiler_is_told_and_nothing_is_left_behind() -> None:
-    [(note, computes_as_before)] = in_processes(1, without_a_compiler)
+def test_a_machine_without_a_c_compiler_is_told_and_nothing_is_left_behind(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    configs = tiny_config("training.compile=true"), tiny_config()
+    [[([note], got, _), (_, expected, _)]] = in_processes(1, without_a_compiler, *configs)
     assert_says_why(note, "InductorError")
-    assert "compiler" in str(note).partition(":")[2]
-    assert computes_as_before
+    assert "compiler" in note.partition(":")[2]
+    assert got == expected
 
 
 def with_a_backend_that_fails(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:

@@ -11,8 +11,8 @@ from course_lib.errors import BadInputError
 from course_lib.transformer import PositionalEncoding
 from course_lib.translation.configs.loader import (
     RENAMED,
+    changed_values,
     describe_keys,
-    differing_keys,
     documented_yaml,
     load_config,
     provided_configs,
@@ -214,11 +214,11 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         load_config(str(tmp_path / "latin.yaml"))
 
 
-def test_differing_keys_leaves_out_what_shapes_no_weight(tmp_path: Path) -> None:
+def test_changed_values_leave_out_what_shapes_no_weight(tmp_path: Path) -> None:
     before = written(tmp_path, MINIMAL)
     now = written(tmp_path, MINIMAL, "model.d_ff=64", "seed=2", "training.epochs=9", "run_folder=elsewhere")
-    assert differing_keys(before, now) == ["seed", "model.d_ff"]
-    assert differing_keys(before, before) == []
+    assert changed_values(before, now) == {"seed": ("1", "2"), "model.d_ff": ("2048", "64")}
+    assert changed_values(before, before) == {}
 
 
 def test_a_config_does_not_change(tmp_path: Path) -> None:

@@ -166,6 +166,17 @@ def test_a_part_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str
     assert "unknown part trainig; choose from correctness, training" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", ["my notes\n", "[1, 2]"])
+def test_a_file_that_is_no_report_is_not_overwritten(
+    tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    assert main(["memory", "--device", "cpu", "--output", str(path)]) == 2
+    assert f"gpu-check: {path}: this file isn't a report of this command" in capsys.readouterr().err
+    assert path.read_text() == content
+
+
 def test_published_rates_go_by_the_name_of_the_card() -> None:
     assert published_rate("NVIDIA H100 80GB HBM3") == 989e12
     assert published_rate("NVIDIA H100 PCIe") == 756e12

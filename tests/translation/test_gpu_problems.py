@@ -17,6 +17,7 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.model import devices
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
@@ -35,15 +36,15 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_pytorch_cannot_use_is_not_passed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert setup.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS) == CPU
+    assert devices.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS) == CPU
     driver = tmp_path / "version"
     driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.80.02\nGCC version: 9\n")
-    monkeypatch.setattr(setup, "DRIVER", driver)
+    monkeypatch.setattr(devices, "DRIVER", driver)
     for device in ("auto", "cuda"):
         config = TrainingConfig.model_validate({"epochs": 1, "device": device})
         with pytest.raises(BadInputError, match=r"there is no GPU that PyTorch can use \(.*450\.80\.02"):
-            setup.choose_device(config, SINGLE_PROCESS)
-    assert setup.choose_device(TrainingConfig(epochs=1, device="cpu"), SINGLE_PROCESS) == CPU
+            devices.choose_device(config, SINGLE_PROCESS)
+    assert devices.choose_device(TrainingConfig(epochs=1, device="cpu"), SINGLE_PROCESS) == CPU
 
 
 def test_a_gpu_that_is_too_old_for_this_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +58,7 @@ def test_a_gpu_that_is_too_old_for_this_build_is_refused(monkeypatch: pytest.Mon
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     expected = r"device: Tesla V100-SXM2-16GB has compute capability 7\.0, .* needs at least 7\.5"
     with pytest.raises(BadInputError, match=expected):
-        setup.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS)
+        devices.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS)
 
 
 def test_the_estimate_is_what_a_forward_pass_saves() -> None:

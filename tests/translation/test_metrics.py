@@ -10,9 +10,10 @@ import torch
 from real_processes import in_processes
 
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.model.devices import peak_memory
 from course_lib.translation.train import metrics
 from course_lib.translation.train.device_batch import DeviceBatch
-from course_lib.translation.train.metrics import MetricsLog, MetricsWindow, peak_memory
+from course_lib.translation.train.metrics import MetricsLog, MetricsWindow
 
 
 def batch(target_tokens: int, tokens: int, tokens_with_padding: int, flops: float = 0.0) -> DeviceBatch:

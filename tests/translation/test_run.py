@@ -21,11 +21,12 @@ from course_lib.translation.checkpoints.trained_model import load_model, save_mo
 from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
+from course_lib.translation.model.devices import choose_device
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.metrics import MetricsLog
 from course_lib.translation.train.scoring import score
-from course_lib.translation.train.setup import choose_device, divide_updates, locked_run
+from course_lib.translation.train.setup import divide_updates, locked_run
 from course_lib.translation.train.trainer import Trainer
 
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]

@@ -20,7 +20,7 @@ from course_lib.translation.decoding import beam_search as batched_search
 from course_lib.translation.decoding.backends import make_backend, supports_cache
 from course_lib.translation.decoding.beam_search import search
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
-from course_lib.translation.decoding.fused_model import FusedTransformer
+from course_lib.translation.decoding.inference_model import InferenceTransformer
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
@@ -182,9 +182,9 @@ def test_a_sentence_leaves_once_nothing_can_overtake_its_best(monkeypatch: pytes
 def test_the_cache_does_not_grow_with_the_beam_where_the_source_is_kept() -> None:
     model, source = taught(), padded(sentences(1, LENGTHS))
     mask = padding_mask(source, PAD)
-    fused = FusedTransformer(model, torch.float64)
-    memory = fused.encode(source, mask)
-    kept = [CachedDecoder(fused, memory, mask, beam)._layers[0]._source for beam in (1, 5)]
+    inference = InferenceTransformer(model, torch.float64)
+    memory = inference.encode(source, mask)
+    kept = [CachedDecoder(inference, memory, mask, beam)._layers[0]._source for beam in (1, 5)]
     assert [keys.shape for keys, _ in kept] == [kept[0][0].shape] * 2
 
 

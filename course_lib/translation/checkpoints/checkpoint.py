@@ -13,7 +13,7 @@ from course_lib.translation.checkpoints.checksummed_files import (
     load_checksummed,
     save_checksummed,
 )
-from course_lib.translation.configs.loader import differing_keys, yaml_values
+from course_lib.translation.configs.loader import changed_values
 from course_lib.translation.configs.schema import RunConfig
 
 #: The keys of a checkpoint.
@@ -141,9 +141,8 @@ def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) ->
             f"{path} was written by another version of the lab, whose config has different keys. Choose "
             "another run_folder."
         ) from None
-    if keys := differing_keys(before, config):
-        was, now = yaml_values(before), yaml_values(config)
-        changes = ", ".join(f"{key} (was {was[key]}, now {now[key]})" for key in keys)
+    if changed := changed_values(before, config):
+        changes = ", ".join(f"{key} (was {was}, now {now})" for key, (was, now) in changed.items())
         raise BadInputError(
             f"{path} was made with another config: {changes}. Undo these changes to resume that run, or "
             "choose another run_folder to start a new one."

@@ -47,8 +47,7 @@ def save_model(path: Path, model: TrainedModel) -> None:
     Raises OSError, for example if the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    fields = {name: getattr(model, name) for name in ("vocabulary", "weights", "step", "parts")}
-    save_checksummed(path, {**fields, "config": model.config.model_dump()})
+    save_checksummed(path, {**vars(model), "config": model.config.model_dump()})
 
 
 def load_model(path: Path, mapped: bool = False) -> TrainedModel:

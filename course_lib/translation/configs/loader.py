@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Hashable, Iterator, Sequence
 from importlib import resources
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -88,25 +89,19 @@ def describe_keys() -> str:
     return "\n".join(lines)
 
 
-def differing_keys(before: RunConfig, now: RunConfig) -> list[str]:
-    """Return the keys that influence the weights and have different values in two configs."""
-    return [
-        path
+def changed_values(before: RunConfig, now: RunConfig) -> dict[str, tuple[str, str]]:
+    """Return the values before and now, as YAML, of each key that influences the weights and has changed."""
+    was, is_now = yaml_values(before), yaml_values(now)
+    return {
+        path: (was[path], is_now[path])
         for path, field in _fields(RunConfig)
-        if MayChangeMarker not in field.metadata and _value_at(before, path) != _value_at(now, path)
-    ]
+        if MayChangeMarker not in field.metadata and was[path] != is_now[path]
+    }
 
 
 def yaml_values(config: RunConfig) -> dict[str, str]:
     """Return the values of all keys as YAML, by `section.key`, or by `key` if it is in no section."""
-    return {path: yaml_value(_value_at(config, path)) for path, _ in _fields(RunConfig)}
-
-
-def _value_at(config: RunConfig, path: str) -> object:
-    value: object = config
-    for key in path.split("."):
-        value = getattr(value, key)
-    return value
+    return {path: yaml_value(attrgetter(path)(config)) for path, _ in _fields(RunConfig)}
 
 
 def _read(name: str) -> str:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,17 +105,13 @@ def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
             arrays = {
                 f"{number}.{name}": np.asarray(value)
                 for number, maps in enumerate(sentences)
-                for name, value in _fields(maps).items()
+                for name, value in vars(maps).items()
             }
             save: Any = np.savez_compressed  # The type stub mistakes the names of arrays for options.
             save(file, **arrays)
         else:
-            objects = [{name: _rounded(value) for name, value in _fields(maps).items()} for maps in sentences]
+            objects = [{name: _rounded(value) for name, value in vars(maps).items()} for maps in sentences]
             file.write(json.dumps(objects, ensure_ascii=False).encode("utf-8"))
-
-
-def _fields(maps: AttentionMaps) -> dict[str, Any]:
-    return {field.name: getattr(maps, field.name) for field in fields(maps)}
 
 
 def _rounded(value: Tensor | list[str]) -> Any:

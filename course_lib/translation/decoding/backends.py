@@ -13,7 +13,7 @@ from course_lib import transformer as reference
 from course_lib.transformer import causal_mask
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
-from course_lib.translation.decoding.fused_model import FusedTransformer
+from course_lib.translation.decoding.inference_model import InferenceTransformer
 from course_lib.translation.model.fast_layers import LAYER_MODULES, FastDecoderLayer, FastEncoderLayer
 from course_lib.translation.model.fused import fused_attention
 from course_lib.translation.model.precision import autocast, has_bfloat16, resolve_precision
@@ -102,7 +102,7 @@ def make_backend(
         and resolve_precision(precision, weight.device) == "bfloat16"
         and has_bfloat16(weight.device)
     )
-    return CachedBackend(model, FusedTransformer(model, torch.bfloat16 if bfloat16 else weight.dtype))
+    return CachedBackend(model, InferenceTransformer(model, torch.bfloat16 if bfloat16 else weight.dtype))
 
 
 def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
@@ -135,14 +135,14 @@ class CachedBackend:
     """A backend for the reference's Transformer, with a key/value cache."""
 
     module: nn.Module
-    fused: FusedTransformer
+    model: InferenceTransformer
     thread_safe: bool = True
 
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
     ) -> IncrementalDecoder:
         """Encode a batch, compute the keys and values of cross-attention, and return a decoder."""
-        return CachedDecoder(self.fused, self.fused.encode(source, source_mask), source_mask, beam)
+        return CachedDecoder(self.model, self.model.encode(source, source_mask), source_mask, beam)
 
 
 class UncachedBackend:

@@ -38,6 +38,8 @@ def search(
     `max_lengths` holds the maximum length of each translation, including the start token. Each sentence must
     contain at least one token that is not padding.
     """
+    if not len(source) or int(max_lengths.max()) <= 1:
+        return [[Hypothesis([], 0.0, 0.0)] for _ in source]
     with evaluating(backend.module):
         return _Search(backend, source, source_mask, max_lengths, settings, start_id, end_id).run()
 
@@ -60,14 +62,12 @@ class _Search:
     ) -> None:
         self._beam, self._alpha, self._n_best = settings.beam, settings.alpha, settings.n_best
         self._end_id = end_id
-        self._found = [[Hypothesis([], 0.0, 0.0)] for _ in source]
-        self._max_steps = max(int(max_lengths.max()) - 1, 0) if len(source) else 0
-        if not self._max_steps:
-            return
+        self._max_steps = int(max_lengths.max()) - 1
         self._decoder = backend.start(source, source_mask, settings.beam)
         self._dtype = torch.promote_types(self._decoder.dtype, torch.float32)
 
         rows = len(source)
+        self._found: list[list[Hypothesis]] = [[] for _ in range(rows)]
         self._sentence = torch.arange(rows, device=source.device)
         self._limit = (max_lengths.to(source.device) - 1).unsqueeze(1)
         self._last = source.new_full((rows, 1), start_id)

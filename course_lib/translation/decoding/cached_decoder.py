@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from course_lib.translation.decoding.fused_model import (
-    FusedDecoderLayer,
-    FusedTransformer,
+from course_lib.translation.decoding.inference_model import (
+    InferenceDecoderLayer,
+    InferenceTransformer,
     Sublayer,
     attend,
     merge_heads,
@@ -38,7 +38,7 @@ class CachedDecoder:
 
     def __init__(
         self,
-        model: FusedTransformer,
+        model: InferenceTransformer,
         memory: Float[Tensor, "B S D"],
         source_mask: Bool[Tensor, "B 1 S"],
         beam: int,
@@ -55,17 +55,13 @@ class CachedDecoder:
         self._steps = self._filled = 0
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Process the next token of every beam, and return the logits of the token after it.
-
-        The first step processes one token per sentence, the start token. Later steps process one per beam.
-        """
+        """Process the next token of every beam, and return the logits of the token after it."""
         beams = tokens.shape[1]
         x = self._model.embed_target(tokens, self._steps)
         self_bias = self._add_slots(beams)
         for layer in self._layers:
             x = layer.step(x, self._filled, self_bias, self._source_bias)
-        if self._model.decoder_norm is not None:
-            x = self._model.decoder_norm(x)
+        x = self._model.decoder_norm(x)
         self._steps += 1
         self._filled += beams
         return self._model.generator(x.to(self.dtype))
@@ -108,7 +104,7 @@ class _CachedLayer:
     products in bfloat16 would copy them otherwise.
     """
 
-    def __init__(self, layer: FusedDecoderLayer, memory: Float[Tensor, "B S D"], padding: int) -> None:
+    def __init__(self, layer: InferenceDecoderLayer, memory: Float[Tensor, "B S D"], padding: int) -> None:
         """Compute the keys and values of the encoder's output, and append `padding` zeros to them."""
         self._layer, self._heads = layer, layer.heads
         keys, values = F.pad(layer.cross_memory(memory), (0, 0, 0, padding)).flatten(1, 2)

@@ -1,6 +1,5 @@
 """Translation of text with the trained model of a run, a provided model or an ensemble."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from course_lib.translation.decoding.attention_maps import AttentionMaps, record
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings, load_settings
+from course_lib.translation.model.devices import device_named
 from course_lib.translation.model.precision import choose_kernels, has_bfloat16
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
@@ -271,41 +271,3 @@ def _build(folder: RunFolder, run: TrainedRun, device: torch.device) -> Transfor
             "differ. Choose another run."
         ) from None
     return model
-
-
-def device_named(name: str | torch.device) -> torch.device:
-    """Return the device with this name; `auto` is a GPU if there is one, and the CPU otherwise.
-
-    Raises BadInputError if there is no such device.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise BadInputError(f"device: expected cpu, cuda or auto, got {name}.") from None
-    if device.type not in ("cpu", "cuda"):
-        raise BadInputError(f"device: expected cpu, cuda or auto, got {name}.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise BadInputError("device: there is no GPU on this machine. Use cpu or auto.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise BadInputError(
-            f"device: {name} does not exist. The last GPU here is cuda:{torch.cuda.device_count() - 1}."
-        )
-    if device.type == "cuda":
-        _require_kernels(device)
-    return device
-
-
-def _require_kernels(device: torch.device) -> None:
-    """Raise BadInputError if this build of PyTorch has no kernels for a GPU because the GPU is too old."""
-    built_for = [
-        int(found[1]) for arch in torch.cuda.get_arch_list() if (found := re.match(r"sm_(\d+)", arch))
-    ]
-    major, minor = torch.cuda.get_device_capability(device)
-    if built_for and 10 * major + minor < min(built_for):
-        raise BadInputError(
-            f"device: {torch.cuda.get_device_name(device)} has compute capability {major}.{minor}, but this "
-            f"build of PyTorch (for CUDA {torch.version.cuda}) needs at least {min(built_for) / 10:.1f}. "
-            "Install PyTorch for CUDA 12.6, which has kernels for older GPUs, or use the CPU."
-        )

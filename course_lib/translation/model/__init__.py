@@ -1,1 +1,1 @@
-"""The model and its training loss: components, precision, and fused layers."""
+"""The model and its training loss: components, devices, precision, and fused layers."""

@@ -7,6 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from course_lib.translation.configs.schema import ModelConfig, Precision
+from course_lib.translation.model.devices import synchronize
 from course_lib.translation.model.precision import resolve_precision
 
 #: The minimum number of measurements, because other programs may slow down some of them.
@@ -58,12 +59,6 @@ def measure_matmul_rate(device: torch.device, precision: Precision, seconds: flo
         torch.mm(a, b)
         durations.append(_now(device) - started)
     return 2 * size**3 / min(durations)
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished its pending operations."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _now(device: torch.device) -> float:

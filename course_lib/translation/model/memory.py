@@ -1,6 +1,6 @@
 """The memory that training needs on a device, estimated before training starts."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -28,12 +28,12 @@ class MemoryEstimate:
     @property
     def total(self) -> int:
         """The sum of all parts, plus 10% for temporary results and fragmentation."""
-        return int(1.1 * sum(getattr(self, field.name) for field in fields(self)))
+        return int(1.1 * sum(vars(self).values()))
 
     @property
     def description(self) -> str:
         """The total and its parts, in GiB, as text."""
-        parts = ", ".join(f"{field.name} {getattr(self, field.name) / GIB:.2f}" for field in fields(self))
+        parts = ", ".join(f"{name} {size / GIB:.2f}" for name, size in vars(self).items())
         return f"about {self.total / GIB:.1f} GiB ({parts})"
 
 

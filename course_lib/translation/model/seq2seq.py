@@ -29,9 +29,6 @@ class Seq2SeqModel(Protocol):
     def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
         """Decode target tokens with attention to the encoder's output `memory`, (B, T) to (B, T, D)."""
 
-    def modules(self) -> Iterator[nn.Module]:
-        """Return all modules, as `nn.Module.modules` does."""
-
 
 @runtime_checkable
 class TransformerModel(Seq2SeqModel, Protocol):

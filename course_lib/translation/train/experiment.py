@@ -85,20 +85,16 @@ def train(
         lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
         rank_zero_first(distributed, partial(stack.enter_context, lock))
         config, data, latest, start = open_run(folder, given, distributed, student)
-        vocabularies, state = data.vocabularies, latest.state
+        state = latest.state
         components = student.components() if student else REFERENCE
-        trainer = Trainer(config, data.train, vocabularies, distributed, device, components)
-        if device.type == "cuda":
-            require_enough_memory(trainer, config, distributed, device)
-        if config.training.compile:
-            with full_memory_reported(config, "training"):
-                trainer.compile()
-        trainer.measure_machine()
+        trainer = stack.enter_context(
+            Trainer(config, data.train, data.vocabularies, distributed, device, components)
+        )
+        _prepare_device(trainer, config, distributed, device)
         if state is not None:
             trainer.load(state["trainer"])
         elif start is not None:
             rank_zero_first(distributed, partial(trainer.load_weights, start.model.weights))
-        evaluator = Evaluator(config, vocabularies, distributed, device, components)
 
         log = rank_zero_first(distributed, partial(_open_log, folder, state, distributed))
         if log is not None:
@@ -109,27 +105,19 @@ def train(
         )
         for path in latest.damaged:
             display.print(f"{path} is damaged and was skipped.")
-        if student is not None:
-            display.print(student.table())
-        display.print(_summary(config, data, trainer, distributed, device.type))
-        if config.training.batches_per_update != given.training.batches_per_update:
-            display.print(_division(given.training, config.training))
-        for note in data.notes:
-            display.print(f"Data: {note}.")
-        for note in trainer.notes:
-            display.print(f"{note}.")
         experiment = Experiment(
             config,
             given,
             distributed,
             data,
             trainer,
-            evaluator,
+            Evaluator(config, data.vocabularies, distributed, device, components),
             display,
             stack.enter_context(RunFiles(folder, config, log, display.print)),
             interruption or Interruption(),
             student,
         )
+        experiment.print_introduction()
         if state is not None:
             experiment.load(state)
         else:
@@ -138,6 +126,18 @@ def train(
         del latest, state, start
         experiment.train()
         return experiment.test()
+
+
+def _prepare_device(
+    trainer: Trainer, config: RunConfig, distributed: DistributedInfo, device: torch.device
+) -> None:
+    """Check the memory of a GPU, compile the layers if the config says so, and measure the device's speed."""
+    if device.type == "cuda":
+        require_enough_memory(trainer, config, distributed, device)
+    if config.training.compile:
+        with full_memory_reported(config, "training"):
+            trainer.compile()
+    trainer.measure_machine()
 
 
 @dataclass
@@ -170,6 +170,41 @@ class Experiment:
             device, ids = self._model.generator.weight.device, self.data.vocabularies
             self._student_search = student_search(self.student.parts, self.config, ids, device)
             self._model = reference_view(self._model, self.config.model, len(ids.source), len(ids.target))
+
+    def print_introduction(self) -> None:
+        """Print facts about the run, before its first update."""
+        config, trainer, vocabularies = self.config, self.trainer, self.data.vocabularies
+        used, given = config.training, self.given.training
+        processes = self.distributed.world_size
+        if self.student is not None:
+            self.display.print(self.student.table())
+        parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+        source, target = len(vocabularies.source), len(vocabularies.target)
+        size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
+        kind = "words" if config.data.tokenizer == "words" else "subwords"
+        position = f"resuming after update {trainer.step}" if trainer.step else "starting"
+        self.display.print(
+            f"{config.data.corpus}: {len(self.data.train):,} training pairs, {size} {kind}. Model: "
+            f"{parameters:,} parameters in {used.precision} on {trainer.model.generator.weight.device.type}, "
+            f"{processes} process{'' if processes == 1 else 'es'}; {position}."
+        )
+        if used.batches_per_update % processes:
+            self.display.print(
+                f"{used.batches_per_update} batches in an update can't be divided evenly, so some processes "
+                "wait for others."
+            )
+        if used.batches_per_update != given.batches_per_update:
+            before, now = (each.batches_per_update * each.tokens_per_batch for each in (given, used))
+            change = "as many tokens as before"
+            if now > before:
+                change = f"{now / before:.1f} times as many tokens"
+            self.display.print(
+                f"Each update is divided into {used.batches_per_update} batches of "
+                f"{used.tokens_per_batch:,} tokens instead of {given.batches_per_update} of "
+                f"{given.tokens_per_batch:,}, one for each process; it has {change}."
+            )
+        for note in (*(f"Data: {note}" for note in self.data.notes), *trainer.notes):
+            self.display.print(f"{note}.")
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore the state of a checkpoint. The trainer must have loaded its own part already."""
@@ -370,16 +405,6 @@ def _total_updates(training: TrainingConfig, updates_per_epoch: int) -> int:
     return min(limit for limit in limits if limit is not None)
 
 
-def _division(given: TrainingConfig, used: TrainingConfig) -> str:
-    before, now = (each.batches_per_update * each.tokens_per_batch for each in (given, used))
-    size = "as many tokens as before" if now <= before else f"{now / before:.1f} times as many tokens"
-    return (
-        f"Each update is divided into {used.batches_per_update} batches of {used.tokens_per_batch:,} tokens "
-        f"instead of {given.batches_per_update} of {given.tokens_per_batch:,}, one for each process; "
-        f"it has {size}."
-    )
-
-
 def _open_log(
     folder: RunFolder, state: dict[str, Any] | None, distributed: DistributedInfo
 ) -> MetricsLog | None:
@@ -389,24 +414,3 @@ def _open_log(
         return MetricsLog(folder.metrics, state["metrics_bytes"] if state else 0)
     except OSError as error:
         raise BadInputError(f"{folder.metrics}: cannot write to the run folder ({error.strerror}).") from None
-
-
-def _summary(
-    config: RunConfig, data: PreparedData, trainer: Trainer, distributed: DistributedInfo, device: str
-) -> str:
-    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    source, target = len(data.vocabularies.source), len(data.vocabularies.target)
-    size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
-    kind = "words" if config.data.tokenizer == "words" else "subwords"
-    processes = f"{distributed.world_size} process{'' if distributed.world_size == 1 else 'es'}"
-    position = f"resuming after update {trainer.step}" if trainer.step else "starting"
-    batches = config.training.batches_per_update
-    uneven = (
-        f"\n{batches} batches in an update can't be divided evenly, so some processes wait for others."
-        if batches % distributed.world_size
-        else ""
-    )
-    return (
-        f"{config.data.corpus}: {len(data.train):,} training pairs, {size} {kind}. Model: {parameters:,} "
-        f"parameters in {config.training.precision} on {device}, {processes}; {position}.{uneven}"
-    )

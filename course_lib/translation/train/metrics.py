@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TypeAlias
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
+from course_lib.translation.model.devices import peak_memory
 from course_lib.translation.train.device_batch import DeviceBatch
 
 #: A row of `metrics.jsonl`.
@@ -130,20 +130,3 @@ class MetricsWindow:
         if memory := global_max(self._distributed, peak_memory()):
             row["memory_gib"] = round(memory / 2**30, 3)
         return row
-
-
-def uses_gpu() -> bool:
-    """Return whether this process uses a GPU."""
-    return torch.cuda.is_available() and torch.cuda.is_initialized()
-
-
-def peak_memory() -> int:
-    """Return the peak memory of this process in bytes, on its GPU if it uses one; 0 if unknown."""
-    if uses_gpu():
-        return torch.cuda.max_memory_allocated()
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes.

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import profile, schedule
 
-from course_lib.translation.train.metrics import uses_gpu
+from course_lib.translation.model.devices import uses_gpu
 
 #: Updates before the profile begins: kernels are loaded and layers compiled during the first ones, and the
 #: profiler itself during the last one.
@@ -51,9 +51,8 @@ class UpdateProfiler:
         return self._save(self._profiler, recorded)
 
     def _started(self) -> profile:
-        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if uses_gpu() else [])]
         phases = schedule(wait=_SKIPPED, warmup=_WARMUP, active=self._count)
-        profiler = profile(activities=activities, schedule=phases, profile_memory=True)
+        profiler = profile(schedule=phases, profile_memory=True)
         profiler.start()
         if uses_gpu():
             torch.cuda.memory._record_memory_history(max_entries=100_000)

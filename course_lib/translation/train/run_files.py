@@ -88,11 +88,12 @@ class RunFiles:
 
         The size of the metrics file is added to it.
         """
+        if (log := self._log) is None:
+            return
 
         def save() -> None:
-            assert self._log is not None
             self._finish_all_but(_WAITING - 1)
-            copied = _copied({**state, "metrics_bytes": self._log.sync()})
+            copied = _copied({**state, "metrics_bytes": log.sync()})
             self._submit("The checkpoint", lambda: self._checkpoints.save(step, copied))
 
         self._try("The checkpoint", save)
@@ -175,8 +176,6 @@ class RunFiles:
             self._try(what, writing.result)
 
     def _try(self, what: str, write: Callable[[], None]) -> None:
-        if self._log is None:
-            return
         try:
             write()
         except OSError as error:

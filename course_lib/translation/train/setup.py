@@ -24,7 +24,6 @@ from course_lib.translation.configs.schema import Precision, RunConfig, Training
 from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
 from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.data.vocabularies import load_vocabularies
-from course_lib.translation.decoding.translator import device_named
 from course_lib.translation.distributed import (
     DistributedInfo,
     all_gather,
@@ -34,6 +33,7 @@ from course_lib.translation.distributed import (
     rank_zero_first,
     require_equal,
 )
+from course_lib.translation.model.devices import choose_device, device_name
 from course_lib.translation.model.memory import GIB, MemoryEstimate
 from course_lib.translation.model.precision import choose_kernels, resolve_precision
 from course_lib.translation.train.student_code.parts import StudentCode, require_same_code
@@ -142,55 +142,6 @@ def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.devi
         f"on this hardware ({device_name(device)}). Resume the run on hardware like the first, or choose "
         "another run_folder to start a new one."
     )
-
-
-def choose_device(config: TrainingConfig, distributed: DistributedInfo) -> torch.device:
-    """Return the device for this rank: its own GPU, which becomes PyTorch's current device, or the CPU.
-
-    Raises BadInputError if a GPU is required but missing, if PyTorch can't use this machine's GPU and
-    `config.device` isn't cpu, or if there are fewer GPUs than local ranks.
-    """
-    if config.device == "cpu" or (
-        config.device == "auto" and not torch.cuda.is_available() and gpu_problem() is None
-    ):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise BadInputError(
-            f"training.device: there is no GPU that PyTorch can use ({gpu_problem() or 'none was found'}). "
-            "Set training.device=cpu to train without one."
-        )
-    gpus = torch.cuda.device_count()
-    if distributed.local_world_size > gpus:
-        raise BadInputError(
-            f"training.device: {distributed.local_world_size} processes on this machine need a GPU each, but "
-            f"PyTorch finds only {gpus}. Start fewer processes, or set training.device=cpu."
-        )
-    device = device_named(f"cuda:{distributed.local_rank}")
-    torch.cuda.set_device(device)
-    return device
-
-
-#: The file that contains the version of NVIDIA's driver.
-DRIVER = Path("/proc/driver/nvidia/version")
-
-
-def gpu_problem() -> str | None:
-    """Return why PyTorch can't use this machine's GPU, such as an outdated driver, or None if it can."""
-    if torch.cuda.is_available() or not DRIVER.is_file():
-        return None
-    try:
-        torch.cuda.init()
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition(". ")[0]
-    else:
-        reason = "unknown reason"
-    driver = DRIVER.read_text("utf-8").splitlines()[0].removeprefix("NVRM version: ")
-    return f"{reason}; driver: {driver}; PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}"
-
-
-def device_name(device: torch.device) -> str:
-    """Return the name of a GPU, or "cpu" for the CPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def require_enough_memory(
@@ -366,19 +317,7 @@ def _load(
     if not distributed.is_rank_zero:
         return config, open_existing(config.data, folder.data, folder.vocabulary)
     folder.remove_temporary_files()
-    # The vocabulary must not change after the first checkpoint.
-    known = start.vocabularies if start else None
-    prepared = config.data.prepared
-    if prepared:
-        data = open_given(config.data, Path(prepared))
-        if known is not None and known.fingerprint != data.vocabularies.fingerprint:
-            raise BadInputError(
-                f"data.prepared: {prepared} was prepared with a different vocabulary from that of "
-                f"training.init_from={config.training.init_from}. Run `course prepare` with the same "
-                "training.init_from."
-            )
-    else:
-        data = prepare(config.data, folder.data, folder.vocabulary, learn=state is None, given=known)
+    data = _prepared_data(folder, config, start, learn=state is None)
     if state is not None and state["data"] != data.fingerprint:
         raise BadInputError(
             f"{latest.path}: the corpus has changed since this run was started. Restore it to resume, or "
@@ -386,7 +325,7 @@ def _load(
         )
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        if prepared and state is None:
+        if config.data.prepared and state is None:
             data.vocabularies.save(folder.vocabulary)
         atomic_write_text(folder.config, documented_yaml(given))
         if student is not None and state is None:
@@ -394,6 +333,26 @@ def _load(
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
     return config, data
+
+
+def _prepared_data(
+    folder: RunFolder, config: RunConfig, start: TrainedRun | None, learn: bool
+) -> PreparedData:
+    """Return the data in `data.prepared`, or prepare it in the run folder.
+
+    `learn` is true before the first checkpoint. After it, the vocabularies must not change.
+    """
+    known = start.vocabularies if start else None
+    if not config.data.prepared:
+        return prepare(config.data, folder.data, folder.vocabulary, learn, given=known)
+    data = open_given(config.data, Path(config.data.prepared))
+    if known is not None and known.fingerprint != data.vocabularies.fingerprint:
+        raise BadInputError(
+            f"data.prepared: {config.data.prepared} was prepared with a different vocabulary from that of "
+            f"training.init_from={config.training.init_from}. Run `course prepare` with the same "
+            "training.init_from."
+        )
+    return data
 
 
 def _divided_as_before(

@@ -9,7 +9,7 @@ state has to be saved or shared.
 import contextlib
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -50,7 +50,7 @@ class Trainer:
     """A model in training, with its optimiser, its schedule and its progress.
 
     `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates made in the
-    current epoch.
+    current epoch. The end of a `with` block ends the thread that prefetches batches.
     """
 
     def __init__(
@@ -101,17 +101,48 @@ class Trainer:
         self.window = MetricsWindow(distributed)
         self.step = self.epochs_done = self.updates_done = 0
 
+    def __enter__(self) -> "Trainer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._prefetcher.shutdown()
+
     def compile(self) -> None:
         """Compile the layers and the loss. If that fails on any rank, add a note, and train without it.
+
+        Each layer is compiled separately, because DDP sends a layer's gradients as soon as its backward pass
+        has finished, and because layers of the same class share the compiled code. PyTorch compiles during
+        forward and backward passes, first for exactly the sizes of the first example batch. For the second
+        one, it compiles again, and makes every size that has changed a variable. To compile each shape
+        separately would take several seconds for each of them.
 
         Must be called on every rank, before the first update. Raises torch.OutOfMemoryError if a batch
         doesn't fit into the GPU's memory.
         """
+        # These settings are for the whole process, because PyTorch also compiles during later updates. Within
+        # DDP, it would split each graph, so that gradients are sent before the backward pass ends. A layer is
+        # small enough, and the split would only separate operations that could be fused.
+        torch._dynamo.config.optimize_ddp = False
+        # PyTorch compiles a few more versions, for example for a single sentence. After 8 of them, its
+        # default, a layer would run uncompiled without a message.
+        torch._dynamo.config.recompile_limit = 64
         whole = self._model_and_loss.train()
         whole.refresh()
         layers = [*self.model.encoder_layers, *self.model.decoder_layers]
-        # The model is called without DDP, which ignores these gradients.
-        reason = compile_layers(layers, whole, self._example_batches(), COMPILE_BACKEND)
+        reason = None
+        try:
+            for layer in layers:
+                options = _layer_options() if COMPILE_BACKEND == "inductor" else None
+                layer.compile(backend=COMPILE_BACKEND, options=options)
+            for source, target in self._example_batches():
+                # The model is called without DDP, which ignores these gradients.
+                whole(source, target).backward()
+        except torch.OutOfMemoryError:
+            raise  # Without the compiler, training would need even more memory.
+        except Exception as error:  # Each backend raises its own exceptions.
+            torch.compiler.reset()
+            first_line = next(iter(str(error).splitlines()), "")
+            reason = f"torch.compile failed ({type(error).__name__}: {first_line[:120]}); training without it"
         whole.zero_grad()
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -149,25 +180,9 @@ class Trainer:
         self._model_and_loss.refresh()
         self._optimizer.zero_grad()
         if not moved:
-            # Contribute zero gradients, because the all-reduce needs all ranks.
-            empty = self._empty_sentence()
-            first = torch.zeros(1, dtype=torch.int64, device=self._device)
-            # Run eagerly, because the layers would be compiled again for a single sentence.
-            with torch.compiler.set_stance("force_eager"):
-                # A scaler that hasn't scaled any loss yet would refuse to make a step.
-                self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
+            self._contribute_zero_gradients()
         for number, batch in moved:
-            torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
-            # Gradients are synchronised once per update, with the last batch.
-            local = number != moved[-1][0] or not isinstance(self._loss_sum, DistributedDataParallel)
-            with self._gradients_kept_local(local):
-                loss_sum = self._loss_sum(batch.source, batch.target, batch.positions)
-                loss = self._scaler.scale(loss_sum * scale)
-                if local:
-                    add_gradients(loss, self._parameters)
-                else:
-                    loss.backward()
-            self.window.add(loss_sum, batch)
+            self._backpropagate(number, batch, scale, is_last=number == moved[-1][0])
         if self._config.training.max_grad_norm is not None:
             self._scaler.unscale_(self._optimizer)
             # The gradients are the sums over all ranks by now, so all ranks compute the same norm.
@@ -179,6 +194,29 @@ class Trainer:
         self.step += 1
         self.updates_done += 1
         return learning_rate
+
+    def _contribute_zero_gradients(self) -> None:
+        """Backpropagate zeros on a rank that has no batch, because the all-reduce needs all ranks."""
+        empty = torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
+        first = torch.zeros(1, dtype=torch.int64, device=self._device)
+        # Run eagerly, because the layers would be compiled again for a single sentence.
+        with torch.compiler.set_stance("force_eager"):
+            # A scaler that hasn't scaled any loss yet would refuse to make a step.
+            self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
+
+    def _backpropagate(self, number: int, batch: DeviceBatch, scale: float, is_last: bool) -> None:
+        """Add the gradients of this rank's batch `number`. The last one synchronises the ranks."""
+        torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
+        ddp = self._loss_sum if isinstance(self._loss_sum, DistributedDataParallel) else None
+        # DDP requires the forward pass to be inside `no_sync` as well.
+        with ddp.no_sync() if ddp is not None and not is_last else contextlib.nullcontext():
+            loss_sum = self._loss_sum(batch.source, batch.target, batch.positions)
+            loss = self._scaler.scale(loss_sum * scale)
+            if ddp is not None and is_last:
+                loss.backward()
+            else:
+                add_gradients(loss, self._parameters)
+        self.window.add(loss_sum, batch)
 
     def end_epoch(self) -> None:
         """Count the current epoch as complete."""
@@ -284,9 +322,6 @@ class Trainer:
             source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components
         )
 
-    def _empty_sentence(self) -> Tensor:
-        return torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
-
     def _example_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield two artificial batches, whose numbers of sentences and tokens differ.
 
@@ -297,12 +332,6 @@ class Trainer:
         for size in ((3, 5), (max(4, self._config.training.tokens_per_batch // length), length)):
             batch = torch.full(size, self._vocabularies.end_id, device=self._device)
             yield batch, batch
-
-    def _gradients_kept_local(self, local: bool) -> contextlib.AbstractContextManager[None]:
-        if local and isinstance(self._loss_sum, DistributedDataParallel):
-            # DDP requires the forward pass to be inside this context as well.
-            return self._loss_sum.no_sync()
-        return contextlib.nullcontext()
 
 
 def _dropout_seed(seed: int, step: int, number: int) -> int:
@@ -323,44 +352,6 @@ def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
         return
     gradients = torch.autograd.grad(loss, trainable, materialize_grads=True)
     torch._foreach_add_(sums, list(gradients))
-
-
-def compile_layers(
-    layers: Sequence[nn.Module],
-    loss_sum: Callable[[Tensor, Tensor], Tensor],
-    batches: Iterable[tuple[Tensor, Tensor]],
-    backend: str,
-) -> str | None:
-    """Compile layers in place. Return None, or one line with the reason if that fails.
-
-    Raises torch.OutOfMemoryError if a batch doesn't fit into the GPU's memory. After any other failure, the
-    layers run uncompiled. Each layer is compiled separately, because DDP sends a layer's
-    gradients as soon as its backward pass has finished, and because layers of the same class share the
-    compiled code. Compilation happens during forward and backward passes, so `loss_sum`, which runs the
-    layers, is called with each batch. The gradients stay in the parameters. PyTorch first compiles code for
-    exactly the sizes of the first batch. For the second batch, it compiles again, and makes every size that
-    has changed a variable. To compile each shape separately would take several seconds for each of them.
-    """
-    # Within DDP, PyTorch would split each graph, so that gradients are sent before the backward pass ends. A
-    # layer is small enough, and the split would only separate operations that could be fused.
-    torch._dynamo.config.optimize_ddp = False
-    # PyTorch compiles a few more versions, for example for a single sentence. After 8 of them, its default, a
-    # layer would run uncompiled without a message.
-    torch._dynamo.config.recompile_limit = 64
-    try:
-        for layer in layers:
-            layer.compile(backend=backend, options=_layer_options() if backend == "inductor" else None)
-        for source, target in batches:
-            loss_sum(source, target).backward()
-    except torch.OutOfMemoryError:
-        raise  # Without the compiler, training would need even more memory.
-    except Exception as error:  # Each backend raises its own exceptions.
-        for layer in layers:
-            layer.compile(disable=True)
-        torch.compiler.reset()
-        first_line = next(iter(str(error).splitlines()), "")
-        return f"torch.compile failed ({type(error).__name__}: {first_line[:120]}); training without it"
-    return None
 
 
 def _layer_options() -> dict[str, bool]:

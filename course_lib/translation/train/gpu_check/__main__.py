@@ -8,6 +8,7 @@ table of its rows. Without a GPU, every part runs on the CPU at a small size, as
 """
 
 import argparse
+import json
 import platform
 import sys
 import time
@@ -19,8 +20,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import EXIT_BAD_INPUT, BadInputError
-from course_lib.translation.decoding.translator import device_named
+from course_lib.translation.model.devices import device_named
 from course_lib.translation.model.precision import choose_kernels
 from course_lib.translation.train.gpu_check import correctness, speed
 from course_lib.translation.train.gpu_check.workload import GPU, REHEARSAL, Scale
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         device = device_named(options.device)
         options.output.parent.mkdir(parents=True, exist_ok=True)
+        _read_report(options.output)
     except (BadInputError, OSError) as error:
         print(f"gpu-check: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -86,10 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in _rows(part, device, scale, options.output.parent):
             rows.append(row)
             console.print(f"{part}: {', '.join(f'{key} {value}' for key, value in row.items())}")
-            speed.write_report(options.output, part, result)
+            _write_report(options.output, part, result)
         seconds = round(time.perf_counter() - started, 1)
         _print(console, f"{part} ({seconds} s)", rows)
-        speed.write_report(options.output, part, {**result, "complete": True, "seconds": seconds})
+        _write_report(options.output, part, {**result, "complete": True, "seconds": seconds})
         failed = failed or any(row.get("result") == "FAILED" for row in rows)
     console.print(f"Report: {options.output}")
     return EXIT_FAILED if failed else 0
@@ -127,6 +130,23 @@ def _test(test: Callable[[torch.device], str], device: torch.device) -> speed.Ro
     except Exception as error:  # A test may fail in any way, and the others still have to run.
         return {**row, "result": "FAILED", "found": f"{type(error).__name__}: {error}"[:500]}
     return {**row, "result": "passed", "found": found}
+
+
+def _read_report(path: Path) -> dict[str, object]:
+    """Return the parts in a JSON report, none if there is no file. Raises BadInputError for another file."""
+    try:
+        report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    except ValueError:
+        report = None
+    if not isinstance(report, dict):
+        raise BadInputError(f"{path}: this file isn't a report of this command. Choose another --output.")
+    return report
+
+
+def _write_report(path: Path, part: str, result: object) -> None:
+    """Add a part to the JSON report, or replace it, and keep the other parts. The write is atomic."""
+    report = _read_report(path) | {part: result}
+    atomic_write_text(path, json.dumps(report, indent=1) + "\n")
 
 
 def _print(console: Console, title: str, rows: list[speed.Row]) -> None:

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import json
 import random
 import re
 import statistics
@@ -18,9 +17,8 @@ from torch import Tensor, nn
 from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch's stubs don't export it
 from torch.nn import functional as F
 from torch.optim import Adam
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import profile
 
-from course_lib.atomic_files import atomic_write_text
 from course_lib.transformer import (
     Transformer,
     decoder_mask,
@@ -37,7 +35,7 @@ from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
-from course_lib.translation.model.flops import synchronize
+from course_lib.translation.model.devices import device_name, peak_memory, synchronize
 from course_lib.translation.model.memory import GIB
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.gpu_check.workload import (
@@ -47,8 +45,6 @@ from course_lib.translation.train.gpu_check.workload import (
     run_config,
     sentence_pairs,
 )
-from course_lib.translation.train.metrics import peak_memory
-from course_lib.translation.train.setup import device_name
 from course_lib.translation.train.trainer import Trainer
 
 Row = dict[str, Any]
@@ -105,29 +101,31 @@ def train_for(trainer: Trainer, seconds: float) -> Row:
 
 def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
-    published = published_rate(device_name(device))
     for name, model in scale.models.items():
         for compiled in (False, True):
-            trainer = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
-            trainer.measure_machine()
-            row = train_for(trainer, scale.seconds)
-            measured = trainer.window.matmul_rate
-            assert measured is not None, "it was measured above"
-            of_published = row["mfu"] * measured / published if published else None
-            launching = launch_share(trainer, trainer.plan()[:6], device)
-            yield {
-                "model": name,
-                "layers": "compiled" if compiled and not trainer.notes else "eager",
-                "target tokens/s": row["tokens_per_second"],
-                "padded": row["padded"],
-                "MFU, of the measured rate": row["mfu"],
-                "measured TFLOP/s": round(measured / 1e12, 1),
-                "MFU, of the published rate": of_published and round(of_published, 4),
-                "launching": round(launching, 2),
-                "notes": "; ".join(trainer.notes),
-            }
-            del trainer
+            yield {"model": name, **_speed_of(run_config(model, scale, compile=compiled), scale, device)}
             _free(device)
+
+
+def _speed_of(config: RunConfig, scale: Scale, device: torch.device) -> Row:
+    published = published_rate(device_name(device))
+    with _warmed_up(config, scale, device) as trainer:
+        trainer.measure_machine()
+        row = train_for(trainer, scale.seconds)
+        measured = trainer.window.matmul_rate
+        assert measured is not None, "it was measured above"
+        of_published = row["mfu"] * measured / published if published else None
+        launching = launch_share(trainer, trainer.plan()[:6], device)
+        return {
+            "layers": "compiled" if config.training.compile and not trainer.notes else "eager",
+            "target tokens/s": row["tokens_per_second"],
+            "padded": row["padded"],
+            "MFU, of the measured rate": row["mfu"],
+            "measured TFLOP/s": round(measured / 1e12, 1),
+            "MFU, of the published rate": of_published and round(of_published, 4),
+            "launching": round(launching, 2),
+            "notes": "; ".join(trainer.notes),
+        }
 
 
 def launch_share(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], device: torch.device) -> float:
@@ -201,14 +199,14 @@ def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
     """
     name, model = next(iter(scale.models.items()))
     compiled = device.type == "cuda"
-    lab = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
     textbook = TextbookTraining(model, scale.vocabulary, device)
     batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
     ours = theirs = 0.0
-    for _ in range(2):
-        ours += train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
-        theirs += items_per_second(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
+    with _warmed_up(run_config(model, scale, compile=compiled), scale, device) as lab:
+        for _ in range(2):
+            ours += train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
+            theirs += items_per_second(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
     rates = {"lab, target tokens/s": round(ours, 1), "textbook, target tokens/s": round(theirs, 1)}
     yield {"model": name, **rates, "ratio": round(ours / theirs, 2)}
 
@@ -296,10 +294,7 @@ def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
     """Profile three updates of the first model of `scale`, and write their trace to a file in `folder`."""
     name, model = next(iter(scale.models.items()))
     trainer = _warmed_up(run_config(model, scale, compile=device.type == "cuda"), scale, device)
-    activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities) as profiler:
+    with profile() as profiler:
         for batches in trainer.plan()[:3]:
             trainer.update(batches)
         synchronize(device)
@@ -336,10 +331,3 @@ def _free(device: torch.device) -> None:
     gc.collect()  # A trainer is part of a reference cycle.
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def write_report(path: Path, part: str, result: object) -> None:
-    """Add a part to the JSON report, or replace it, and keep the other parts. The write is atomic."""
-    report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    report[part] = result
-    atomic_write_text(path, json.dumps(report, indent=1) + "\n")

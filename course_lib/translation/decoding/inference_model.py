@@ -1,14 +1,15 @@
 """The reference's Transformer for inference, with fewer and larger operations.
 
-A `FusedTransformer` copies weights when it is created, so a new one is needed after they change. Many batches
-can share it.
+An `InferenceTransformer` copies weights when it is created, so a new one is needed after they change. Many
+batches can share it.
 
 Axes, in addition to those of `course_lib.transformer.attention`: BH, the heads of all sentences.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -27,7 +28,7 @@ from course_lib.transformer import (
 Sublayer = Callable[[Tensor], Tensor]
 
 
-class FusedTransformer:
+class InferenceTransformer:
     """A Transformer for inference. Its layers compute in `dtype`, its generator in the weights' own dtype."""
 
     @torch.no_grad()
@@ -36,12 +37,12 @@ class FusedTransformer:
         decoder_layers: Any = model.decoder_layers
         self.dtype = dtype
         self.heads: int = decoder_layers[0].self_attention.heads
-        self.generator = FusedLinear([model.generator], model.generator.weight.dtype)
+        self.generator = MergedLinear([model.generator], model.generator.weight.dtype)
         self.logits_dtype = model.generator.weight.dtype
-        self.decoder_layers = [FusedDecoderLayer(layer, dtype) for layer in decoder_layers]
-        self.decoder_norm = None if model.decoder_norm is None else FusedNorm(model.decoder_norm, dtype)
-        self._encoder_layers = [FusedEncoderLayer(layer, dtype) for layer in encoder_layers]
-        self._encoder_norm = None if model.encoder_norm is None else FusedNorm(model.encoder_norm, dtype)
+        self.decoder_layers = [InferenceDecoderLayer(layer, dtype) for layer in decoder_layers]
+        self.decoder_norm = _norm(model.decoder_norm, dtype)
+        self._encoder_layers = [InferenceEncoderLayer(layer, dtype) for layer in encoder_layers]
+        self._encoder_norm = _norm(model.encoder_norm, dtype)
         self._source_table = model.source_embedding.table.weight
         self._target_table = model.target_embedding.table.weight
         self._positions = model.positions.table
@@ -54,7 +55,7 @@ class FusedTransformer:
         bias = padding_bias(source_mask, self.dtype)
         for layer in self._encoder_layers:
             x = layer(x, bias)
-        return x if self._encoder_norm is None else self._encoder_norm(x)
+        return self._encoder_norm(x)
 
     def embed_target(self, tokens: Int[Tensor, "B K"], position: int) -> Float[Tensor, "B K D"]:
         """Embed target tokens that are all at the same position."""
@@ -65,17 +66,21 @@ class FusedTransformer:
         return (embedded + positions.to(embedded.dtype)).to(self.dtype)
 
 
-class FusedEncoderLayer:
-    """An `EncoderLayer` for inference, which computes in `dtype` and without dropout."""
+class _InferenceLayer:
+    """The parts that encoder layers and decoder layers have in common, in `dtype` and without dropout."""
 
-    def __init__(self, layer: EncoderLayer, dtype: torch.dtype) -> None:
-        attention = layer.self_attention
-        connections: Any = layer.sublayers
-        self._project = HeadProjections(attention, ["query", "key", "value"], dtype)
-        self._output = FusedLinear([attention.output_projection], dtype)
-        self._feed_forward = FusedFeedForward(layer.feed_forward, dtype)
-        self._norms = [FusedNorm(connection.norm, dtype) for connection in connections]
-        self._norm_first = connections[0].norm_first
+    def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
+        attention, connections = layer.self_attention, cast(Any, layer.sublayers)
+        self.heads = attention.heads
+        self.self_projections = HeadProjections(attention, ["query", "key", "value"], dtype)
+        self.self_output = MergedLinear([attention.output_projection], dtype)
+        self.feed_forward = _feed_forward(layer.feed_forward, dtype)
+        self.norms = [_norm(connection.norm, dtype) for connection in connections]
+        self.norm_first = connections[0].norm_first
+
+
+class InferenceEncoderLayer(_InferenceLayer):
+    """An `EncoderLayer` for inference."""
 
     def __call__(
         self, x: Float[Tensor, "B S D"], bias: Float[Tensor, "B 1 1 S"] | None
@@ -83,31 +88,25 @@ class FusedEncoderLayer:
         """Compute the layer's output. `bias` masks the padding; it is None if there is no padding."""
 
         def self_attention(x: Tensor) -> Tensor:
-            query, key, value = self._project(x)
+            query, key, value = self.self_projections(x)
             output = F.scaled_dot_product_attention(query, key, value, bias)
-            return self._output(output.transpose(1, 2).flatten(2))
+            return self.self_output(output.transpose(1, 2).flatten(2))
 
-        return residual_sublayers(x, [self_attention, self._feed_forward], self._norms, self._norm_first)
+        return residual_sublayers(x, [self_attention, self.feed_forward], self.norms, self.norm_first)
 
 
-class FusedDecoderLayer:
-    """The weights of a `DecoderLayer` in `dtype`. One matrix merges the projections of the same input."""
+class InferenceDecoderLayer(_InferenceLayer):
+    """The parts of a `DecoderLayer`. One matrix merges the projections of the same input."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
-        attention, cross = layer.self_attention, layer.cross_attention
-        connections: Any = layer.sublayers
-        self.heads = attention.heads
-        self.self_projections = HeadProjections(attention, ["query", "key", "value"], dtype)
-        self.self_output = FusedLinear([attention.output_projection], dtype)
+        super().__init__(layer, dtype)
+        cross = layer.cross_attention
         self.cross_query = HeadProjections(cross, ["query"], dtype)
         self.cross_memory = HeadProjections(cross, ["key", "value"], dtype)
-        self.cross_output = FusedLinear([cross.output_projection], dtype)
-        self.feed_forward = FusedFeedForward(layer.feed_forward, dtype)
-        self.norms = [FusedNorm(connection.norm, dtype) for connection in connections]
-        self.norm_first = connections[0].norm_first
+        self.cross_output = MergedLinear([cross.output_projection], dtype)
 
 
-class FusedLinear:
+class MergedLinear:
     """Linear layers with the same input, merged into one layer that concatenates their outputs.
 
     The layer computes in `dtype`, and applies ReLU to its outputs if `relu` is true.
@@ -143,8 +142,8 @@ def _can_pack(weight: Tensor) -> bool:
     """Return whether a weight can be stored in oneDNN's block format.
 
     The operators for it are private: PyTorch's own compiler uses them, and there is no public interface with
-    the same effect. `FusedLinear` is the only user, and falls back to `F.linear` if they are missing. Without
-    them, decoding takes 1.4 to 2 times as long on a CPU (d_model of 192 to 512, 16 to 64 sentences).
+    the same effect. Without them, `MergedLinear` uses `F.linear`, and decoding takes 1.4 to 2 times as long
+    on a CPU (d_model of 192 to 512, 16 to 64 sentences).
     """
     if (
         weight.device.type != "cpu"
@@ -168,7 +167,7 @@ class HeadProjections:
     """
 
     def __init__(self, attention: MultiHeadAttention, names: Sequence[str], dtype: torch.dtype) -> None:
-        self._linear = FusedLinear([getattr(attention, f"{name}_projection") for name in names], dtype)
+        self._linear = MergedLinear([getattr(attention, f"{name}_projection") for name in names], dtype)
         self._count, self._heads = len(names), attention.heads
 
     def __call__(self, x: Float[Tensor, "B L D"]) -> Float[Tensor, "P B H L d"]:
@@ -177,33 +176,27 @@ class HeadProjections:
         return split.permute(2, 0, 3, 1, 4)
 
 
-class FusedNorm:
-    """`LayerNorm` for inputs in `dtype`, computed by PyTorch's kernel in one pass."""
+def _norm(norm: LayerNorm | None, dtype: torch.dtype) -> Sublayer:
+    """Return a `LayerNorm` for inputs in `dtype`, computed by PyTorch's kernel in one pass.
 
-    def __init__(self, norm: LayerNorm, dtype: torch.dtype) -> None:
-        self._scale, self._shift, self._eps = norm.scale.to(dtype), norm.shift.to(dtype), norm.eps
+    If there is no norm, the result returns its input.
+    """
+    if norm is None:
+        return lambda x: x
+    scale, shift = norm.scale.to(dtype), norm.shift.to(dtype)
+    return partial(F.layer_norm, normalized_shape=scale.shape, weight=scale, bias=shift, eps=norm.eps)
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Normalise over the last axis, then scale and shift."""
-        return F.layer_norm(x, self._scale.shape, self._scale, self._shift, self._eps)
 
-
-class FusedFeedForward:
-    """A `FeedForward` network for inference, which computes in `dtype` and without dropout."""
-
-    def __init__(self, feed_forward: FeedForward, dtype: torch.dtype) -> None:
-        self._inner = FusedLinear([feed_forward.inner], dtype, relu=True)
-        self._outer = FusedLinear([feed_forward.outer], dtype)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Apply the inner layer, ReLU and the outer layer."""
-        return self._outer(self._inner(x))
+def _feed_forward(network: FeedForward, dtype: torch.dtype) -> Sublayer:
+    """Return a `FeedForward` network for inference, which computes in `dtype` and without dropout."""
+    inner, outer = MergedLinear([network.inner], dtype, relu=True), MergedLinear([network.outer], dtype)
+    return lambda x: outer(inner(x))
 
 
 def residual_sublayers(
     x: Float[Tensor, "B L D"],
     sublayers: Sequence[Sublayer],
-    norms: Sequence[FusedNorm],
+    norms: Sequence[Sublayer],
     norm_first: bool,
 ) -> Float[Tensor, "B L D"]:
     """Apply the sublayers of a layer one after another, each with its residual connection and its norm.

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.transformer import Transformer, TransformerConfig, padding_mask
-from course_lib.translation.decoding.fused_model import FusedLinear, FusedTransformer
+from course_lib.translation.decoding.inference_model import InferenceTransformer, MergedLinear
 
 #: By the rounding of 512 products' sum.
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
@@ -19,7 +19,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
 def test_products(dtype: torch.dtype, features: int, widths: list[int]) -> None:
     torch.manual_seed(0)
     layers = [nn.Linear(features, width).to(dtype) for width in widths]
-    together = FusedLinear(layers, dtype)
+    together = MergedLinear(layers, dtype)
     for shape in ((1, 1), (64, 1), (7, 3), (2, 40)):
         x = torch.randn(*shape, features, dtype=dtype)
         expected = torch.cat([layer(x) for layer in layers], dim=-1)
@@ -36,14 +36,14 @@ def test_the_encoder(norm_first: bool, dtype: torch.dtype) -> None:
     source = torch.randint(1, 50, (5, 9))
     source[2, 4:] = 0
     mask = padding_mask(source, 0)
-    found, expected = FusedTransformer(model, dtype).encode(source, mask), model.encode(source, mask)
+    found, expected = InferenceTransformer(model, dtype).encode(source, mask), model.encode(source, mask)
     torch.testing.assert_close(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
 @torch.no_grad()
 def test_other_weights_need_a_model_made_anew() -> None:
     layer, x = nn.Linear(192, 512), torch.randn(3, 192)
-    before = FusedLinear([layer], torch.float32)(x)
+    before = MergedLinear([layer], torch.float32)(x)
     layer.weight.mul_(2.0)
-    torch.testing.assert_close(FusedLinear([layer], torch.float32)(x), layer(x))
+    torch.testing.assert_close(MergedLinear([layer], torch.float32)(x), layer(x))
     assert not torch.allclose(before, layer(x))
