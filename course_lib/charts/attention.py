@@ -24,6 +24,7 @@ from course_lib.charts.marks import (
     beside_rows,
     captioned,
     cell_size,
+    clicked,
     exact,
     fixed_x,
     fixed_y,
@@ -200,16 +201,8 @@ def attention_over_sentence(
     rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")
     check_index(start, len(rows), "start", "a query")
     numbered = [f"{number + 1}. {word}" for number, word in enumerate(rows)]
-    choice = alt.selection_point(
-        name="chosen_query",
-        fields=["query"],
-        value=[{"query": start}],
-        bind=alt.binding_select(options=list(range(len(rows))), labels=numbered, name="Query: "),
-        on="click",
-        clear=False,
-        toggle=False,
-        empty=False,
-    )
+    query_list = alt.binding_select(options=list(range(len(rows))), labels=numbered, name="Query: ")
+    choice = clicked("chosen_query", {"query": start}, query_list)
     looks = _looks(matrix, rows, columns, choice)
     row_names = pd.DataFrame({"name": ["query", "keys"], "y": [0.5 * BOX, 1.5 * BOX + FAN]})
     names = (

@@ -14,6 +14,7 @@ from course_lib.charts.marks import (
     WEIGHT_SHADES,
     captioned,
     cell_size,
+    clicked,
     fixed_x,
     fixed_y,
     index_x,
@@ -118,59 +119,39 @@ def layers_and_heads(
     queries: Sequence[str],
     keys: Sequence[str],
     *,
-    layer: int | None = None,
-    head: int | None = None,
     title: str = "Which keys does each query attend to?",
 ) -> Picture:
     """Draw the attention weights of one layer and head, selected in two lists or in an overview of all heads.
 
-    `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are selected
-    initially; a head of 0 is the mean over the layer's heads. If `layer` or `head` is None, the most focused
-    of the possible heads is selected: the one with the largest mean, over the queries, of the largest weight.
-    The overview is coloured by this mean. Everything is computed in the browser. Raises ValueError if
-    `weights` doesn't have four axes, `queries` or `keys` don't match it, a weight isn't between 0 and 1, or
-    there is no such layer or head.
+    `weights` is (N, H, Q, K), for N layers and H heads. The mean over the heads of a layer can be selected as
+    well. Initially, the most focused head is selected: the one with the largest mean, over the queries, of
+    the largest weight. The overview is coloured by this mean. Everything is computed in the browser. Raises
+    ValueError if `weights` doesn't have four axes, `queries` or `keys` don't match it, or a weight isn't
+    between 0 and 1.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
     # A subword may be a single space, which would be invisible.
     rows, columns = ([word if word.strip() else "(space)" for word in words] for words in (rows, columns))
-    for name, number, minimum, maximum in (("layer", layer, 1, layers), ("head", head, MEAN, heads)):
-        if number is not None and not minimum <= number <= maximum:
-            raise ValueError(f"{name}: expected {minimum} to {maximum}, got {number}.")
     table = _one_row_for_each_head(maps)
-    candidates = table if layer is None else table[table["layer"] == layer]
-    candidates = (
-        candidates[candidates["head"] != MEAN] if head is None else candidates[candidates["head"] == head]
-    )
-    first = candidates.sort_values("focus").iloc[-1]
+    first = table[table["head"] != MEAN].sort_values("focus").iloc[-1]
     layer, head = int(first["layer"]), int(first["head"])
 
     numbers = list(range(heads + 1))
     names = ["mean of all", *map(str, numbers[1:])]
     layer_list = alt.binding_select(options=list(range(1, layers + 1)), name="Layer: ")
     head_list = alt.binding_select(options=numbers, labels=names, name="Head: ")
-    choice = alt.selection_point(
-        name=CHOICE,
-        fields=["head", "layer"],  # the browser shows their lists in reverse order
-        value=[{"layer": layer, "head": head}],
-        bind={"layer": layer_list, "head": head_list},  # type: ignore[arg-type]  # one list for each field
-        on="click",
-        clear=False,
-        toggle=False,
-        empty=False,
-    )
+    # The browser shows the lists in reverse order.
+    choice = clicked(CHOICE, {"head": head, "layer": layer}, {"head": head_list, "layer": layer_list})
     subtitle = "Each row is a query, and its weights sum to 1. Click a head below, or use the lists."
-    which = "the mean of its heads" if head == MEAN else f"head {head}"
-    shown = np.reshape(first["weight"], (query_count, key_count))
     panels = _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice)
     return captioned(
         alt.vconcat(*panels, spacing=14),
         title,
         subtitle,
         f"Layers: {layers}, with {heads} heads each, in lists below. Largest weights of "
-        f"layer {layer}, {which}: {', '.join(strongest(shown, rows, columns))}.",
+        f"layer {layer}, head {head}: {', '.join(strongest(maps[layer - 1, head - 1], rows, columns))}.",
     )
 
 
