@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Floats, check_count, check_table
-from course_lib.charts.marks import captioned, powers_of_ten, series, tips
+from course_lib.charts.marks import captioned, powers_of_ten, scale_of, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
 HEIGHT, NAME_ROOM, NAME_HEIGHT = 300, 210, 16
@@ -55,8 +55,8 @@ def named_lines(
         scale=scale,
         axis=powers_of_ten(low, high) if log else alt.Axis(),
     )
-    colour, _ = series("line:N", names)
-    dashes = alt.Scale(domain=names, range=[[6, 4] if name in dashed else [1, 0] for name in names])
+    colour = alt.Color("line:N", scale=scale_of(names), sort=names, legend=None)
+    dashes = scale_of(names, [[6, 4] if name in dashed else [1, 0] for name in names])
     base = alt.Chart(table).encode(x=x, y=y, color=colour)
     lines = base.mark_line(strokeWidth=2.5).encode(
         strokeDash=alt.StrokeDash("line:N", scale=dashes, legend=None)

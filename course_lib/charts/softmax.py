@@ -15,6 +15,7 @@ from course_lib.charts.marks import (
     index_x,
     note,
     powers_of_ten,
+    scale_of,
     series,
     tips,
     word_axis,
@@ -202,13 +203,13 @@ def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt
         return alt.Y(f"{field}:Q", scale=scale, axis=axis)
 
     colour, dash = series("series:N", SERIES)
-    inks = alt.Scale(domain=SERIES, range=[CATEGORIES[0], ALARM_INK])
+    inks = scale_of(SERIES, (CATEGORIES[0], ALARM_INK))
     base = alt.Chart(summary).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.18, clip=True).encode(y=up(f"{name}_low"), y2=f"{name}_high")
     line = base.mark_line(strokeWidth=2.5).encode(y=up(name), strokeDash=dash)
     points = base.mark_point(filled=True, size=55, opacity=1).encode(
         y=up(name),
-        shape=alt.Shape("series:N", scale=alt.Scale(domain=SERIES, range=["circle", "square"]), legend=None),
+        shape=alt.Shape("series:N", scale=scale_of(SERIES, ("circle", "square")), legend=None),
         tooltip=tips(
             ("d_k:Q", "d_k"),
             ("series:N", "dot products"),
