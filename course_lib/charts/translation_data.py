@@ -221,7 +221,7 @@ def _histogram(
         .mark_bar(color=colour, opacity=0.75, width=max(1.0, 0.8 * width / (longest + 1)))
         .encode(
             x=x,
-            y=alt.Y("sentences:Q", title=None, axis=alt.Axis(tickCount=2, format="~s", grid=False)),
+            y=alt.Y("sentences:Q", axis=alt.Axis(title="sentences", tickCount=2, format="~s", grid=False)),
             tooltip=tips(("length:Q", "tokens"), ("sentences:Q", "sentences", ",")),
         )
     )
