@@ -19,6 +19,7 @@ from course_lib.charts.marks import (
     fixed_y,
     index_x,
     index_y,
+    note,
     panel_title,
     tips,
     word_axis,
@@ -43,7 +44,8 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
     A fifth panel shows BLEU if it was measured. `rows` are those of `metrics.jsonl`, each a mapping with
     `step` and any of `loss`, `validation_loss`, `lr`, `tokens_per_second`, `padded` and `bleu`; other keys
     are ignored, and so are values that aren't finite numbers. Axes begin at zero; panels without a number yet
-    are empty. Raises ValueError for a row without a step.
+    are empty. Before the first number, a line of text takes the place of all panels. Raises ValueError for a
+    row without a step.
     """
     points = []
     for row in rows:
@@ -58,7 +60,10 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
                     line = VALIDATION if key in ("validation_loss", "bleu") else TRAINING
                     points.append((panel, line, row["step"], value))
     table = pd.DataFrame(points, columns=["panel", "line", "step", "value"])
-    last = int(table["step"].max()) if len(table) else 0
+    if table.empty:
+        waiting = "No metrics have been written yet."
+        return captioned(note(waiting, 0, 8).properties(width=WIDTH, height=16), title, "", waiting)
+    last = int(table["step"].max())
     panels = [
         _metric(table[table["panel"] == name], max(last, 10), head, number, ticks)
         for name, head, number, ticks, _ in PANELS
@@ -68,12 +73,12 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
         f"{panel} ({line}): {group['value'].iloc[0]:.3g} to {group['value'].iloc[-1]:.3g}"
         for (panel, line), group in table.groupby(["panel", "line"], sort=False)
     ]
-    count = f"After update {last:,}." if len(table) else "No metrics have been written yet."
+    count = f"After update {last:,}."
     return captioned(
         alt.concat(*panels, columns=2, spacing=18).resolve_scale(y="independent", color="shared"),
         title,
         f"{count} Blue line: training. Vermilion dots: validation.",
-        f"{count} {'; '.join(details)}{'.' if details else ''}",
+        f"{count} {'; '.join(details)}.",
     )
 
 

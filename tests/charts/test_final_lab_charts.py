@@ -114,9 +114,15 @@ def test_bleu_has_a_panel_only_if_it_was_measured(texts_of: TextsOf) -> None:
     assert title not in texts_of(run_progress(ROWS[:2]))
 
 
-def test_before_the_first_row_there_are_empty_panels(texts_of: TextsOf) -> None:
-    texts = texts_of(run_progress([]))
-    assert "No metrics have been written yet. Blue line: training. Vermilion dots: validation." in texts
+@pytest.mark.parametrize("rows", [[], [{"step": 1, "loss": math.nan}]])
+def test_before_the_first_number_one_line_says_so(rows: list[dict[str, Any]], texts_of: TextsOf) -> None:
+    chart = run_progress(rows, title="The run in runs/mine")
+    assert texts_of(chart) == ["No metrics have been written yet.", "The run in runs/mine"]
+    assert chart.description == "The run in runs/mine. No metrics have been written yet."
+
+
+def test_a_panel_without_a_number_is_empty(texts_of: TextsOf) -> None:
+    texts = texts_of(run_progress([{"step": 10, "loss": 5.0}]))
     assert {"Learning rate", "Target tokens per second"} <= set(texts)
 
 
