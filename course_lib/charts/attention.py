@@ -67,7 +67,8 @@ def attention_heatmap(
     numbers = [str(number) for number in range(1, count + 1)]
     names = numbers if panels is None else as_words(panels, count, "panels")
 
-    across, gap = min(count, 4), 14
+    # Four panels in one row have room for their numbers only if there are few keys.
+    across, gap = 2 if count == 4 and key_count > 4 else min(count, 4), 14
     room = WIDTH - 150 - gap * (across - 1)
     grid = Grid(rows, columns, cell_size(key_count * across, room), ("query", "key", "weight"))
     cells: list[Cell] = []
