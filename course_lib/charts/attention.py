@@ -49,7 +49,7 @@ def attention_heatmap(
     """Draw attention weights as a heat map, with a row for each query and a column for each key.
 
     `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer. `panels`
-    holds the names of these matrices, which are numbered by default. `mask` is boolean, True for "may
+    holds the names of these matrices; by default, they are numbered from 0. `mask` is boolean, True for "may
     attend", and broadcasts to the weights. A masked cell is crossed out if its weight is zero, and otherwise
     marked as a leak. Raises ValueError if the weights have fewer than two or more than three axes, if
     `queries`, `keys` or `panels` don't match them, or if `mask` isn't boolean or doesn't broadcast to them.
@@ -64,8 +64,7 @@ def attention_heatmap(
         matrices, allowed = matrices[None], allowed[None]
     count, query_count, key_count = matrices.shape
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
-    numbers = [str(number) for number in range(1, count + 1)]
-    names = numbers if panels is None else as_words(panels, count, "panels")
+    names = list(map(str, range(count))) if panels is None else as_words(panels, count, "panels")
 
     # Four panels in one row have room for their numbers only if there are few keys.
     across, gap = 2 if count == 4 and key_count > 4 else min(count, 4), 14
