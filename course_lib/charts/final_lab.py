@@ -1,5 +1,6 @@
 """The charts of the final lab: the metrics of a training run, and the attention of any layer and head."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -191,7 +192,9 @@ def _weights(
         .transform_calculate(
             row=f"floor((datum.number - 1) / {count})", column=f"(datum.number - 1) % {count}"
         )
-        .transform_calculate(query=f"{rows!r}[datum.row]", key=f"{columns!r}[datum.column]")
+        .transform_calculate(
+            query=f"{json.dumps(rows)}[datum.row]", key=f"{json.dumps(columns)}[datum.column]"
+        )
         .encode(
             x=index_x("column", count, "key", word_axis(columns, cell, orient="top")),
             y=index_y("row", len(rows), "query", word_axis(rows, cell, orient="left")),

@@ -1,6 +1,7 @@
 """The metrics of a run, live, and the attention of any layer and head."""
 
 import copy
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +62,15 @@ def test_the_most_focused_head_is_shown_first(texts_of: TextsOf) -> None:
 def test_words_of_all_kinds_stand_beside_the_cells(texts_of: TextsOf) -> None:
     texts = texts_of(layers_and_heads(maps(), QUERIES, KEYS))
     assert {*QUERIES, *KEYS} <= set(texts)
+
+
+def test_words_with_characters_that_python_escapes_are_written_as_in_javascript() -> None:
+    spec = layers_and_heads(maps(), QUERIES, ["<start>", "\U000f0000", "Hund", "schläft", "<end>"]).to_dict()
+    [key] = [
+        step["calculate"] for step in spec["vconcat"][0]["layer"][0]["transform"] if step.get("as") == "key"
+    ]
+    words = json.loads(key.removesuffix("[datum.column]"))
+    assert words[1] == "\U000f0000"
 
 
 def test_a_subword_that_is_a_single_space_can_be_seen(texts_of: TextsOf) -> None:
