@@ -201,9 +201,8 @@ def _weights(
             tooltip=tips(("query:N", "query"), ("key:N", "key"), ("weight:Q", "weight", ".4f")),
         )
     )
-    fill = alt.Fill("weight:Q", scale=WEIGHT_SHADES.scale(), legend=WEIGHT_SHADES.legend())
     boxes = base.mark_rect(stroke="white", strokeWidth=1 if cell > 12 else 0.5, aria=False)
-    layers = [boxes.encode(fill=fill)]
+    layers = [boxes.encode(fill=WEIGHT_SHADES.fill("weight"))]
     if cell >= ROOM_FOR_TEXT:
         shades = [step / 100 for step in range(100)]
         dark = next(shade for shade in shades if ink_on(WEIGHT_SHADES.colour(shade)) != "#000000")

@@ -89,10 +89,11 @@ class Shades:
         """Return this mapping as a Vega-Lite scale."""
         return alt.Scale(domain=[self.low, self.high], range=list(self.ramp), clamp=True)
 
-    def legend(self) -> alt.Legend:
-        """Return a legend: a strip of the ramp, labelled at both ends and in the middle."""
+    def fill(self, field: str, title: str | None = None) -> alt.Fill:
+        """Return a fill encoding of `field`, with a legend: a strip of the ramp, labelled in three places."""
         ends = [self.low, (self.low + self.high) / 2, self.high]
-        return alt.Legend(values=ends, format=".3~g", gradientLength=110, gradientThickness=12)
+        legend = alt.Legend(values=ends, format=".3~g", gradientLength=110, gradientThickness=12)
+        return alt.Fill(f"{field}:Q", title=title or field, scale=self.scale(), legend=legend)
 
 
 WEIGHT_SHADES = Shades(0.0, 1.0, AMOUNTS)
@@ -219,9 +220,8 @@ class Grid:
         plain = boxes.encode(color=alt.Color("fill:N", scale=None))
         layers = [plain]
         if ramp is not None:
-            fill = alt.Fill("value:Q", title=value_name, scale=ramp.scale(), legend=ramp.legend())
             layers = [
-                boxes.encode(fill=fill).transform_filter("datum.kind === 'number'"),
+                boxes.encode(fill=ramp.fill("value", value_name)).transform_filter("datum.kind === 'number'"),
                 plain.transform_filter("datum.kind !== 'number'"),
             ]
         longest = max(len(cell.shown) for cell in cells) if self.has_room else 2

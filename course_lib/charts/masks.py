@@ -18,7 +18,7 @@ from course_lib.charts.marks import (
     number_cell,
     short,
 )
-from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
+from course_lib.charts.theme import EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
 
 def mask_panels(
@@ -71,8 +71,7 @@ def leak_probe(moved: Mapping[str, Numbers], words: Sequence[str], changed: int)
     columns = [f"▼ {word}" if position == changed else word for position, word in enumerate(tokens)]
     size = cell_size(len(columns), WIDTH - 210, 62)
     grid = Grid(list(moved), columns, size, ("mask", "output at", "moved by"))
-    finite = distances[np.isfinite(distances)]
-    shades = Shades(0.0, float(finite.max(initial=0.0)) or 1.0, AMOUNTS)
+    shades = Shades.spanning(distances)
     cells = [
         _moved_cell(float(value), shades, before=position < changed, has_room=grid.has_room)
         for (_, position), value in np.ndenumerate(distances)

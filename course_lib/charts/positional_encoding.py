@@ -112,7 +112,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
         .encode(
             x=alt.X("column:O", title=columns, axis=_numbered(width, across, "top")),
             y=alt.Y("row:O", title=rows, axis=_numbered(height, down, "left")),
-            color=alt.Color("value:Q", title=value, scale=shades.scale(), legend=shades.legend()),
+            fill=shades.fill("value", value),
             tooltip=tips(("row:O", rows), ("column:O", columns), ("value:Q", value, ".4~g")),
         )
     )
