@@ -55,25 +55,8 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
     """
     left, right = from_tensor(found, "found", range(9)), from_tensor(expected, "expected", range(9))
     axis_count = min(2, max(left.ndim, right.ndim))
-    wrong = None
-    if left.shape == right.shape:
-        if differs is None:
-            wrong = ~np.isclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
-        else:
-            wrong = from_tensor(differs, "differs", range(9)) != 0
-        finding = f"{int(wrong.sum())} of {wrong.size} numbers differ."
-        if not wrong.any():
-            finding = f"All {wrong.size} numbers agree."
-        position = tuple(np.argwhere(wrong)[0].tolist()) if wrong.any() else (0,) * wrong.ndim
-        at = position[:-2]
-        part = f"Shown: the matrix at {list(at)}." if at else ""
-        left, right, wrong = left[at], right[at], np.atleast_2d(wrong[at])
-    else:
-        finding = f"The shapes differ: got {left.shape}, expected {right.shape}."
-        part = "Shown: the first matrix of each." if max(left.ndim, right.ndim) > 2 else ""
-        left, right = left[(0,) * (left.ndim - 2)], right[(0,) * (right.ndim - 2)]
-    matrices = [np.atleast_2d(left), np.atleast_2d(right)]
-    largest = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
+    matrices, wrong, finding, part = _first_matrices(left, right, differs)
+    largest = float(np.abs(matrices[1][np.isfinite(matrices[1])]).max(initial=0.0))
     shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
     windows = [_window(matrix.shape, wrong) for matrix in matrices]
     cell, stacked = _layout(windows)
@@ -108,6 +91,33 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
         lines,
         f"{finding} {shown_at}{first}",
     )
+
+
+def _first_matrices(
+    found: Floats, expected: Floats, differs: Numbers | None
+) -> tuple[list[Floats], Booleans | None, str, str]:
+    """Return the first matrices of the two results that differ, and the numbers in them that differ.
+
+    Also returns a sentence on the whole results, and one that says which matrices these are, or an empty
+    string if there are no others. If the shapes differ, the first matrix of each result is returned, with
+    None for the numbers that differ.
+    """
+    if found.shape != expected.shape:
+        matrices = [np.atleast_2d(result[(0,) * (result.ndim - 2)]) for result in (found, expected)]
+        part = "Shown: the first matrix of each." if max(found.ndim, expected.ndim) > 2 else ""
+        return matrices, None, f"The shapes differ: got {found.shape}, expected {expected.shape}.", part
+    if differs is None:
+        wrong = ~np.isclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+    else:
+        wrong = from_tensor(differs, "differs", range(9)) != 0
+    if wrong.any():
+        finding = f"{int(wrong.sum())} of {wrong.size} numbers differ."
+        at = tuple(np.argwhere(wrong)[0].tolist())[:-2]
+    else:
+        finding = f"All {wrong.size} numbers agree."
+        at = (0,) * (wrong.ndim - 2)
+    part = f"Shown: the matrix at {list(at)}." if at else ""
+    return [np.atleast_2d(found[at]), np.atleast_2d(expected[at])], np.atleast_2d(wrong[at]), finding, part
 
 
 def _room_for_text(widths: Sequence[int], lines: Sequence[str]) -> tuple[int, int]:
