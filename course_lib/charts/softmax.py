@@ -235,19 +235,18 @@ MAX_GRADIENT = 0.5
 """The largest Frobenius norm of the softmax's Jacobian, which is reached with two weights of one half."""
 
 
-def softmax_temperature(scores: Numbers, keys: Sequence[str] | None = None) -> Picture:
+def softmax_temperature(scores: Numbers, keys: Sequence[str]) -> Picture:
     """Draw softmax(factor * scores) over one query's keys as bars, with a slider for the factor.
 
     The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
-    key; `keys` are words, by default numbers. The bar on the right is the Frobenius norm of the softmax's
-    Jacobian, diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the
-    browser, like the weights. Raises ValueError if the scores aren't finite, or if there isn't one word for
-    each score.
+    of the words in `keys`. The bar on the right is the Frobenius norm of the softmax's Jacobian,
+    diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the browser, like
+    the weights. Raises ValueError if the scores aren't finite, or if there isn't one word for each score.
     """
     row = from_tensor(scores, "scores", (1,))
     if not np.isfinite(row).all():
         raise ValueError(f"scores: expected finite numbers, got {row.tolist()}. Leave masked keys out.")
-    words = as_words([str(n) for n in range(len(row))] if keys is None else keys, len(row), "keys")
+    words = as_words(keys, len(row), "keys")
     handle = alt.binding_range(min=0, max=25, step=0.25, name="Multiply the scores by: ")
     frame = pd.DataFrame({"key": range(len(row)), "word": words, "score": row, "above": row - row.max()})
     weights = (
