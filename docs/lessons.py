@@ -86,7 +86,7 @@ def digest_of(package: Path) -> str:
     return digest.hexdigest()
 
 
-def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str] = ()) -> None:
+def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str]) -> None:
     """Execute a notebook in a folder, and store the outputs in its cells.
 
     Raises CellExecutionError if a cell fails. Cells named in `may_fail` may fail, because they check files
