@@ -1,11 +1,7 @@
-import math
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from course_lib.charts import named_lines
 from course_lib.charts.inputs import as_words, from_tensor, mask_from_tensor
 
 
@@ -80,17 +76,3 @@ def test_words() -> None:
         as_words(["a", "b"], 3, "keys")
     with pytest.raises(ValueError, match=r"got one string. Split it first"):
         as_words("abc", 3, "keys")
-
-
-@pytest.mark.parametrize(
-    ("height", "log", "message"),
-    [
-        (math.nan, False, "expected finite numbers in x and y, got y nan in row 1"),
-        (math.inf, True, "expected finite numbers in x and y, got y inf in row 1"),
-        (0.0, True, "expected y above 0 for a log scale, got y 0 in row 1"),
-    ],
-)
-def test_bad_lines(height: float, log: bool, message: str) -> None:
-    table = pd.DataFrame({"line": ["loss", "loss"], "x": [1, 2], "y": [1.0, height]})
-    with pytest.raises(ValueError, match=f"^table: {message}"):
-        named_lines(table, across="step", up="loss", title="How the loss falls", log=log)
