@@ -48,13 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=PAGES, help="the folder (default: docs/lessons)")
     parser.add_argument("--no-execute", action="store_true", help="leave the cells without outputs")
     options = parser.parse_args(arguments)
-    problems: list[str] = []
     try:
         problems = refresh(COURSE)
         lessons = {lesson.name: lesson for lesson in load_curriculum(COURSE).lessons}
     except CourseError as error:
-        problems = [str(error)]
-        lessons = {}
+        print(error, file=sys.stderr)
+        return 1
     problems += [f"there is no lesson called {name!r}" for name in options.lessons if name not in lessons]
     if problems:
         print(*problems, sep="\n", file=sys.stderr)
@@ -87,7 +86,7 @@ def digest_of(package: Path) -> str:
     return digest.hexdigest()
 
 
-def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str] = ()) -> None:
+def execute(notebook: NotebookNode, folder: Path, may_fail: Collection[str]) -> None:
     """Execute a notebook in a folder, and store the outputs in its cells.
 
     Raises CellExecutionError if a cell fails. Cells named in `may_fail` may fail, because they check files

@@ -1,10 +1,7 @@
 """Run a Dask cluster for grading on SLURM until it is interrupted.
 
 `python docs/slurm_cluster.py --host GRADER --jobs 4` keeps four jobs running, each a worker of the cluster.
-What your site needs (queue, account, cores, memory, time limit) belongs in `~/.config/dask/jobqueue.yaml`:
-
-    jobqueue:
-      slurm: {queue: main, cores: 8, memory: 32GB, walltime: "02:00:00"}
+docs/clusters.md shows the configuration of the jobs and the certificates.
 """
 
 import argparse

@@ -49,6 +49,18 @@ def test_a_changed_chart_makes_the_pages_of_the_lessons_outdated(tmp_path: Path)
     assert digest_of(tmp_path) != before
 
 
+def test_only_the_error_of_an_invalid_course_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = runpy.run_path(str(DOCS / "lessons.py"))["main"]
+    monkeypatch.setitem(main.__globals__, "COURSE", tmp_path)
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions/course.toml").write_text("lessons = 1\n", encoding="utf-8")
+    assert main(["01-attention", "--into", str(tmp_path / "pages")]) == 1
+    assert "course.toml" in (told := capsys.readouterr().err)
+    assert "there is no lesson called" not in told
+
+
 def test_the_messages_that_the_faq_and_the_lab_guide_explain_exist() -> None:
     faq = re.findall(r"^\*\*`(.+)`\*\*$", (DOCS / "faq.md").read_text(encoding="utf-8"), re.MULTILINE)
     guide = (DOCS / "lab-guide.md").read_text(encoding="utf-8")

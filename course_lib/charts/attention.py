@@ -24,6 +24,7 @@ from course_lib.charts.marks import (
     beside_rows,
     captioned,
     cell_size,
+    clicked,
     exact,
     fixed_x,
     fixed_y,
@@ -48,7 +49,7 @@ def attention_heatmap(
     """Draw attention weights as a heat map, with a row for each query and a column for each key.
 
     `weights` is (Q, K), or (P, Q, K) for P matrices side by side, such as the heads of a layer. `panels`
-    holds the names of these matrices, which are numbered by default. `mask` is boolean, True for "may
+    holds the names of these matrices; by default, they are numbered from 0. `mask` is boolean, True for "may
     attend", and broadcasts to the weights. A masked cell is crossed out if its weight is zero, and otherwise
     marked as a leak. Raises ValueError if the weights have fewer than two or more than three axes, if
     `queries`, `keys` or `panels` don't match them, or if `mask` isn't boolean or doesn't broadcast to them.
@@ -63,10 +64,10 @@ def attention_heatmap(
         matrices, allowed = matrices[None], allowed[None]
     count, query_count, key_count = matrices.shape
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
-    numbers = [str(number) for number in range(1, count + 1)]
-    names = numbers if panels is None else as_words(panels, count, "panels")
+    names = list(map(str, range(count))) if panels is None else as_words(panels, count, "panels")
 
-    across, gap = min(count, 4), 14
+    # Four panels in one row have room for their numbers only if there are few keys.
+    across, gap = 2 if count == 4 and key_count > 4 else min(count, 4), 14
     room = WIDTH - 150 - gap * (across - 1)
     grid = Grid(rows, columns, cell_size(key_count * across, room), ("query", "key", "weight"))
     cells: list[Cell] = []
@@ -200,16 +201,8 @@ def attention_over_sentence(
     rows, columns = as_words(queries, matrix.shape[0], "queries"), as_words(keys, matrix.shape[1], "keys")
     check_index(start, len(rows), "start", "a query")
     numbered = [f"{number + 1}. {word}" for number, word in enumerate(rows)]
-    choice = alt.selection_point(
-        name="chosen_query",
-        fields=["query"],
-        value=[{"query": start}],
-        bind=alt.binding_select(options=list(range(len(rows))), labels=numbered, name="Query: "),
-        on="click",
-        clear=False,
-        toggle=False,
-        empty=False,
-    )
+    query_list = alt.binding_select(options=list(range(len(rows))), labels=numbered, name="Query: ")
+    choice = clicked("chosen_query", {"query": start}, query_list)
     looks = _looks(matrix, rows, columns, choice)
     row_names = pd.DataFrame({"name": ["query", "keys"], "y": [0.5 * BOX, 1.5 * BOX + FAN]})
     names = (

@@ -33,9 +33,6 @@ LETTER, TITLE_LETTER = 7, 9
 LABELS = 30
 """The width in pixels of the labels of the rows."""
 
-TOLERANCE = 1e-6
-"""The absolute tolerance of equal values, and their tolerance relative to the expected value."""
-
 SCALE_ROOM = 2.0
 """The end of the colour scale, relative to the largest expected value, so that no outlier hides the rest."""
 
@@ -43,37 +40,30 @@ Window: TypeAlias = tuple[range, range]
 """The rows and the columns that are shown."""
 
 
-def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | None = None) -> Picture:
+def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | None) -> Picture:
     """Draw the student's result next to the expected result, and their differences in a third panel.
 
-    A result with one axis is drawn as a row. Of results with more than two axes, only the first pair of
-    matrices that differ is drawn. `differs` says which numbers differ; if it is omitted, those do that aren't
-    close, and NaN counts as equal to NaN. Both are drawn with the same colour scale. If there are more than
-    16 rows or columns, only 16 around the first difference are shown, and the subtitle says which. If the
-    shapes differ, there is no third panel, and the first matrices are shown. Raises ValueError for empty
-    results.
+    `differs` has the shape of the results and is true for the numbers that differ, of which there is at least
+    one. Of results with more than two axes, only the first pair of matrices that differ is drawn. Both are
+    drawn with the same colour scale. If there are more than 16 rows or columns, only 16 around the first
+    difference are shown, and the subtitle says which. If the shapes of the results differ, `differs` must be
+    None, there is no third panel, and the first matrices are shown. Raises ValueError for results without
+    numbers or with fewer than two axes.
     """
-    left, right = from_tensor(found, "found", range(9)), from_tensor(expected, "expected", range(9))
-    axis_count = min(2, max(left.ndim, right.ndim))
-    wrong = None
+    left, right = from_tensor(found, "found", range(2, 9)), from_tensor(expected, "expected", range(2, 9))
+    wrong: Booleans | None = None
     if left.shape == right.shape:
-        if differs is None:
-            wrong = ~np.isclose(left, right, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
-        else:
-            wrong = from_tensor(differs, "differs", range(9)) != 0
-        finding = f"{int(wrong.sum())} of {wrong.size} numbers differ."
-        if not wrong.any():
-            finding = f"All {wrong.size} numbers agree."
-        position = tuple(np.argwhere(wrong)[0].tolist()) if wrong.any() else (0,) * wrong.ndim
-        at = position[:-2]
+        assert differs is not None
+        everywhere = from_tensor(differs, "differs", range(2, 9)) != 0
+        finding = f"{int(everywhere.sum())} of {everywhere.size} numbers differ."
+        at = tuple(np.argwhere(everywhere)[0].tolist()[:-2])
         part = f"Shown: the matrix at {list(at)}." if at else ""
-        left, right, wrong = left[at], right[at], np.atleast_2d(wrong[at])
+        matrices, wrong = [left[at], right[at]], everywhere[at]
     else:
         finding = f"The shapes differ: got {left.shape}, expected {right.shape}."
         part = "Shown: the first matrix of each." if max(left.ndim, right.ndim) > 2 else ""
-        left, right = left[(0,) * (left.ndim - 2)], right[(0,) * (right.ndim - 2)]
-    matrices = [np.atleast_2d(left), np.atleast_2d(right)]
-    largest = float(np.abs(right[np.isfinite(right)]).max(initial=0.0))
+        matrices = [result[(0,) * (result.ndim - 2)] for result in (left, right)]
+    largest = float(np.abs(matrices[1][np.isfinite(matrices[1])]).max(initial=0.0))
     shades = Shades.spanning(*matrices, at_most=SCALE_ROOM * largest or np.inf)
     windows = [_window(matrix.shape, wrong) for matrix in matrices]
     cell, stacked = _layout(windows)
@@ -91,8 +81,8 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
             part,
             title=name,
             ramp=ramp,
-            row_labels=axis_count == 2 and (number == 0 or wrong is None or stacked),
-            column_labels=axis_count > 0 and (number == 0 or wrong is None or not stacked),
+            row_labels=number == 0 or wrong is None or stacked,
+            column_labels=number == 0 or wrong is None or not stacked,
         )
         for number, (name, grid, part, ramp) in enumerate(zip(NAMES, grids, cells, ramps, strict=False))
     ]
@@ -126,7 +116,7 @@ def _room_for_text(widths: Sequence[int], lines: Sequence[str]) -> tuple[int, in
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
     """Return the rows and columns to show: at most 16 of each, around the first difference if any."""
-    first = (0, 0) if wrong is None or not wrong.any() else np.argwhere(wrong)[0].tolist()
+    first = (0, 0) if wrong is None else np.argwhere(wrong)[0].tolist()
     starts = [
         max(0, min(at - MAX_SHOWN // 2, size - MAX_SHOWN)) for at, size in zip(first, shape, strict=True)
     ]
@@ -189,7 +179,7 @@ def _notes(
 
 
 def _first_differences(matrices: Sequence[Floats], wrong: Booleans | None) -> str:
-    if wrong is None or not wrong.any():
+    if wrong is None:
         return ""
     found, expected = matrices
     details = [

@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from course_lib.charts.inputs import check_column, check_count, check_table
-from course_lib.charts.marks import captioned, tips
+from course_lib.charts.marks import captioned, fixed_x, scale_of, tips
 from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
 
 
@@ -31,7 +31,6 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
         for name, width in table[["name", "width"]].itertuples(index=False)
     ]
     colours, table["ink"] = _colours(table["row"])
-    scale = alt.Scale(domain=[0, last], nice=False)
     axis = alt.Axis(title="time (ms)", tickCount=8, format=".1~f")
     base = alt.Chart(table).encode(
         y=alt.Y("row:N", sort=rows, title=None, axis=alt.Axis(domain=False, ticks=False, labelFontSize=12)),
@@ -46,12 +45,12 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
     edge = alt.condition(f"datum.width > {last / 100}", alt.value(0.4), alt.value(0))
     bars = base.mark_bar(stroke="white", height=20).encode(
         strokeWidth=edge,
-        x=alt.X("start:Q", axis=axis, scale=scale),
+        x=fixed_x("start", 0, last, axis),
         x2="end:Q",
         color=alt.Color("row:N", scale=colours, legend=None),
     )
     names = base.mark_text(fontSize=10, aria=False).encode(
-        x=alt.X("middle:Q", scale=scale), text="shown:N", color=alt.Color("ink:N", scale=None)
+        x=fixed_x("middle", 0, last, axis), text="shown:N", color=alt.Color("ink:N", scale=None)
     )
     ends = table.groupby("plan", sort=False)["end"].max()
     details = "; ".join(f"{plan} {end:.1f} ms" for plan, end in ends.items())
@@ -69,10 +68,7 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
         labelPadding=0,
     )
     faceted: alt.FacetChart = chart.facet(row=alt.Row("plan:N", sort=plans, header=header), spacing=6)
-    return faceted.properties(
-        title=alt.Title(title, subtitle=subtitle, offset=14),
-        description=f"{title} {' '.join(subtitle)}",
-    )
+    return captioned(faceted, title, subtitle, " ".join(subtitle))
 
 
 def memory_per_rank(table: pd.DataFrame) -> Picture:
@@ -96,25 +92,28 @@ def memory_per_rank(table: pd.DataFrame) -> Picture:
     colours, table["ink"] = _colours(table["kind"])
     totals = table.groupby("plan", sort=False)["end"].max().reset_index()
     totals["shown"] = [f"{size:.2g} GB" for size in totals["end"]]
-    scale = alt.Scale(domain=[0, 1.15 * maximum], nice=False)
     y = alt.Y("plan:N", sort=plans, title=None, axis=alt.Axis(labelLimit=220, ticks=False, domain=False))
     base = alt.Chart(table).encode(
         y=y, tooltip=tips(("plan:N", "plan"), ("kind:N", "holds"), ("gigabytes:Q", "GB", ".3~g"))
     )
-    axis = alt.Axis(title="gigabytes on each rank", tickCount=6, format="~g")
+
+    def x(field: str) -> alt.X:
+        axis = alt.Axis(title="gigabytes on each rank", tickCount=6, format="~g")
+        return fixed_x(field, 0, 1.15 * maximum, axis)
+
     legend = alt.Legend(title=None, orient="bottom", labelLimit=260)
     bars = base.mark_bar(height=22).encode(
-        x=alt.X("start:Q", scale=scale, axis=axis),
+        x=x("start"),
         x2="end:Q",
         color=alt.Color("kind:N", sort=kinds, scale=colours, legend=legend),
     )
     inside = base.mark_text(fontSize=11, aria=False).encode(
-        x=alt.X("middle:Q", scale=scale), text="shown:N", color=alt.Color("ink:N", scale=None)
+        x=x("middle"), text="shown:N", color=alt.Color("ink:N", scale=None)
     )
     sums = (
         alt.Chart(totals)
         .mark_text(align="left", dx=5, fontWeight="bold", color=INK, aria=False)
-        .encode(x=alt.X("end:Q", scale=scale), y=y, text="shown:N")
+        .encode(x=x("end"), y=y, text="shown:N")
     )
     details = "; ".join(f"{plan}: {size}" for plan, size in totals[["plan", "shown"]].itertuples(index=False))
     chart = alt.LayerChart(layer=[bars, inside, sums], width=480, height=34 * len(plans))
@@ -124,5 +123,5 @@ def memory_per_rank(table: pd.DataFrame) -> Picture:
 def _colours(groups: pd.Series) -> tuple[alt.Scale, list[str]]:
     """Return a scale with a colour for each group, and the ink that is readable on each row's colour."""
     names = list(groups.unique())
-    fills = dict(zip(names, CATEGORIES, strict=False))
-    return alt.Scale(domain=names, range=list(fills.values())), [ink_on(fills[name]) for name in groups]
+    inks = dict(zip(names, map(ink_on, CATEGORIES), strict=False))
+    return scale_of(names), [inks[name] for name in groups]

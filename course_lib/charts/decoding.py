@@ -28,6 +28,9 @@ ROOM, ROW, BOX = 60, 40, 24
 MAX_WIDTH, MAX_PREFIXES = 150, 8
 """The maximum width of a box in pixels, and the maximum number of prefixes in a step."""
 
+END = "<end>"
+"""The word that ends a sentence."""
+
 FATES = {
     "winner": "part of the returned sentence",
     "continued": "was extended",
@@ -91,21 +94,20 @@ def beam_tree(
     winner: Sequence[str],
     *,
     greedy: Sequence[str] = (),
-    end: str = "<end>",
 ) -> Picture:
     """Draw the prefixes that the beam kept: a row for each step, with the most probable prefix on the left.
 
     `prefixes` maps each prefix, written as its words, to its log-probability; lines lead from a prefix to its
-    extensions. A prefix in which `end` is repeated is a hypothesis that ended in an earlier step and stayed
-    in the beam. `winner` is the sentence that the search returned, `end` the word that ends a sentence, and
-    `greedy` the sentence of greedy decoding, whose prefixes have a dashed frame if the beam kept them. Raises
+    extensions. The word "<end>" ends a sentence; a prefix in which it is repeated is a hypothesis that ended
+    in an earlier step and stayed in the beam. `winner` is the sentence that the search returned, and `greedy`
+    the sentence of greedy decoding, whose prefixes have a dashed frame if the beam kept them. Raises
     ValueError if a prefix is given without the prefix that it extends, a log-probability isn't finite or is
     above 0, a step has more than 8 prefixes, or `winner` isn't one of the prefixes.
     """
     totals = {tuple(words): float(total) for words, total in prefixes.items() if len(words)}
     best = tuple(winner)
     _check(totals, best)
-    nodes = _nodes(totals, best, tuple(greedy), end)
+    nodes = _nodes(totals, best, tuple(greedy))
     steps = int(nodes["step"].max())
     columns = max(int(nodes["column"].max()) + 1, 3)
     pitch = (WIDTH - ROOM) / columns
@@ -155,7 +157,7 @@ def _check(totals: Mapping[tuple[str, ...], float], best: tuple[str, ...]) -> No
 
 
 def _nodes(
-    totals: Mapping[tuple[str, ...], float], best: tuple[str, ...], greedy: tuple[str, ...], end: str
+    totals: Mapping[tuple[str, ...], float], best: tuple[str, ...], greedy: tuple[str, ...]
 ) -> pd.DataFrame:
     """Return one table row for each prefix, sorted by step and by descending log-probability."""
     extended = {words[:-1] for words in totals}
@@ -163,7 +165,7 @@ def _nodes(
     for words in sorted(totals, key=lambda words: (len(words), -totals[words])):
         column = column + 1 if len(words) == step else 0
         step = len(words)
-        has_ended, waits = words[-1] == end, words[-2:] == (end, end)
+        has_ended, waits = words[-1] == END, words[-2:] == (END, END)
         fate = "ended" if has_ended else "continued" if words in extended else "dropped"
         if waits:
             fate = "waiting"

@@ -1,5 +1,6 @@
 """The charts of the final lab: the metrics of a training run, and the attention of any layer and head."""
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,10 +15,12 @@ from course_lib.charts.marks import (
     WEIGHT_SHADES,
     captioned,
     cell_size,
+    clicked,
     fixed_x,
     fixed_y,
     index_x,
     index_y,
+    note,
     panel_title,
     tips,
     word_axis,
@@ -42,7 +45,8 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
     A fifth panel shows BLEU if it was measured. `rows` are those of `metrics.jsonl`, each a mapping with
     `step` and any of `loss`, `validation_loss`, `lr`, `tokens_per_second`, `padded` and `bleu`; other keys
     are ignored, and so are values that aren't finite numbers. Axes begin at zero; panels without a number yet
-    are empty. Raises ValueError for a row without a step.
+    are empty. Before the first number, a line of text takes the place of all panels. Raises ValueError for a
+    row without a step.
     """
     points = []
     for row in rows:
@@ -57,7 +61,10 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
                     line = VALIDATION if key in ("validation_loss", "bleu") else TRAINING
                     points.append((panel, line, row["step"], value))
     table = pd.DataFrame(points, columns=["panel", "line", "step", "value"])
-    last = int(table["step"].max()) if len(table) else 0
+    if table.empty:
+        waiting = "No metrics have been written yet."
+        return captioned(note(waiting, 0, 8).properties(width=WIDTH, height=16), title, "", waiting)
+    last = int(table["step"].max())
     panels = [
         _metric(table[table["panel"] == name], max(last, 10), head, number, ticks)
         for name, head, number, ticks, _ in PANELS
@@ -67,12 +74,12 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
         f"{panel} ({line}): {group['value'].iloc[0]:.3g} to {group['value'].iloc[-1]:.3g}"
         for (panel, line), group in table.groupby(["panel", "line"], sort=False)
     ]
-    count = f"After update {last:,}." if len(table) else "No metrics have been written yet."
+    count = f"After update {last:,}."
     return captioned(
         alt.concat(*panels, columns=2, spacing=18).resolve_scale(y="independent", color="shared"),
         title,
         f"{count} Blue line: training. Vermilion dots: validation.",
-        f"{count} {'; '.join(details)}{'.' if details else ''}",
+        f"{count} {'; '.join(details)}.",
     )
 
 
@@ -118,59 +125,39 @@ def layers_and_heads(
     queries: Sequence[str],
     keys: Sequence[str],
     *,
-    layer: int | None = None,
-    head: int | None = None,
     title: str = "Which keys does each query attend to?",
 ) -> Picture:
     """Draw the attention weights of one layer and head, selected in two lists or in an overview of all heads.
 
-    `weights` is (N, H, Q, K), for N layers and H heads. `layer` and `head`, counted from 1, are selected
-    initially; a head of 0 is the mean over the layer's heads. If `layer` or `head` is None, the most focused
-    of the possible heads is selected: the one with the largest mean, over the queries, of the largest weight.
-    The overview is coloured by this mean. Everything is computed in the browser. Raises ValueError if
-    `weights` doesn't have four axes, `queries` or `keys` don't match it, a weight isn't between 0 and 1, or
-    there is no such layer or head.
+    `weights` is (N, H, Q, K), for N layers and H heads. The mean over the heads of a layer can be selected as
+    well. Initially, the most focused head is selected: the one with the largest mean, over the queries, of
+    the largest weight. The overview is coloured by this mean. Everything is computed in the browser. Raises
+    ValueError if `weights` doesn't have four axes, `queries` or `keys` don't match it, or a weight isn't
+    between 0 and 1.
     """
     maps = weights_from_tensor(weights, (4,))
     layers, heads, query_count, key_count = maps.shape
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
     # A subword may be a single space, which would be invisible.
     rows, columns = ([word if word.strip() else "(space)" for word in words] for words in (rows, columns))
-    for name, number, minimum, maximum in (("layer", layer, 1, layers), ("head", head, MEAN, heads)):
-        if number is not None and not minimum <= number <= maximum:
-            raise ValueError(f"{name}: expected {minimum} to {maximum}, got {number}.")
     table = _one_row_for_each_head(maps)
-    candidates = table if layer is None else table[table["layer"] == layer]
-    candidates = (
-        candidates[candidates["head"] != MEAN] if head is None else candidates[candidates["head"] == head]
-    )
-    first = candidates.sort_values("focus").iloc[-1]
+    first = table[table["head"] != MEAN].sort_values("focus").iloc[-1]
     layer, head = int(first["layer"]), int(first["head"])
 
     numbers = list(range(heads + 1))
     names = ["mean of all", *map(str, numbers[1:])]
     layer_list = alt.binding_select(options=list(range(1, layers + 1)), name="Layer: ")
     head_list = alt.binding_select(options=numbers, labels=names, name="Head: ")
-    choice = alt.selection_point(
-        name=CHOICE,
-        fields=["head", "layer"],  # the browser shows their lists in reverse order
-        value=[{"layer": layer, "head": head}],
-        bind={"layer": layer_list, "head": head_list},  # type: ignore[arg-type]  # one list for each field
-        on="click",
-        clear=False,
-        toggle=False,
-        empty=False,
-    )
+    # The browser shows the lists in reverse order.
+    choice = clicked(CHOICE, {"head": head, "layer": layer}, {"head": head_list, "layer": layer_list})
     subtitle = "Each row is a query, and its weights sum to 1. Click a head below, or use the lists."
-    which = "the mean of its heads" if head == MEAN else f"head {head}"
-    shown = np.reshape(first["weight"], (query_count, key_count))
     panels = _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice)
     return captioned(
         alt.vconcat(*panels, spacing=14),
         title,
         subtitle,
         f"Layers: {layers}, with {heads} heads each, in lists below. Largest weights of "
-        f"layer {layer}, {which}: {', '.join(strongest(shown, rows, columns))}.",
+        f"layer {layer}, head {head}: {', '.join(strongest(maps[layer - 1, head - 1], rows, columns))}.",
     )
 
 
@@ -205,16 +192,17 @@ def _weights(
         .transform_calculate(
             row=f"floor((datum.number - 1) / {count})", column=f"(datum.number - 1) % {count}"
         )
-        .transform_calculate(query=f"{rows!r}[datum.row]", key=f"{columns!r}[datum.column]")
+        .transform_calculate(
+            query=f"{json.dumps(rows)}[datum.row]", key=f"{json.dumps(columns)}[datum.column]"
+        )
         .encode(
             x=index_x("column", count, "key", word_axis(columns, cell, orient="top")),
             y=index_y("row", len(rows), "query", word_axis(rows, cell, orient="left")),
             tooltip=tips(("query:N", "query"), ("key:N", "key"), ("weight:Q", "weight", ".4f")),
         )
     )
-    fill = alt.Fill("weight:Q", scale=WEIGHT_SHADES.scale(), legend=WEIGHT_SHADES.legend())
     boxes = base.mark_rect(stroke="white", strokeWidth=1 if cell > 12 else 0.5, aria=False)
-    layers = [boxes.encode(fill=fill)]
+    layers = [boxes.encode(fill=WEIGHT_SHADES.fill("weight"))]
     if cell >= ROOM_FOR_TEXT:
         shades = [step / 100 for step in range(100)]
         dark = next(shade for shade in shades if ink_on(WEIGHT_SHADES.colour(shade)) != "#000000")

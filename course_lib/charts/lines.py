@@ -7,8 +7,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, check_count, check_table
-from course_lib.charts.marks import captioned, powers_of_ten, series, tips
+from course_lib.charts.inputs import Floats, check_column, check_count, check_table
+from course_lib.charts.marks import captioned, powers_of_ten, scale_of, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
 HEIGHT, NAME_ROOM, NAME_HEIGHT = 300, 210, 16
@@ -39,10 +39,10 @@ def named_lines(
     check_count(len(names), len(CATEGORIES), "table", "lines")
     if unknown := sorted(set(dashed) - set(names)):
         raise ValueError(f"dashed: expected names from {sorted(names)}, got {unknown}.")
-    if not np.isfinite(table[["x", "y"]].to_numpy(float)).all():
-        raise ValueError("table: expected finite numbers in x and y, got NaN or infinity.")
-    if log and not (table["y"] > 0).all():
-        raise ValueError(f"table: expected y above 0 for a log scale, got {table['y'].min():.3g}.")
+    for column in ("x", "y"):
+        check_column(table, column, "finite numbers in x and y", -math.inf)
+    if log:
+        check_column(table, "y", "y above 0 for a log scale", 0, ends=False)
     low, high = _domain(table["y"].to_numpy(float), log)
     scale = alt.Scale(type="log" if log else "linear", domain=[low, high], nice=False)
     # Axes of integers, such as steps and positions, get no ticks between the integers.
@@ -55,8 +55,8 @@ def named_lines(
         scale=scale,
         axis=powers_of_ten(low, high) if log else alt.Axis(),
     )
-    colour, _ = series("line:N", names)
-    dashes = alt.Scale(domain=names, range=[[6, 4] if name in dashed else [1, 0] for name in names])
+    colour = alt.Color("line:N", scale=scale_of(names), sort=names, legend=None)
+    dashes = scale_of(names, [[6, 4] if name in dashed else [1, 0] for name in names])
     base = alt.Chart(table).encode(x=x, y=y, color=colour)
     lines = base.mark_line(strokeWidth=2.5).encode(
         strokeDash=alt.StrokeDash("line:N", scale=dashes, legend=None)

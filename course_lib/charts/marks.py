@@ -89,10 +89,11 @@ class Shades:
         """Return this mapping as a Vega-Lite scale."""
         return alt.Scale(domain=[self.low, self.high], range=list(self.ramp), clamp=True)
 
-    def legend(self) -> alt.Legend:
-        """Return a legend: a strip of the ramp, labelled at both ends and in the middle."""
+    def fill(self, field: str, title: str | None = None) -> alt.Fill:
+        """Return a fill encoding of `field`, with a legend: a strip of the ramp, labelled in three places."""
         ends = [self.low, (self.low + self.high) / 2, self.high]
-        return alt.Legend(values=ends, format=".3~g", gradientLength=110, gradientThickness=12)
+        legend = alt.Legend(values=ends, format=".3~g", gradientLength=110, gradientThickness=12)
+        return alt.Fill(f"{field}:Q", title=title or field, scale=self.scale(), legend=legend)
 
 
 WEIGHT_SHADES = Shades(0.0, 1.0, AMOUNTS)
@@ -219,9 +220,8 @@ class Grid:
         plain = boxes.encode(color=alt.Color("fill:N", scale=None))
         layers = [plain]
         if ramp is not None:
-            on_ramp = alt.Fill("value:Q", title=value_name, scale=ramp.scale(), legend=ramp.legend())
             layers = [
-                boxes.encode(fill=on_ramp).transform_filter("datum.kind === 'number'"),
+                boxes.encode(fill=ramp.fill("value", value_name)).transform_filter("datum.kind === 'number'"),
                 plain.transform_filter("datum.kind !== 'number'"),
             ]
         longest = max(len(cell.shown) for cell in cells) if self.has_room else 2
@@ -356,6 +356,23 @@ def series(
     return (
         alt.Color(field, scale=scale_of(names), sort=names, legend=legend),
         alt.StrokeDash(field, scale=scale_of(names, DASHES), sort=names, legend=legend),
+    )
+
+
+def clicked(name: str, value: dict[str, Any], bind: alt.Binding | dict[str, alt.Binding]) -> alt.Parameter:
+    """Return a selection of exactly one mark, which a click or the lists `bind` change.
+
+    `value` maps each field that identifies a mark to its initial value.
+    """
+    return alt.selection_point(
+        name=name,
+        fields=list(value),
+        value=[value],
+        bind=bind,  # type: ignore[arg-type]  # one list for each field
+        on="click",
+        clear=False,
+        toggle=False,
+        empty=False,
     )
 
 

@@ -18,31 +18,30 @@ from course_lib.charts.marks import (
     number_cell,
     short,
 )
-from course_lib.charts.theme import AMOUNTS, EQUAL_FILL, MASKED_INK, WIDTH, Picture
+from course_lib.charts.theme import EQUAL_FILL, MASKED_INK, WIDTH, Picture
 
 
 def mask_panels(
     masks: Mapping[str, Numbers],
-    queries: Sequence[str],
-    keys: Sequence[str] | None = None,
+    words: Sequence[str],
     *,
     title: str = "Which keys may each query attend to?",
 ) -> Picture:
     """Draw one panel for each mask of a sentence, with a row for each query and a column for each key.
 
-    `masks` maps a name to a boolean mask, True for "may attend", that broadcasts to (1, Q, K). A mask of
-    shape (1, K) has the same row for every query. `queries` and `keys` are lists of Q and K words; by
-    default, the keys are the queries, as in self-attention. Raises ValueError if there is no mask, or if a
-    mask isn't boolean or doesn't broadcast to (1, Q, K).
+    The L `words` of the sentence are both the queries and the keys. `masks` maps a name to a boolean mask,
+    True for "may attend", that broadcasts to (1, L, L). A mask of shape (1, L) has the same row for every
+    query. Raises ValueError if there is no mask, if a mask isn't boolean or doesn't broadcast to (1, L, L),
+    or if `words` isn't a list.
     """
     if not masks:
         raise ValueError("masks: expected at least one named mask, got none.")
-    columns = list(queries if keys is None else keys)
-    rows, columns = as_words(queries, len(queries), "queries"), as_words(columns, len(columns), "keys")
-    allowed = {name: mask_from_tensor(mask, (1, len(rows), len(columns)))[0] for name, mask in masks.items()}
+    tokens = as_words(words, len(words), "words")
+    shape = (1, len(tokens), len(tokens))
+    allowed = {name: mask_from_tensor(mask, shape)[0] for name, mask in masks.items()}
     gap = 26
-    size = cell_size(len(masks) * len(columns), WIDTH - 120 - gap * (len(masks) - 1), 36)
-    grid = Grid(rows, columns, size, ("query", "key", "mask"))
+    size = cell_size(len(masks) * len(tokens), WIDTH - 120 - gap * (len(masks) - 1), 36)
+    grid = Grid(tokens, tokens, size, ("query", "key", "mask"))
     panels = {name: mask_cells(mask) for name, mask in allowed.items()}
     counts = "; ".join(f"{name} {int(mask.sum())} of {mask.size}" for name, mask in allowed.items())
     lines = [
@@ -50,7 +49,7 @@ def mask_panels(
         f"Allowed pairs: {counts}.",
     ]
     last, mask = list(allowed.items())[-1]
-    seen = ", ".join(f"{row} {int(open_keys.sum())}" for row, open_keys in zip(rows, mask, strict=True))
+    seen = ", ".join(f"{word} {int(keys.sum())}" for word, keys in zip(tokens, mask, strict=True))
     details = f"Allowed pairs: {counts}. Keys allowed for each query under {last}: {seen}."
     return captioned(grid.side_by_side(panels, gap=gap), title, lines, details)
 
@@ -72,8 +71,7 @@ def leak_probe(moved: Mapping[str, Numbers], words: Sequence[str], changed: int)
     columns = [f"▼ {word}" if position == changed else word for position, word in enumerate(tokens)]
     size = cell_size(len(columns), WIDTH - 210, 62)
     grid = Grid(list(moved), columns, size, ("mask", "output at", "moved by"))
-    finite = distances[np.isfinite(distances)]
-    shades = Shades(0.0, float(finite.max(initial=0.0)) or 1.0, AMOUNTS)
+    shades = Shades.spanning(distances)
     cells = [
         _moved_cell(float(value), shades, before=position < changed, has_room=grid.has_room)
         for (_, position), value in np.ndenumerate(distances)

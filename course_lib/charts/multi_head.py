@@ -163,7 +163,7 @@ def heads_overview(weights: Numbers, queries: Sequence[str], keys: Sequence[str]
             x2="right:Q",
             y=canvas.y("top"),
             y2="bottom:Q",
-            fill=alt.Fill("weight:Q", scale=WEIGHT_SHADES.scale(), legend=WEIGHT_SHADES.legend()),
+            fill=WEIGHT_SHADES.fill("weight"),
             tooltip=tips(
                 ("layer:O", "layer"),
                 ("head:O", "head"),

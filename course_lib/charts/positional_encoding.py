@@ -100,9 +100,10 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
     if field.size > largest:
         raise ValueError(f"values: expected at most {largest:,} numbers, got {field.size:,}. Show a part.")
     height, width = field.shape
-    tallest = 360
-    across = max(3, min(16, (WIDTH - 130) // width))
-    down = max(3, min(across if height > width else 16, tallest // height))
+    widest, tallest = WIDTH - 130, 360
+    # Cells of a whole number of pixels have sharp edges, but a long row or column needs smaller ones.
+    across = min(16, widest // width) or widest / width
+    down = min(across if height > width else 16, tallest // height) or tallest / height
     shades = Shades.spanning(field)
     row, column = np.indices(field.shape)
     table = pd.DataFrame({"row": row.ravel(), "column": column.ravel(), "value": field.ravel().round(4)})
@@ -112,7 +113,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
         .encode(
             x=alt.X("column:O", title=columns, axis=_numbered(width, across, "top")),
             y=alt.Y("row:O", title=rows, axis=_numbered(height, down, "left")),
-            color=alt.Color("value:Q", title=value, scale=shades.scale(), legend=shades.legend()),
+            fill=shades.fill("value", value),
             tooltip=tips(("row:O", rows), ("column:O", columns), ("value:Q", value, ".4~g")),
         )
     )
@@ -123,7 +124,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
     return captioned(chart, title, "", details)
 
 
-def _numbered(count: int, step: int, orient: str) -> alt.Axis:
+def _numbered(count: int, step: float, orient: str) -> alt.Axis:
     """Return an axis with `count` indices, `step` pixels apart, and as many of their numbers as have room."""
     every = next(every for every in (1, 2, 4, 8, 16, 32, 64, 128, 10_000) if every * step >= 22)
     values = list(range(0, count, every))

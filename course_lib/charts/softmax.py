@@ -15,6 +15,7 @@ from course_lib.charts.marks import (
     index_x,
     note,
     powers_of_ten,
+    scale_of,
     series,
     tips,
     word_axis,
@@ -202,13 +203,13 @@ def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt
         return alt.Y(f"{field}:Q", scale=scale, axis=axis)
 
     colour, dash = series("series:N", SERIES)
-    inks = alt.Scale(domain=SERIES, range=[CATEGORIES[0], ALARM_INK])
+    inks = scale_of(SERIES, (CATEGORIES[0], ALARM_INK))
     base = alt.Chart(summary).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.18, clip=True).encode(y=up(f"{name}_low"), y2=f"{name}_high")
     line = base.mark_line(strokeWidth=2.5).encode(y=up(name), strokeDash=dash)
     points = base.mark_point(filled=True, size=55, opacity=1).encode(
         y=up(name),
-        shape=alt.Shape("series:N", scale=alt.Scale(domain=SERIES, range=["circle", "square"]), legend=None),
+        shape=alt.Shape("series:N", scale=scale_of(SERIES, ("circle", "square")), legend=None),
         tooltip=tips(
             ("d_k:Q", "d_k"),
             ("series:N", "dot products"),
@@ -234,19 +235,18 @@ MAX_GRADIENT = 0.5
 """The largest Frobenius norm of the softmax's Jacobian, which is reached with two weights of one half."""
 
 
-def softmax_temperature(scores: Numbers, keys: Sequence[str] | None = None) -> Picture:
+def softmax_temperature(scores: Numbers, keys: Sequence[str]) -> Picture:
     """Draw softmax(factor * scores) over one query's keys as bars, with a slider for the factor.
 
     The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
-    key; `keys` are words, by default numbers. The bar on the right is the Frobenius norm of the softmax's
-    Jacobian, diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the
-    browser, like the weights. Raises ValueError if the scores aren't finite, or if there isn't one word for
-    each score.
+    of the words in `keys`. The bar on the right is the Frobenius norm of the softmax's Jacobian,
+    diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the browser, like
+    the weights. Raises ValueError if the scores aren't finite, or if there isn't one word for each score.
     """
     row = from_tensor(scores, "scores", (1,))
     if not np.isfinite(row).all():
         raise ValueError(f"scores: expected finite numbers, got {row.tolist()}. Leave masked keys out.")
-    words = as_words([str(n) for n in range(len(row))] if keys is None else keys, len(row), "keys")
+    words = as_words(keys, len(row), "keys")
     handle = alt.binding_range(min=0, max=25, step=0.25, name="Multiply the scores by: ")
     frame = pd.DataFrame({"key": range(len(row)), "word": words, "score": row, "above": row - row.max()})
     weights = (

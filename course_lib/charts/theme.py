@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from io import StringIO
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import altair as alt
@@ -64,7 +63,7 @@ def on_ramp(ramp: Sequence[str], fraction: float) -> str:
     """Return the colour at `fraction` of a ramp (0 to 1, clamped), interpolated linearly as Vega does."""
     position = min(max(fraction, 0.0), 1.0) * (len(ramp) - 1)
     step = min(int(position), len(ramp) - 2)
-    low, high = (red_green_blue(stop) for stop in list(pairwise(ramp))[step])
+    low, high = map(red_green_blue, ramp[step : step + 2])
     mixed = (a + (b - a) * (position - step) for a, b in zip(low, high, strict=True))
     return "#" + "".join(f"{round(255 * channel):02x}" for channel in mixed)
 
@@ -88,10 +87,8 @@ def ink_on(fill: str) -> str:
 
 def readable(colour: str) -> str:
     """Return the colour, darkened if necessary until its contrast with white is sufficient for text."""
-    channels = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
     while contrast(colour, "#ffffff") < 4.5:
-        channels = [int(0.9 * channel) for channel in channels]
-        colour = "#" + "".join(f"{channel:02x}" for channel in channels)
+        colour = on_ramp(("#000000", colour), 0.9)
     return colour
 
 

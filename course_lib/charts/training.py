@@ -39,7 +39,7 @@ def schedule_curves(
     peaks = peaks.assign(shown=[f"{rate:.2g}" for rate in peaks["rate"]])
     across = alt.Axis(title="step (update of the weights)", format=",d", tickCount=6)
     upward = alt.Axis(title="learning rate", format="~g", tickCount=6)
-    highest = alt.Scale(domain=[0, 1.12 * (float(table["rate"].max()) or 1.0)], nice=False)
+    highest = 1.12 * (float(table["rate"].max()) or 1.0)
     details = [
         f"{name}: {rate:.2g} at step {step:,}"
         for name, rate, step in peaks[["schedule", "rate", "step"]].itertuples(index=False)
@@ -48,7 +48,7 @@ def schedule_curves(
         table,
         peaks,
         x=alt.X("step:Q", axis=across),
-        y=alt.Y("rate:Q", scale=highest, axis=upward),
+        y=fixed_y("rate", 0, highest, upward),
         line="schedule",
         legend=alt.Legend(
             title=None, orient="bottom", columns=2, symbolType="stroke", symbolSize=900, labelLimit=320

@@ -60,20 +60,9 @@ def merge_steps(
 
     now = f"datum.step === {STEP}"
     made = ["".join(pair) for pair in merges]
-    rows_of_table = [
-        (step, row, symbol, NEW if symbol == newest else JOINED if len(symbol) > 1 else LETTER)
-        for step, (spelling, newest) in enumerate(zip(spellings, ["", *made], strict=True))
-        for row, symbols in enumerate(spelling)
-        for symbol in symbols
-    ]
-    table = pd.DataFrame(rows_of_table, columns=["step", "row", "symbol", "kind"])
-    lengths = table["symbol"].str.len()
-    ends = lengths.groupby([table["step"], table["row"]]).cumsum()
-    table["from"], table["to"] = ends - lengths + 0.04, ends - 0.04
-    table["shown"] = table["symbol"]
-    table[["fill", "stroke"]] = table["kind"].map(STYLES).tolist()
+    symbols = alt.Chart(_symbols(spellings, made)).transform_filter(now)
     letters, row_height = max(map(len, words)), 30
-    boxes = _boxes(alt.Chart(table).transform_filter(now), len(words), letters, row_height - 6, 14)
+    boxes = _boxes(symbols, len(words), letters, row_height - 6, 14)
     names = (
         alt.Chart(pd.DataFrame({"row": range(len(words)), "word": words}))
         .mark_text(align="right", color=QUIET_INK, dx=-8)
@@ -104,6 +93,25 @@ def merge_steps(
         subtitle,
         f"The merges make, in this order: {', '.join(made)}. At the end: {at_the_end}.",
     )
+
+
+def _symbols(spellings: Sequence[Spelling], made: Sequence[str]) -> pd.DataFrame:
+    """Return one table row for each symbol of each spelling. The merges make the symbols in `made`."""
+    table = pd.DataFrame(
+        [
+            (step, row, symbol, NEW if symbol == newest else JOINED if len(symbol) > 1 else LETTER)
+            for step, (spelling, newest) in enumerate(zip(spellings, ["", *made], strict=True))
+            for row, symbols in enumerate(spelling)
+            for symbol in symbols
+        ],
+        columns=["step", "row", "symbol", "kind"],
+    )
+    lengths = table["symbol"].str.len()
+    ends = lengths.groupby([table["step"], table["row"]]).cumsum()
+    table["from"], table["to"] = ends - lengths + 0.04, ends - 0.04
+    table["shown"] = table["symbol"]
+    table[["fill", "stroke"]] = table["kind"].map(STYLES).tolist()
+    return table
 
 
 def _boxes(base: alt.Chart, rows: int, letters: float, height: int, font_size: int) -> list[alt.Chart]:
@@ -221,7 +229,7 @@ def _histogram(
         .mark_bar(color=colour, opacity=0.75, width=max(1.0, 0.8 * width / (longest + 1)))
         .encode(
             x=x,
-            y=alt.Y("sentences:Q", title=None, axis=alt.Axis(tickCount=2, format="~s", grid=False)),
+            y=alt.Y("sentences:Q", axis=alt.Axis(title="sentences", tickCount=2, format="~s", grid=False)),
             tooltip=tips(("length:Q", "tokens"), ("sentences:Q", "sentences", ",")),
         )
     )

@@ -145,7 +145,7 @@ def _hints(exercise: str) -> Iterator[str]:
         try:
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
             [hints] = ["".join(cell["source"]) for cell in cells if cell.get("id") == f"hints_{exercise}"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
         yield from re.findall(r"</summary>\s*(.*?)\s*</details>", hints, re.DOTALL)
         return

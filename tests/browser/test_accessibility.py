@@ -61,7 +61,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GradedClass]:
     course.hand_in("ann", LESSON, full, {"scores": RIGHT, "guess": RIGHT}, -1)
     path = course.hand_in("ben", LESSON, some, {"scores": NOT_SCALED, "guess": RIGHT}, repairs=["one cell"])
     notebook = nbformat.read(path, as_version=4)
-    svg = as_svg(found_beside_expected(torch.zeros(3, 4), torch.ones(3, 4)))
+    svg = as_svg(found_beside_expected(torch.zeros(3, 4), torch.ones(3, 4), torch.ones(3, 4)))
     notebook.cells[1].outputs.append(new_output("display_data", data={"image/svg+xml": svg}))
     failed = new_output(
         "error", ename="ValueError", evalue="no", traceback=["\x1b[31mValueError\x1b[39m: no"]

@@ -111,6 +111,20 @@ def test_heads_stand_side_by_side_with_one_legend(texts_of: TextsOf) -> None:
     assert all(name in str(chart.description) for name in names)
 
 
+def test_panels_without_names_are_numbered_from_zero_like_tensors() -> None:
+    chart = attention_heatmap(torch.eye(4).expand(2, 4, 4), WORDS, WORDS)
+    assert "Panel 0: " in str(chart.description)
+    assert "Panel 1: " in str(chart.description)
+
+
+def test_four_wide_panels_are_drawn_in_two_rows(texts_of: TextsOf) -> None:
+    words = list("abcdefghij")
+    chart = attention_heatmap(torch.full((4, 10, 10), 0.1), words, words)
+    assert chart.columns == 2
+    assert chart.concat[0].width == 260
+    assert attention_heatmap(torch.full((4, 4, 4), 0.25), WORDS, WORDS).columns == 4
+
+
 def test_half_precision_weights_of_a_graph(texts_of: TextsOf) -> None:
     weights = torch.softmax(_scores().requires_grad_(), dim=-1).to(torch.bfloat16)
     chart = attention_heatmap(weights, WORDS, WORDS)

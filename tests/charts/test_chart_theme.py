@@ -33,7 +33,9 @@ def test_svg_does_not_change_the_theme_of_the_session() -> None:
 
 
 def test_svgs_on_one_page_share_no_id() -> None:
-    first, second = as_svg(_heatmap()), as_svg(found_beside_expected(torch.randn(9, 9), torch.randn(9, 9)))
+    differs = torch.ones(9, 9, dtype=torch.bool)
+    first = as_svg(_heatmap())
+    second = as_svg(found_beside_expected(torch.randn(9, 9), torch.randn(9, 9), differs))
     ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (first, second)]
     assert all(ids)
     assert not ids[0] & ids[1]
@@ -55,5 +57,6 @@ def test_svg_escapes_what_callers_write(texts_of: Callable[[Picture], list[str]]
 
 
 def test_pictures_stay_small_enough_for_feedback() -> None:
-    largest = found_beside_expected(torch.randn(16, 16), torch.randn(16, 16))
+    differs = torch.ones(16, 16, dtype=torch.bool)
+    largest = found_beside_expected(torch.randn(16, 16), torch.randn(16, 16), differs)
     assert len(as_svg(largest)) < 150_000

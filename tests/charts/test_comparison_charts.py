@@ -13,33 +13,28 @@ def _values(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 
 
+def _compared(found: torch.Tensor, expected: torch.Tensor) -> Picture:
+    differs = None
+    if found.shape == expected.shape:
+        differs = ~torch.isclose(found, expected, equal_nan=True)
+    return found_beside_expected(found, expected, differs)
+
+
 def test_counts_and_marks_what_differs(texts_of: TextsOf) -> None:
     expected = _values(3, 4)
     found = expected.clone()
     found[1, 2] += 0.5
-    texts = texts_of(found_beside_expected(found, expected))
+    texts = texts_of(_compared(found, expected))
     assert "1 of 12 numbers differ." in texts
     assert {"your result", "expected", "where they differ", "row", "column"} <= set(texts)
     assert texts.count("+0.50") == 1
     assert texts.count("=") == 11
 
 
-def test_agreement_is_said(texts_of: TextsOf) -> None:
-    texts = texts_of(found_beside_expected(_values(2, 2), _values(2, 2)))
-    assert "All 4 numbers agree." in texts
-    assert texts.count("=") == 4
-
-
-@pytest.mark.parametrize(("offset", "differing"), [(1e-3, 4), (1e-8, 0)])
-def test_tolerance(offset: float, differing: int) -> None:
-    chart = found_beside_expected(_values(2, 2) + offset, _values(2, 2))
-    assert (f" {differing} of 4 numbers" if differing else " All 4 numbers") in str(chart.description)
-
-
 def test_no_numbers_are_marked_and_nan_equals_nan(texts_of: TextsOf) -> None:
     expected = torch.tensor([[math.nan, 1.0, 2.0, 3.0]])
     found = torch.tensor([[math.nan, math.nan, math.inf, -math.inf]])
-    texts = texts_of(found_beside_expected(found, expected))
+    texts = texts_of(_compared(found, expected))
     assert "3 of 4 numbers differ." in texts
     assert texts.count("NaN") == 3
     assert {"∞", "-∞"} <= set(texts)
@@ -47,27 +42,16 @@ def test_no_numbers_are_marked_and_nan_equals_nan(texts_of: TextsOf) -> None:
     assert any(text.startswith("Black cells") for text in texts)
 
 
-def test_infinities_of_one_sign_agree() -> None:
-    chart = found_beside_expected(torch.tensor([math.inf, -math.inf]), torch.tensor([math.inf, math.inf]))
-    assert "1 of 2 numbers differ" in str(chart.description)
-
-
 def test_other_shapes_stand_side_by_side(texts_of: TextsOf) -> None:
-    texts = texts_of(found_beside_expected(_values(3, 4), _values(4, 3)))
+    texts = texts_of(_compared(_values(3, 4), _values(4, 3)))
     assert "The shapes differ: got (3, 4), expected (4, 3)." in texts
     assert "where they differ" not in texts
     assert not {"=", "≠"} & set(texts)
 
 
-def test_one_axis_beside_two(texts_of: TextsOf) -> None:
-    assert "The shapes differ: got (4,), expected (4, 1)." in texts_of(
-        found_beside_expected(_values(4), _values(4, 1))
-    )
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (1, 5), (12,), (16, 16), (1, 1)])
+@pytest.mark.parametrize("shape", [(1, 5), (1, 12), (16, 16), (1, 1)])
 def test_shapes_that_fit(shape: tuple[int, ...], texts_of: TextsOf) -> None:
-    texts = texts_of(found_beside_expected(_values(*shape), _values(*shape) + 1))
+    texts = texts_of(_compared(_values(*shape), _values(*shape) + 1))
     assert not any(text.startswith("Shown:") for text in texts)
 
 
@@ -75,7 +59,7 @@ def test_the_first_difference_of_a_large_result_is_shown(texts_of: TextsOf) -> N
     expected = _values(100, 40)
     found = expected.clone()
     found[70, 33] += 1
-    texts = texts_of(found_beside_expected(found, expected))
+    texts = texts_of(_compared(found, expected))
     assert "Shown: rows 62 to 77 of 100, columns 24 to 39 of 40." in texts
     assert texts.count("≠") == 1
 
@@ -84,7 +68,7 @@ def test_one_wild_value_does_not_drown_the_rest(texts_of: TextsOf) -> None:
     expected = torch.tensor([[1.0, -2.0], [0.5, 0.0]])
     found = expected.clone()
     found[0, 0] = 1e9
-    texts = texts_of(found_beside_expected(found, expected))
+    texts = texts_of(_compared(found, expected))
     assert "The colours end at 4; values of larger size have the last colour." in texts
     assert "1e+9" in texts
 
@@ -93,13 +77,13 @@ def test_of_several_matrices_the_first_that_differs_is_shown(texts_of: TextsOf) 
     expected = _values(2, 3, 2, 2)
     found = expected.clone()
     found[1, 2] += 0.5
-    texts = texts_of(found_beside_expected(found, expected))
+    texts = texts_of(_compared(found, expected))
     assert {"4 of 24 numbers differ.", "Shown: the matrix at [1, 2]."} <= set(texts)
     assert texts.count("+0.50") == 4
 
 
 def test_other_numbers_of_axes_are_told_with_the_whole_shapes(texts_of: TextsOf) -> None:
-    texts = texts_of(found_beside_expected(_values(2, 5), _values(2, 1, 5)))
+    texts = texts_of(_compared(_values(2, 5), _values(2, 1, 5)))
     assert {"The shapes differ: got (2, 5), expected (2, 1, 5).", "Shown: the first matrix of each."} <= set(
         texts
     )
@@ -118,17 +102,18 @@ def test_description_tells_the_first_differences() -> None:
     expected = torch.zeros(2, 3)
     found = expected.clone()
     found[1, 2] = 0.25
-    chart = found_beside_expected(found, expected)
+    chart = _compared(found, expected)
     assert "row 1, column 2: got 0.25, expected 0" in str(chart.description)
 
 
 @pytest.mark.parametrize(
     ("found", "expected", "message"),
     [
-        (torch.zeros(0), torch.zeros(2), "found: expected at least one number"),
-        ("text", torch.zeros(2), "found: expected real numbers"),
+        (torch.zeros(2, 0), torch.zeros(2, 2), "found: expected at least one number"),
+        (torch.zeros(2), torch.zeros(2, 2), "found: expected 2 or"),
+        ("text", torch.zeros(2, 2), "found: expected real numbers"),
     ],
 )
 def test_bad_comparisons(found: object, expected: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        found_beside_expected(found, expected)  # type: ignore[arg-type]
+        found_beside_expected(found, expected, None)  # type: ignore[arg-type]

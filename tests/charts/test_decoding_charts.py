@@ -66,13 +66,13 @@ def test_the_greedy_sentence_is_framed_as_far_as_the_beam_kept_it(texts_of: Text
     )
 
 
-def test_another_word_may_mean_the_end() -> None:
+def test_a_sentence_may_be_cut_off_without_its_end() -> None:
     chart = beam_tree(
-        {("go",): -1.0, ("go", "."): -2.0, ("stop",): -1.5, ("stop", "!"): -1.6}, ["go", "."], end="!"
+        {("go",): -1.0, ("go", "on"): -2.0, ("stop",): -1.5, ("stop", "<end>"): -1.6}, ["go", "on"]
     )
     nodes = chart.layer[1].data.set_index("prefix")["fate"]
-    assert nodes["stop !"] == "ended"
-    assert nodes["go"] == nodes["go ."] == "winner"
+    assert nodes["stop <end>"] == "ended"
+    assert nodes["go"] == nodes["go on"] == "winner"
 
 
 @pytest.mark.parametrize(

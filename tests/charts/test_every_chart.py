@@ -97,7 +97,9 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     ),
     "features_in_heads": lambda: charts.features_in_heads({"cut": torch.arange(12).view(2, 3, 2)}, WORDS[:3]),
     "heads_overview": lambda: charts.heads_overview(_weights(2, 3, 4, 5), WORDS[:4], WORDS),
-    "found_beside_expected": lambda: charts.found_beside_expected(_weights(16, 16), _weights(16, 16).T),
+    "found_beside_expected": lambda: charts.found_beside_expected(
+        _weights(16, 16), _weights(16, 16).T, _weights(16, 16) != _weights(16, 16).T
+    ),
     "decoding_steps": lambda: charts.decoding_steps(_weights(4, 5), WORDS, [1, 0, 2, 4]),
     "learning_curve": lambda: charts.learning_curve([2.5, 1.5, 1.0], 20, levels={"lowest": 0.5}),
     "loss_by_confidence": lambda: charts.loss_by_confidence(

@@ -17,6 +17,13 @@ def _field(values: Any) -> Picture:
     return number_field(values, rows="place", columns="feature", title="What stands where?")
 
 
+@pytest.mark.parametrize("shape", [(1, 5_000), (9, 512), (512, 9), (5_000, 1)])
+def test_a_long_row_or_column_fits_the_page(shape: tuple[int, int]) -> None:
+    chart = _field(torch.zeros(shape))
+    assert chart.width <= 570
+    assert chart.height <= 360
+
+
 def test_waves_say_how_long_a_turn_takes(texts_of: TextsOf) -> None:
     chart = position_waves(sinusoids(20, 8), [0, 2])
     assert {"columns 0, 1", "a turn in 6.3 positions", "columns 4, 5", "a turn in 628 positions"} <= set(

@@ -118,8 +118,8 @@ def test_lines_leave_the_table_as_it_was() -> None:
         (_lines(), {}, "got an empty table"),
         (_lines(**{str(number): [1.0] for number in range(8)}), {}, "1 to 7 lines, got 8"),
         (_lines(fast=[1.0]), {"dashed": ["slow"]}, r"names from \['fast'\], got \['slow'\]"),
-        (_lines(fast=[math.nan]), {}, "finite numbers in x and y"),
-        (_lines(fast=[0.0]), {"log": True}, "above 0 for a log scale, got 0"),
+        (_lines(fast=[math.nan]), {}, "finite numbers in x and y, got y nan in row 0"),
+        (_lines(fast=[0.0]), {"log": True}, "above 0 for a log scale, got y 0 in row 0"),
     ],
 )
 def test_lines_that_cannot_be_drawn(table: pd.DataFrame, options: dict[str, Any], message: str) -> None:

@@ -33,7 +33,9 @@ def _table() -> pd.DataFrame:
 
 def test_lengths_say_mean_and_longest(texts_of: TextsOf) -> None:
     chart = length_histograms({"words": [2, 4, 4, 6], "pieces": [8, 9]})
-    assert {"words", "mean 4.0, longest 6", "pieces", "mean 8.5, longest 9"} <= set(texts_of(chart))
+    texts = texts_of(chart)
+    assert {"words", "mean 4.0, longest 6", "pieces", "mean 8.5, longest 9"} <= set(texts)
+    assert texts.count("sentences") == 2  # the titles of the y axes
     assert chart.description == (
         "How many tokens does a sentence have? words: mean 4.0, longest 6; pieces: mean 8.5, longest 9."
     )

@@ -283,3 +283,14 @@ def test_hints_of_every_exercise_are_found(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.chdir(LESSON.parents[1] / lesson.name)
         for exercise in lesson.exercises:
             assert len(list(_hints(exercise.name))) == 3, exercise.name
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "{}", '{"cells": ["text"]}', '{"cells": [{"id": "x"}]}'])
+def test_a_damaged_notebook_has_no_hints(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from course_lib.student.tutor import _hints
+
+    (tmp_path / "damaged.ipynb").write_text(content, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert list(_hints("attention_scores")) == []

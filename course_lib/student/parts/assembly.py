@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -51,7 +51,7 @@ class Parts:
 
     parts: tuple[Part, ...]
     sources: tuple[PartSource, ...]
-    names: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, Any]
     """Additional names in the namespace of every cell, besides its lesson's imports."""
 
     def __iter__(self) -> Iterator[Part]:
@@ -205,11 +205,6 @@ def build_transformer(
     return model
 
 
-def reference(exercise: str) -> Any:
-    """Return the reference's function or class of an exercise."""
-    return getattr(transformer, exercise)
-
-
 def _assemble(
     sources: Sequence[PartSource],
     names: Mapping[str, Any],
@@ -235,7 +230,7 @@ def _assemble(
         if value is not None:
             part = Part(source.lesson, source.exercise, "student", value)
         else:
-            value = reference(source.exercise)
+            value = getattr(transformer, source.exercise)
             if any(before.origin == "student" for before in parts):
                 value = _rebind(value, source, values)
             missing = source.notebook_missing
@@ -256,5 +251,5 @@ def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:
 
 @cache
 def _reference_code(exercise: str) -> CodeType:
-    definition = inspect.unwrap(reference(exercise))
+    definition = inspect.unwrap(getattr(transformer, exercise))
     return compile(inspect.getsource(definition), definition.__module__, "exec")

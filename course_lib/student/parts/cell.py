@@ -2,6 +2,7 @@
 
 import ast
 import io
+import traceback
 import warnings
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -130,9 +131,7 @@ def _failing_line(error: BaseException, location: str) -> str:
 
     If the traceback has several frames of the cell, this is the line of the outermost one.
     """
-    frame = error.__traceback__
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename == location:
-            return f"{location}, line {frame.tb_lineno}"
-        frame = frame.tb_next
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename == location:
+            return f"{location}, line {line}"
     return location

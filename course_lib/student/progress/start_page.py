@@ -87,14 +87,12 @@ def start_page(lessons: Sequence[LessonProgress]) -> str:
     return _TEMPLATE.format(summary=summary(lessons), rows="\n".join(rows))
 
 
-def write_page(folder: Path) -> Path:
-    """Write the start page of a folder of lessons, and return its path.
+def write_page(folder: Path) -> None:
+    """Write the start page of a folder of lessons.
 
     Raises ProgressError if the folder doesn't exist or contains no lessons.
     """
-    path = folder / PAGE
-    atomic_write_text(path, start_page(read_lessons(folder)))
-    return path
+    atomic_write_text(folder / PAGE, start_page(read_lessons(folder)))
 
 
 def first_page(home: Path, course_id: str) -> str:

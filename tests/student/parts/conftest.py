@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from course_lib import transformer
 from course_lib.student.parts import LESSONS
-from course_lib.student.parts.assembly import reference
 
 Change = Callable[[dict[str, str]], None]
 
 
 def reference_code(exercise: str) -> str:
-    return inspect.getsource(inspect.unwrap(reference(exercise))).rstrip("\n")
+    return inspect.getsource(inspect.unwrap(getattr(transformer, exercise))).rstrip("\n")
 
 
 def stub(exercise: str) -> str:
     """Return a stub for an exercise."""
-    kind = "class" if inspect.isclass(reference(exercise)) else "def"
+    kind = "class" if inspect.isclass(getattr(transformer, exercise)) else "def"
     error = f'raise NotImplementedError("{exercise} is yours to write: lesson 00, exercise 1 of 3")'
     if kind == "def":
         return f"def {exercise}(*arguments):\n    {error}"
