@@ -1,6 +1,7 @@
 # The course's commands. Each one first updates the installation if the requirements have changed.
 PYTHON ?= python3
-WORKERS ?= 2
+# Many tests wait for other processes, so three workers keep two cores busy.
+WORKERS ?= 3
 STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
