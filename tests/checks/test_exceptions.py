@@ -129,6 +129,18 @@ def test_a_parameter_of_another_name() -> None:
     assert "The task calls the attribute `query_projection`, but your module has `w_q`." in explained(reply)
 
 
+def test_a_parameter_of_another_shape() -> None:
+    reply = Candidate(LocalBackend(Named)).build().load({"w_q.weight": torch.ones(2, 3)})
+    assert isinstance(reply, Raised)
+    assert explained(reply) == (
+        "The parameter w_q.weight has shape (2, 2), not (2, 3). "
+        "Your `w_q.weight` doesn't have the shape that follows from the constructor's arguments."
+    )
+    mistake = named(reply)
+    assert mistake is not None
+    assert mistake.statement == "the parameter `w_q.weight` has the shape (2, 2) instead of (2, 3)"
+
+
 def test_a_key_error_of_a_set_says_nothing_about_a_dict() -> None:
     reply = Candidate(LocalBackend(lambda: {2}.remove(3))).call()
     assert isinstance(reply, Raised)
