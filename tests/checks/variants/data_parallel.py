@@ -328,6 +328,15 @@ class BucketsByNumber(nn.Module):
             self.on = True
 
 
+class BucketsWithFrozen(BucketsByNumber):
+    """Buckets that also hold frozen parameters, for which zeros are sent in the end."""
+
+    def __init__(self, model, bucket_bytes):
+        super().__init__(model, bucket_bytes)
+        self.plan += [[one] for one in model.parameters() if not one.requires_grad]
+        self._begin()
+
+
 class BucketsWithFutures(BucketsByNumber):
     """Buckets that wait for futures."""
 
@@ -493,7 +502,13 @@ VARIANTS = {
         broadcast_objects,
     ),
     "all_reduce_gradients": (reduce_and_assign, reduce_flat, reduce_asynchronously, reduce_by_gathering),
-    "GradientBuckets": (BucketsByNumber, BucketsWithFutures, BucketsWithAPause, BucketsOfNames),
+    "GradientBuckets": (
+        BucketsByNumber,
+        BucketsWithFrozen,
+        BucketsWithFutures,
+        BucketsWithAPause,
+        BucketsOfNames,
+    ),
     "ShardedOptimizer": (
         ShardedByHeap,
         ShardedByChanges,

@@ -256,9 +256,14 @@ def _two_dtypes(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 70, layers)
 
 
-@probe("a shared parameter counts once, and a frozen one needs no gradient")
-def _shared_and_frozen(candidate: Candidate, draw: Draw) -> Reply:
-    return _passes(candidate, draw, 2, 72, _ALIKE, tied=True, frozen=(1,))
+@probe("a shared parameter counts once")
+def _shared(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, tied=True)
+
+
+@probe("a frozen parameter needs no gradient")
+def _frozen(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, frozen=(1,))
 
 
 @probe("without a process group, the gradients stay as they are")
