@@ -1,7 +1,6 @@
 # The course's commands. Each one first updates the installation if the requirements have changed.
 PYTHON ?= python3
-# Many tests wait for other processes, so three workers keep two cores busy.
-WORKERS ?= 3
+WORKERS ?= 2
 STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
