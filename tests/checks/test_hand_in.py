@@ -200,7 +200,7 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
         (lines(ENGLISH[:299]), "found 299"),
         (lines([*ENGLISH, "one more"]), "found 301"),
         (lines(ENGLISH[:7]) + b"caf\xe9\n", "expected UTF-8, but line 8 has invalid bytes"),
-        (b"x" * (MAX_BYTES + 1), "The file translations.txt has 4.2 MB, but the limit is 4.2 MB"),
+        (b"x" * (MAX_BYTES + 1), "The file translations.txt is 4.2 MB, but the limit is 4.2 MB"),
     ],
 )
 def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
@@ -246,7 +246,7 @@ def test_translations_of_the_provided_model_are_for_a_person_to_look_at() -> Non
     written = find_run("multi30k")[0].path / "test_2016_flickr.en"
     sentences = written.read_text("utf-8").splitlines()
     assert translations(lines(sentences)).review == (
-        "100% of translations.txt is what the model that comes with the course writes"
+        "100% of translations.txt matches the output of the model that comes with the course"
     )
     others = [f"{sentence} !" if number % 2 else sentence for number, sentence in enumerate(sentences)]
     assert translations(lines(others)).review == ""

@@ -69,8 +69,8 @@ def test_a_named_mistake_says_what_why_and_where_to_read() -> None:
     told = message("attention_scores", mistaken("attention_scores", "not_scaled"))
     assert told.startswith("✗ attention_scores: the dot products are not divided by the square root of d.\n")
     assert "Expected the result at [0, 0] to be" in told
-    assert "  Why: A dot product of d random terms has a standard deviation of √d." in told
-    assert "  Read: section 3.2.1, equation 1" in told
+    assert "  Why: If all components are independent with mean 0 and variance 1, a dot product" in told
+    assert "  Read: the paper, section 3.2.1, equation 1" in told
     assert len(told.splitlines()) <= 12
     assert max(map(len, told.splitlines())) <= 100
 
