@@ -33,11 +33,11 @@ class CourseExporter(ExportPlugin):
         return CourseDirectory(parent=self, assignment_id="*")
 
     def wants_student(self, student: str) -> bool:
-        """Return whether a student is to be exported: by default, everyone is."""
+        """Return whether to export a student. Without the option `--student`, all students are exported."""
         return not self.student or student in map(str, self.student)
 
     def wants_lesson(self, lesson: str) -> bool:
-        """Return whether a lesson is to be exported: by default, all lessons are."""
+        """Return whether to export a lesson. Without the option `--assignment`, all lessons are exported."""
         return not self.assignment or lesson in map(str, self.assignment)
 
 
