@@ -28,9 +28,11 @@ from nbgrader.apps import (
 )
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
+from nbgrader.preprocessors import Execute
 from nbgrader.utils import setenv
 from sqlalchemy import Engine, create_engine
 from traitlets import Type
+from traitlets.utils.importstring import import_item
 
 from autograder.nbgrader import commands
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
@@ -108,6 +110,13 @@ class RepairedNotebookExporter(NotebookExporter):
         return nbformat.v4.writes(notebook) + "\n", resources
 
 
+def _executes(step: object) -> bool:
+    """Return whether a preprocessor (a class, an instance or a dotted name) is nbgrader's `Execute`."""
+    if isinstance(step, str):
+        step = import_item(step)
+    return issubclass(step, Execute) if isinstance(step, type) else isinstance(step, Execute)
+
+
 class CourseAutograde(RecordingConverter, Autograde):
     """`nbgrader autograde` with sandboxed workers: see `GradingRun`.
 
@@ -151,7 +160,10 @@ class CourseAutograde(RecordingConverter, Autograde):
 
     @contextmanager
     def _executing(self) -> Iterator[SandboxedExecute | None]:
-        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none."""
+        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none.
+
+        Raises NbGraderException if the notebooks would not be executed at all.
+        """
         if self.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
                 "--no-execute is not supported, because a student could have changed the outputs in the "
@@ -159,6 +171,12 @@ class CourseAutograde(RecordingConverter, Autograde):
             )
         steps: list[object] = self.autograde_preprocessors  # type: ignore[has-type]
         if SandboxedExecute not in steps:
+            if not any(_executes(step) for step in steps):
+                raise NbGraderException(
+                    "c.Autograde.autograde_preprocessors has no step that runs the notebooks, so every check "
+                    "would earn its full points. Add SandboxedExecute to it, as in the course's "
+                    "nbgrader_config.py."
+                )
             yield None
             return
         execute = SandboxedExecute(parent=self)

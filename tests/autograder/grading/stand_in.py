@@ -6,13 +6,13 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.plugins import LateSubmissionPlugin
-from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked
 
 from autograder.submissions.repair import GRADING
 
 
-class StandInExecute(NbGraderPreprocessor):
+class StandInExecute(Execute):
     """An executor that gives each check points according to the checked source, and fails stubs."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:

@@ -15,6 +15,7 @@ from nbgrader.apps import ExportApp
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import CsvExportPlugin, ExportPlugin
+from nbgrader.preprocessors import SaveAutoGrades
 from small_course import LESSON, cell_of
 from sqlalchemy.exc import OperationalError
 from stand_in import StandInExecute
@@ -124,6 +125,13 @@ def test_a_run_that_cannot_start_says_why(graded: Classroom, monkeypatch: pytest
     monkeypatch.setattr("autograder.nbgrader.converters.GradingRun", refuse)
     message = "Students' code can't be confined on this machine."
     assert graded.autograde() == [message, f"nbgrader ends with an error: {message}"]
+    assert graded.state() == before
+
+
+def test_a_configuration_that_runs_no_notebook_gives_no_points(graded: Classroom) -> None:
+    before = graded.state()
+    *_, last = graded.autograde(autograde_preprocessors=[SaveAutoGrades])
+    assert last.startswith("nbgrader ends with an error: c.Autograde.autograde_preprocessors has no step")
     assert graded.state() == before
 
 
