@@ -144,6 +144,7 @@ c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {
     "clean_html": "autograder.graded_notebooks.safe_html.clean_output",
     "markdown2html": "autograder.graded_notebooks.safe_html.clean_markdown",
+    "highlight_code": "autograder.graded_notebooks.safe_html.highlight_code",
     "strip_files_prefix": "autograder.graded_notebooks.safe_html.keep_addresses",
 }
 

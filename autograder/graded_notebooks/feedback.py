@@ -88,7 +88,7 @@ class FeedbackExporter(HTMLExporter):
     @property
     def own_config(self) -> bytes:
         """The pickled part of the configuration that `render` needs."""
-        names = {cls.__name__ for cls in type(self).__mro__} | {"Highlight2HTML"}
+        names = {cls.__name__ for cls in type(self).__mro__}
         return pickle.dumps({name: section for name, section in self.config.items() if name in names})
 
     def from_filename(

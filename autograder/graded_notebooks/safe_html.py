@@ -13,6 +13,7 @@ import bleach  # type: ignore[import-untyped]
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from latex2mathml.converter import convert
+from nbconvert.filters import Highlight2HTML
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
@@ -124,6 +125,13 @@ def clean_markdown(context: Context, source: str) -> str:
     return markdown_to_html(source, context.get("cell", {}).get("attachments", {}))
 
 
+def highlight_code(source: str, language: str = "ipython3", metadata: NotebookNode | None = None) -> str:
+    """Highlight a code cell as nbconvert does, unless its source is very long."""
+    if len(source) > _MAX_CONVERTED:
+        return f'<div class="highlight"><pre>{escape(source)}</pre></div>'
+    return str(Highlight2HTML(pygments_lexer="ipython3")(source, language, metadata))
+
+
 def keep_addresses(page: str) -> str:
     """Return a page unchanged, in place of nbconvert's filter `strip_files_prefix`.
 
@@ -132,8 +140,9 @@ def keep_addresses(page: str) -> str:
     return page
 
 
-#: Longer Markdown is shown as it is, because converting some texts takes quadratic time.
-_MAX_MARKDOWN = 100_000
+#: Longer text is shown as it is. Converting some Markdown takes quadratic time, and highlighting a million
+#: characters of code takes half a minute.
+_MAX_CONVERTED = 100_000
 
 
 def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> str:
@@ -141,7 +150,7 @@ def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] =
 
     `attachments` contains pictures in base64, keyed by file name and then by MIME type.
     """
-    if len(source) > _MAX_MARKDOWN:
+    if len(source) > _MAX_CONVERTED:
         return f"<pre>{escape(source)}</pre>"
     # No links to headings: their ids are removed.
     renderer = _FormulaRenderer(
