@@ -873,8 +873,9 @@ pd.DataFrame(table, columns=["after", "1st guess", "2nd", "3rd", "the text has",
 #
 # ### See it: all its heads at a glance
 #
-# And what did it attend to while it read the caption? Each square is one head. Look for these patterns, and hover over
-# a cell to see which words it connects:
+# And what did it attend to while it read the caption? Each square is one head. (Pictures of a whole model count layers
+# and heads from 1, as the paper does. Index 0 of a tensor is head 1.) Look for these patterns, and hover over a cell to
+# see which words it connects:
 #
 # - a line just below the diagonal: the head attends to the **previous word**;
 # - dark cells in the first column: the head attends to `<start>`, often because it has **nothing to look for**;
