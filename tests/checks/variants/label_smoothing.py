@@ -142,7 +142,7 @@ class LossOfRows(LossByDivergence):
 
 
 class LossWithATable(nn.Module):
-    """A loss that keeps the targets of all labels in a buffer, and those of the last batch in an attribute."""
+    """A loss that keeps the targets of all labels in a buffer, and the last ones in an attribute."""
 
     def __init__(self, vocab_size, pad_id, smoothing=0.1):
         super().__init__()

@@ -265,6 +265,11 @@ def _layers_skipped(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, skipped=((0, 0, 0), (1, 0, 3)))
 
 
+@probe("a rank without a batch only calls finish(), which reduces zeros in the same order")
+def _no_batch(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, idle=(1,))
+
+
 @probe("a bucket holds gradients of one dtype, and its size is counted in bytes")
 def _two_dtypes(candidate: Candidate, draw: Draw) -> Reply:
     layers = (*(((2, "float32"),) * 3), *(((2, "float64"),) * 3))
@@ -356,7 +361,7 @@ case(
 )
 case(
     "_optimizer_created",
-    "creating the optimiser changes neither parameters nor gradients",
+    "creating the optimiser changes no parameter, no gradient and not the caller's list",
     2,
     _SHAPES,
     updates=1,

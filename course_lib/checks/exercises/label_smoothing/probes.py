@@ -46,6 +46,7 @@ case(
     0,
     0.2,
 )
+case("a batch may have a single position", [[3], [0], [1]], 5, 0, 0.1)
 case("labels with three axes are accepted", [[[1, 2], [3, 0]], [[4, 4], [2, 1]]], 5, 0, 0.1)
 case("a single label without axes is accepted", 2, 5, 0, 0.1)
 case("labels that are all padding give rows of zeros", [[0, 0, 0]], 4, 0, 0.1)
@@ -123,6 +124,11 @@ case(
     "the result is correct for a vocabulary of two, one of which is padding",
     torch.tensor([[1, 1, 0]]),
     vocab=2,
+)
+case(
+    "_loss_of_single_words",
+    "the result is correct for sentences of a single word, and one of padding",
+    torch.tensor([[1], [3], [0], [2]]),
 )
 case("_loss_of_large_logits", "logits in the thousands give a finite loss", scale=3000)
 case("_loss_in_float32", "float32 logits give a float32 loss", scale=1, dtype=torch.float32)
