@@ -197,6 +197,13 @@ case(
     2,
     "half_first",
 )
+case(
+    "_half_gradient_missing",
+    "a gradient in half precision that rank 1 lacks takes part with zeros of its dtype",
+    2,
+    "half_first",
+    **{"0.weight": (1,)},
+)
 case("_equal_parameters_reduced", "different parameters with equal values are all reduced", 2, "equal")
 case("_reduce_alone", "without a process group, the gradients stay as they are", ALONE, "linear")
 
