@@ -102,6 +102,13 @@ def test_what_is_written_into_or_shared_is_named() -> None:
     assert STATES[0]["w"].tolist() == [1.0]
 
 
+def test_a_shortened_list_of_checkpoints_is_noticed() -> None:
+    def careless(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        return average_checkpoints([states.pop(0), *states])
+
+    assert told(careless)[MODIFIED] == "all, because the list of checkpoints was modified"
+
+
 def test_entries_may_be_replaced_by_other_objects() -> None:
     def careless(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         average = average_checkpoints(states)

@@ -13,12 +13,13 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Reply, Returned
 from course_lib.checks.exercises.fixtures.results import (
     as_number,
+    gradient_through,
     in_float64,
     number_in,
     smoothing_by,
     with_batch_axis,
 )
-from course_lib.checks.exercises.fixtures.updates import updates
+from course_lib.checks.exercises.fixtures.updates import updates, updates_in_turn
 from course_lib.transformer import LabelSmoothingLoss, learning_rate, make_scheduler
 
 
@@ -50,6 +51,53 @@ def test_each_group_of_weights_is_seen() -> None:
             "the rate of update 2 for parameter group 2": 2 / 16,
         }
     )
+
+
+def test_a_scheduler_that_changes_more_than_the_rate_is_seen() -> None:
+    def with_an_update(optimizer, *arguments):
+        optimizer.step()
+        return make_scheduler(optimizer, *arguments)
+
+    def without_gradients(optimizer, *arguments):
+        optimizer.zero_grad()
+        return make_scheduler(optimizer, *arguments)
+
+    expected = (
+        (make_scheduler, "nothing"),
+        (with_an_update, "the weights and the optimiser's state"),
+        (without_gradients, "the gradients"),
+    )
+    for made, changed in expected:
+        found = candidate(made)
+        facts = value_of(found.fixture(updates(1, kind="adam", old_gradients=True)).call(found, 4, 4))
+        assert isinstance(facts, dict)
+        assert facts["what changed when the scheduler was created"] == changed
+
+
+def test_the_rates_of_schedulers_used_in_turn_are_seen() -> None:
+    found = candidate(make_scheduler)
+    rates = value_of(found.fixture(updates_in_turn(2)).call(found, (4, 4), (4, 1, 2.0)))
+    assert rates == pytest.approx(
+        {
+            "the rate of update 1 with scheduler 1": 1 / 16,
+            "the rate of update 1 with scheduler 2": 1,
+            "the rate of update 2 with scheduler 1": 2 / 16,
+            "the rate of update 2 with scheduler 2": 2**-0.5,
+        }
+    )
+
+
+def test_a_gradient_that_backward_leaves_alone_is_zero() -> None:
+    x = torch.ones(2)
+
+    def gradient(of):
+        found = candidate(of)
+        return value_of(found.fixture(gradient_through(found)).call(x))
+
+    assert torch.equal(gradient(lambda x: 3 * x.sum()), 3 * x)
+    assert torch.equal(gradient(lambda x: torch.zeros((), requires_grad=True)), 0 * x)
+    assert gradient(lambda x: torch.zeros(())) is None
+    assert gradient(lambda x: 0.0) is None
 
 
 def test_asking_for_step_zero_is_one_error_however_it_shows() -> None:

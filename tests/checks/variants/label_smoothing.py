@@ -128,6 +128,33 @@ class LossByDivergence(nn.Module):
         return (divergence - torch.xlogy(targets, targets).sum()) / (words if words else 1)
 
 
+class LossOfRows(LossByDivergence):
+    """A loss that flattens the logits with `view`, and whose zero doesn't depend on the logits."""
+
+    def forward(self, logits, labels):
+        vocab_size, pad_id, smoothing = self.sizes
+        rows, labels = logits.view(-1, vocab_size), labels.reshape(-1)
+        if (labels == pad_id).all():
+            return torch.zeros((), dtype=logits.dtype, requires_grad=True)
+        of_labels = F.cross_entropy(rows, labels, ignore_index=pad_id)
+        even = -rows.log_softmax(dim=1)[labels != pad_id].mean()
+        return (1 - smoothing) * of_labels + smoothing * even
+
+
+class LossWithATable(nn.Module):
+    """A loss that keeps the targets of all labels in a buffer, and the last ones in an attribute."""
+
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        super().__init__()
+        self.pad_id = pad_id
+        self.register_buffer("table", smooth_targets(torch.arange(vocab_size), vocab_size, pad_id, smoothing))
+        self.table[pad_id] = 0
+
+    def forward(self, logits, labels):
+        self.last = self.table[labels].to(logits.dtype)
+        return -torch.sum(self.last * logits.log_softmax(-1)) / labels.ne(self.pad_id).sum().clamp(min=1)
+
+
 VARIANTS = {
     "smooth_targets": (
         targets_by_one_hot,
@@ -143,5 +170,7 @@ VARIANTS = {
         LossBySentences,
         LossBySoftCrossEntropy,
         LossByDivergence,
+        LossOfRows,
+        LossWithATable,
     ),
 }

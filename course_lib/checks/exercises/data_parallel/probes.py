@@ -49,6 +49,7 @@ def _real_batches(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("without batches, every rank gets none", 2)
+case("equal batches are different batches", 3, 4, 4, 4, 7, 4, 7, 7)
 
 
 # --- global_token_mean --------------------------------------------------------------------------------------
@@ -158,6 +159,13 @@ case(
     "tied",
     source=0,
 )
+case(
+    "_half_first",
+    "no parameter is rounded if the first ones have a lower precision than the others",
+    2,
+    "half_first",
+)
+case("_equal_parameters", "different parameters with equal values are all sent", 2, "equal")
 case("_broadcast_alone", "without a process group, the model stays as it is", ALONE, "linear")
 
 
@@ -183,6 +191,20 @@ case("_others_missing", "each rank may lack a different gradient", 2, "linear", 
 case("_first_has_none", "rank 0 may have no gradient at all", 2, "linear", weight=(0,), bias=(0,))
 case("_last_has_none", "rank 2 may have no gradient at all", 3, "linear", weight=(2,), bias=(2,))
 case("_shared_gradient", "the gradient of a shared parameter is added once", 2, "tied")
+case(
+    "_half_gradients_first",
+    "no sum is rounded if the first gradients have a lower precision than the others",
+    2,
+    "half_first",
+)
+case(
+    "_half_gradient_missing",
+    "a gradient in half precision that rank 1 lacks takes part with zeros of its dtype",
+    2,
+    "half_first",
+    **{"0.weight": (1,)},
+)
+case("_equal_parameters_reduced", "different parameters with equal values are all reduced", 2, "equal")
 case("_reduce_alone", "without a process group, the gradients stay as they are", ALONE, "linear")
 
 
@@ -250,6 +272,11 @@ def _layers_skipped(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, skipped=((0, 0, 0), (1, 0, 3)))
 
 
+@probe("a rank without a batch only calls finish(), which reduces zeros in the same order")
+def _no_batch(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, idle=(1,))
+
+
 @probe("a bucket holds gradients of one dtype, and its size is counted in bytes")
 def _two_dtypes(candidate: Candidate, draw: Draw) -> Reply:
     layers = (*(((2, "float32"),) * 3), *(((2, "float64"),) * 3))
@@ -264,6 +291,11 @@ def _shared(candidate: Candidate, draw: Draw) -> Reply:
 @probe("a frozen parameter needs no gradient")
 def _frozen(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, frozen=(1,))
+
+
+@probe("creating the buckets changes no gradient")
+def _old_gradients(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, old_gradients=True)
 
 
 @probe("without a process group, the gradients stay as they are")
@@ -319,6 +351,29 @@ case(
 )
 case("_empty_shares", "with four ranks and two parameters, two ranks have an empty share", 4, ((2, 2), (3,)))
 case("_no_gradient", "a parameter without a gradient stays as it is on all ranks", 2, _SHAPES, missing=(1,))
+case(
+    "_changed_between",
+    "parameters that were changed after a step, for example by loading a checkpoint, are updated from there",
+    2,
+    _SHAPES,
+    changed=True,
+)
+case(
+    "_half_parameter_first",
+    "no parameter is rounded if the first one has a lower precision than the others",
+    2,
+    _SHAPES,
+    kind="sgd",
+    half=(0,),
+)
+case(
+    "_optimizer_created",
+    "creating the optimiser changes no parameter, no gradient and not the caller's list",
+    2,
+    _SHAPES,
+    updates=1,
+    old_gradients=True,
+)
 case("_sharded_alone", "without a process group, the only rank updates everything", ALONE, _SHAPES)
 
 

@@ -9,7 +9,7 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply
-from course_lib.checks.exercises.fixtures.results import in_float64, number_in, smoothing_by
+from course_lib.checks.exercises.fixtures.results import gradient_through, in_float64, number_in, smoothing_by
 from course_lib.checks.exercises.shared_requests import gradients_of
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 
@@ -46,6 +46,7 @@ case(
     0,
     0.2,
 )
+case("a batch may have a single position", [[3], [0], [1]], 5, 0, 0.1)
 case("labels with three axes are accepted", [[[1, 2], [3, 0]], [[4, 4], [2, 1]]], 5, 0, 0.1)
 case("a single label without axes is accepted", 2, 5, 0, 0.1)
 case("labels that are all padding give rows of zeros", [[0, 0, 0]], 4, 0, 0.1)
@@ -124,6 +125,11 @@ case(
     torch.tensor([[1, 1, 0]]),
     vocab=2,
 )
+case(
+    "_loss_of_single_words",
+    "the result is correct for sentences of a single word, and one of padding",
+    torch.tensor([[1], [3], [0], [2]]),
+)
 case("_loss_of_large_logits", "logits in the thousands give a finite loss", scale=3000)
 case("_loss_in_float32", "float32 logits give a float32 loss", scale=1, dtype=torch.float32)
 case("_loss_in_bfloat16", "bfloat16 logits give a bfloat16 loss", scale=1, dtype=torch.bfloat16)
@@ -140,9 +146,8 @@ def _loss_gradient(candidate: Candidate, draw: Draw) -> Observed:
 def _loss_of_padding(candidate: Candidate, draw: Draw) -> Observed:
     logits, labels = 2 * draw.normal(2, 3, 6), torch.zeros(2, 3, dtype=torch.long)
     loss = candidate.build(6, 0, 0.2)
-    value = loss.call(logits, labels)
-    reply = loss.gradients(logits, labels, toward=torch.ones((), dtype=torch.float64))
-    return {"the loss": value, "the gradients": gradients_of(reply, ("the logits",))}
+    gradient = loss.fixture(gradient_through(loss)).call(logits, labels)
+    return {"the loss": loss.call(logits, labels), "the gradient of the logits": gradient}
 
 
 @probe("the loss has an attribute pad_id")
@@ -155,6 +160,8 @@ def _loss_keeps_pad_id(candidate: Candidate, draw: Draw) -> Reply:
 def _loss_copied(candidate: Candidate, draw: Draw) -> Observed:
     logits = 2 * draw.normal(3, 4, 6)
     loss, other = candidate.build(6, 0, 0.2), candidate.build(6, 0, 0.2)
+    # A state dict must not depend on the last batch.
+    loss.call(logits[:2, :3], PADDED[:2, :3])
     state = loss.weights()
     if isinstance(state, Raised):
         return state
@@ -179,10 +186,20 @@ def _loss_called_again(candidate: Candidate, draw: Draw) -> Observed:
     return observed | {"the loss in evaluation mode": loss.call(logits, PADDED)}
 
 
-@probe("logits and labels may be views with a different memory layout")
+@probe("two losses with different settings don't affect each other")
+def _two_losses(candidate: Candidate, draw: Draw) -> Observed:
+    logits = 2 * draw.normal(3, 4, 6)
+    first, second = candidate.build(6, 0, 0.2), candidate.build(6, 5, 0.6)
+    return {
+        "the first loss": first.call(logits, PADDED),
+        "the second loss": second.call(logits, PADDED),
+        "the first loss again": first.call(logits, PADDED),
+    }
+
+
+@probe("labels may be a view with another memory layout, as those of `shift_target` are")
 def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
-    logits = 2 * draw.normal(4, 3, 6)
-    return candidate.build(6, 0, 0.2).call(logits.transpose(0, 1), PADDED.T.contiguous().T)
+    return candidate.build(6, 0, 0.2).call(2 * draw.normal(3, 4, 6), PADDED.T.contiguous().T)
 
 
 # --- predictions --------------------------------------------------------------------------------------------

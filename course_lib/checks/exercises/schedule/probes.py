@@ -13,7 +13,7 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.results import as_number
-from course_lib.checks.exercises.fixtures.updates import prepare_optimizers, updates
+from course_lib.checks.exercises.fixtures.updates import prepare_optimizers, updates, updates_in_turn
 from course_lib.checks.exercises.shared_requests import numbers
 from course_lib.transformer.adam import adam_update
 from course_lib.transformer.schedule import learning_rate, make_scheduler
@@ -94,6 +94,12 @@ def _adam_with_other_settings(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, parameter, gradient, mean, draw.normal(2, 3) ** 2, 7, 0.3, 0.5, 0.75, 0.01)
 
 
+@probe("with a beta1, a beta2 and an eps of 0, only the sign of the gradient matters")
+def _adam_with_settings_of_zero(candidate: Candidate, draw: Draw) -> Reply:
+    parameter, gradient, mean = (draw.normal(4) for _ in range(3))
+    return _update(candidate, parameter, gradient, mean, draw.normal(4) ** 2, 2, 0.1, 0.0, 0.0, 0.0)
+
+
 @probe("a parameter may be a single number without axes, or have three axes")
 def _adam_of_other_shapes(candidate: Candidate, draw: Draw) -> Observed:
     observed: dict[str, Observed] = {}
@@ -157,6 +163,11 @@ def _rate_with_factor(candidate: Candidate, draw: Draw) -> Observed:
     return numbers(candidate, {f"the rate of step {step}": (step, 10, 3) for step in (1, 20)}, factor=0.5)
 
 
+@probe("a factor of 0 gives rates of 0")
+def _rate_with_factor_zero(candidate: Candidate, draw: Draw) -> Observed:
+    return numbers(candidate, {f"the rate of step {step}": (step, 10, 3) for step in (1, 20)}, factor=0.0)
+
+
 @probe("the factor may also be given as the fourth positional argument")
 def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(as_number(candidate)).call(2, 10, 3, 2.0)
@@ -187,6 +198,14 @@ case(
     2.0,
 )
 case("both groups of an optimiser with two parameter groups follow the schedule", updates(4, groups=2), 16, 3)
+case("with a factor of 0, no update changes the weights", updates(2), 10, 3, factor=0.0)
+case(
+    "creating the scheduler changes neither weights with old gradients nor the optimiser's state",
+    updates(2, kind="adam", old_gradients=True),
+    16,
+    4,
+)
+case("two schedulers that are used in turn don't affect each other", updates_in_turn(3), (16, 5), (9, 1, 2.0))
 
 
 # --- predictions --------------------------------------------------------------------------------------------

@@ -275,6 +275,13 @@ case(
     6,
 )
 case("a single pair of one word each makes a batch", _pairs((1,), (1,)), 8)
+case(
+    "equal sentences and equal pairs each have a row of their own",
+    (((10, 11), (20,)), ((10, 11), (21, 22, 23)), ((12,), (20,)), ((10, 11), (20,))),
+    10,
+)
+case("the id of the start token may be 0", _pairs((3, 1), (2, 4)), 10, ids=(4, 0, 6))
+case("the id of the end token may be 0", _pairs((3, 1), (2, 4)), 10, ids=(6, 5, 0))
 
 
 @probe("a max_length of 2 leaves only the start and the end")
