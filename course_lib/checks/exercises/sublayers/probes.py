@@ -70,6 +70,7 @@ def _normalised_normals(candidate: Candidate, draw: Draw, *shape: int) -> Reply:
 
 case = LAYER_NORM.random_cases(_normalised_normals, __name__)
 case("_norm_of_one_vector", "a single vector without batch axes works", 7)
+case("_norm_of_one_sentence", "one sentence keeps its batch axis", 1, 3, 5)
 case("_norm_of_one_feature", "with a single feature, the result is the shift", 3, 1)
 case("_norm_of_many_axes", "three axes in front of the features work", 2, 3, 2, 5)
 case("_norm_of_cubes", "equal batch size, length and width: no axis is mistaken for another", 4, 4, 4)
@@ -102,11 +103,12 @@ def _norm_gradient(candidate: Candidate, draw: Draw) -> Observed:
 def _norm_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 5, 0.5)
     layer.load(_norm_weights(draw, 5))
-    candidate.build(5, 1e-3)
-    return first_failure(layer.train(False), layer.call(draw.normal(2, 3, 5)))
+    x = draw.normal(2, 3, 5)
+    in_double(candidate, 5, 1e-3).call(x)
+    return first_failure(layer.train(False), layer.call(x))
 
 
-@probe("loading the module's state dict into a new module restores the weights")
+@probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")
 def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 5), in_double(candidate, 5)
     return round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
@@ -169,6 +171,7 @@ case(
     "_network_values", "the layers widen x, apply ReLU and narrow it again, as in equation 2", 2, 4, 3, d_ff=5
 )
 case("_network_of_one_vector", "a single vector without batch axes works", 3, d_ff=7)
+case("_network_of_one_sentence", "one sentence keeps its batch axis", 1, 2, 3, d_ff=5)
 case("_network_of_many_axes", "three axes in front of the features work", 2, 3, 2, 3, d_ff=5)
 case(
     "_network_of_squares",
@@ -225,7 +228,7 @@ def _network_backward(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("loading the module's state dict into a new module restores the weights")
+@probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")
 def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 3, 5, 0.0), in_double(candidate, 3, 5, 0.0)
     return round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
@@ -317,8 +320,9 @@ def _connection_of_one_token(candidate: Candidate, draw: Draw) -> Observed:
 def _connection_next_to_another(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 6, 0.0, False)
     layer.load(_connection_weights(draw, 6))
-    candidate.build(6, 0.0, True)
-    return layer.call(_far_apart(draw, 2, 4, 6), sublayer(draw.normal(6)))
+    x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
+    in_double(candidate, 6, 0.0, True).call(x, inside)
+    return layer.call(x, inside)
 
 
 @probe("a sublayer can return its own input, which must not be modified")
@@ -398,7 +402,7 @@ def _connection_gradient(candidate: Candidate, draw: Draw) -> Observed:
     return found
 
 
-@probe("loading the module's state dict into a new module restores the weights")
+@probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")
 def _connection_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 6, 0.0), in_double(candidate, 6, 0.0)
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
