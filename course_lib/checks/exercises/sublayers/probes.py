@@ -291,12 +291,12 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     if not norm_first:
         possible = layer_norm(possible, (3,), scale, shift, eps=1e-6)
     fits = (possible - reply.value.unsqueeze(-2)).abs().amax(-1) < 1e-4
+    kept = ways[fits.double().argmax(-1)]
     says = "x + dropout(sublayer(norm(x)))" if norm_first else "norm(x + dropout(sublayer(x)))"
     return {
         f"«each position is {says}»": bool(fits.any(-1).all()),
-        f"«about {probability:.0%} of the sublayer's output is dropped»": _drops_with(
-            probability, ways[fits.double().argmax(-1)]
-        ),
+        f"«about {probability:.0%} of the sublayer's output is dropped»": _drops_with(probability, kept),
+        "«each number is dropped independently of the others»": bool((kept.amin(-1) < kept.amax(-1)).any()),
     }
 
 
