@@ -9,6 +9,7 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
+from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
 from course_lib.checks.exercises.fixtures.results import after_another_call, as_number
 
 Weights = Mapping[str, Tensor]
@@ -33,6 +34,21 @@ def call_after_another(candidate: Candidate, draw: Draw, *arguments: int | tuple
         tuple(draw.normal(*one) if isinstance(one, tuple) else one for one in arguments) for _ in range(2)
     )
     return candidate.fixture(after_another_call(candidate)).call(first, *second)
+
+
+def stays_on_device(candidate: Candidate, draw: Draw, *arguments: int | tuple[int, ...]) -> Observed:
+    """Report whether a function keeps all tensors on its inputs' device.
+
+    Each tuple of sizes becomes a tensor of normally distributed numbers.
+    """
+    given = (draw.normal(*one) if isinstance(one, tuple) else one for one in arguments)
+    together = candidate.fixture(stays_together()).call(candidate, *given)
+    return {"«all tensors are on the inputs' device»": together}
+
+
+def module_stays_on_device(module: Candidate, *inputs: object) -> Observed:
+    """Report whether a call of a module would combine tensors on two devices if its inputs were on a GPU."""
+    return {"«a tensor stays on the CPU»": module.fixture(left_behind()).call(module, *inputs)}
 
 
 def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:

@@ -457,7 +457,6 @@ def greedy_with_open_rows_only(model, source, source_mask, max_length, start_id,
         return result[:, :length]
 
 
-@torch.no_grad()
 def greedy_with_a_switch(model, source, source_mask, max_length, start_id, end_id):
     """Switch gradients off and restore the previous state, which may be off as well."""
     training, gradients = model.training, torch.is_grad_enabled()
@@ -468,6 +467,7 @@ def greedy_with_a_switch(model, source, source_mask, max_length, start_id, end_i
     return result
 
 
+@torch.no_grad()
 def greedy_in_lists(model, source, source_mask, max_length, start_id, end_id):
     training = model.training
     model.train(False)

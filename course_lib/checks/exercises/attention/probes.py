@@ -8,8 +8,9 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
+from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import after_another_call
-from course_lib.checks.exercises.shared_requests import call_after_another, call_with_normals
+from course_lib.checks.exercises.shared_requests import call_after_another, call_with_normals, stays_on_device
 from course_lib.transformer.attention import (
     attention_scores,
     attention_weights,
@@ -22,6 +23,14 @@ _SECOND_CALL = "a second call with other numbers has its own result, even if the
 def _add_second_call(exercise: Exercise, prefix: str, *shapes: tuple[int, ...]) -> None:
     """Add a probe of two calls with arguments of these shapes. Its name begins with `prefix`."""
     exercise.random_cases(call_after_another, __name__)(f"{prefix}_again", _SECOND_CALL, *shapes)
+
+
+_DEVICE = "everything is on the device of the inputs"
+
+
+def _add_device(exercise: Exercise, prefix: str, *shapes: tuple[int, ...]) -> None:
+    """Add a probe of the devices with arguments of these shapes. Its name begins with `prefix`."""
+    exercise.random_cases(stays_on_device, __name__)(f"{prefix}_elsewhere", _DEVICE, *shapes)
 
 
 # --- attention_scores ---------------------------------------------------------------------------------------
@@ -54,6 +63,7 @@ def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 
 _add_second_call(ATTENTION_SCORES, "_scores", (2, 3, 4), (2, 5, 4))
+_add_device(ATTENTION_SCORES, "_scores", (2, 3, 4), (2, 5, 4))
 
 
 @probe("gradients reach the queries and the keys")
@@ -171,6 +181,26 @@ def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Re
     return candidate.call(scores, _mask_with_empty_row())
 
 
+@probe("a mask with an axis for heads applies to every head")
+def _weights_with_mask_of_four_axes(candidate: Candidate, draw: Draw) -> Observed:
+    scores, keys = draw.normal(2, 3, 4, 5), torch.tensor([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]]).bool()
+    return {
+        "the weights with a mask of shape (batch, 1, 1, keys)": candidate.call(scores, keys[:, None, None]),
+        "the weights with a mask of the scores' shape": candidate.call(scores, draw.coins(2, 3, 4, 5)),
+    }
+
+
+@probe(_DEVICE)
+def _weights_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    together = candidate.fixture(stays_together())
+    return {
+        "«all tensors are on the device of the scores»": together.call(candidate, draw.normal(2, 3, 5)),
+        "«with a mask, all tensors are on the device of the scores»": together.call(
+            candidate, draw.normal(2, 3, 5), _mask_with_empty_row()
+        ),
+    }
+
+
 @probe(_SECOND_CALL)
 def _weights_again(candidate: Candidate, draw: Draw) -> Reply:
     first = draw.normal(2, 3, 5), torch.ones(2, 3, 5, dtype=torch.bool).tril()
@@ -212,6 +242,7 @@ case(
 )
 case("_attention_of_one", "one query and one key work, and keep their axes", (1, 1, 4), (1, 1, 4), (1, 1, 3))
 _add_second_call(SCALED_DOT_PRODUCT_ATTENTION, "_attention", (2, 3, 4), (2, 5, 4), (2, 5, 6))
+_add_device(SCALED_DOT_PRODUCT_ATTENTION, "_attention", (2, 3, 4), (2, 5, 4), (2, 5, 6))
 
 
 @probe("the mask is applied")

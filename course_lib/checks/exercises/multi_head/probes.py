@@ -16,11 +16,15 @@ from course_lib.checks.exercises.shared_requests import (
     call_after_another,
     call_with_normals,
     gradients_of,
+    module_stays_on_device,
     round_trip,
+    stays_on_device,
 )
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 
 _SECOND_CALL = "a second call with other numbers has its own result, even if the first one was overwritten"
+
+_DEVICE = "everything is on the device of the inputs"
 
 # --- split_heads --------------------------------------------------------------------------------------------
 
@@ -58,6 +62,7 @@ def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Observed:
 
 
 SPLIT_HEADS.random_cases(call_after_another, __name__)("_split_again", _SECOND_CALL, (2, 3, 8), 4)
+SPLIT_HEADS.random_cases(stays_on_device, __name__)("_split_elsewhere", _DEVICE, (2, 3, 8), 4)
 case("_split_in_float32", "float32 in, float32 out", (2, 3, 8), 2, dtype=torch.float32)
 case("_split_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), 2, dtype=torch.bfloat16)
 
@@ -104,6 +109,7 @@ case("_merge_one", "a single head works", (2, 1, 3, 5))
 case("_merge_single_features", "heads of a single feature work", (2, 5, 3, 1))
 case("_merge_one_word", "one sentence of one token works", (1, 2, 1, 3))
 MERGE_HEADS.random_cases(call_after_another, __name__)("_merge_again", _SECOND_CALL, (2, 3, 4, 5))
+MERGE_HEADS.random_cases(stays_on_device, __name__)("_merge_elsewhere", _DEVICE, (2, 3, 4, 5))
 case("_merge_in_float32", "float32 in, float32 out", (2, 3, 4, 5), dtype=torch.float32)
 case("_merge_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 4, 5), dtype=torch.bfloat16)
 
@@ -283,6 +289,19 @@ def _next_to_another(candidate: Candidate, draw: Draw) -> Observed:
         "the second": module.call(first, second, second),
         "the third, with another mask": module.call(first, second, second, ~_causal(3)),
     }
+
+
+@probe("the axes of the inputs may have any order in memory, as after a transpose")
+def _transposed(candidate: Candidate, draw: Draw) -> Observed:
+    module = _loaded(candidate, _weights(draw, 6), 6, 2)
+    query, key, value = (draw.normal(4, 2, 6).transpose(0, 1) for _ in range(3))
+    return module.call(query, key, value, draw.coins(2, 4, 4).transpose(1, 2))
+
+
+@probe(_DEVICE)
+def _elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    x = draw.normal(2, 3, 6, dtype=torch.float32)
+    return module_stays_on_device(candidate.build(6, 2), x, x, x, draw.coins(2, 3, 3))
 
 
 @probe("in evaluation mode, weights that are loaded after a call are used in the next one")

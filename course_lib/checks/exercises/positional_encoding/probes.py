@@ -17,7 +17,13 @@ from course_lib.checks.exercises.fixtures.positions import (
     state_dict_fits,
 )
 from course_lib.checks.exercises.fixtures.results import after_another_call
-from course_lib.checks.exercises.shared_requests import copied, gradients_of, in_double, round_trip
+from course_lib.checks.exercises.shared_requests import (
+    copied,
+    gradients_of,
+    in_double,
+    module_stays_on_device,
+    round_trip,
+)
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
 
 # --- sinusoids ----------------------------------------------------------------------------------------------
@@ -77,6 +83,16 @@ def _embedding_values(candidate: Candidate, draw: Draw) -> Reply:
 @probe("one token, with a vocabulary as large as d_model")
 def _embedding_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _embedded(in_double(candidate, 3, 3), draw, torch.tensor([[2]]), 3, 3)
+
+
+@probe("the axes of the tokens may have any order in memory, as after a transpose")
+def _embedding_transposed(candidate: Candidate, draw: Draw) -> Reply:
+    return _embedded(in_double(candidate, 7, 5), draw, torch.tensor([[3, 0], [6, 3], [1, 2]]).T, 7, 5)
+
+
+@probe("everything is on the device of the tokens")
+def _embedding_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    return module_stays_on_device(candidate.build(7, 5), torch.tensor([[3, 0, 6]]))
 
 
 @probe("two calls give the same result")
@@ -174,6 +190,11 @@ def _sum_with_zeros(candidate: Candidate, draw: Draw) -> Observed:
 @probe("each token gets the encoding of its position, which is the same in every sentence")
 def _sum_values(candidate: Candidate, draw: Draw) -> Reply:
     return in_double(candidate, 6, 0.0, 12).call(draw.normal(3, 5, 6))
+
+
+@probe("the axes of x may have any order in memory, as after a transpose")
+def _sum_of_transposed(candidate: Candidate, draw: Draw) -> Reply:
+    return in_double(candidate, 6, 0.0, 12).call(draw.normal(5, 2, 6).transpose(0, 1))
 
 
 @probe("equal batch size, length and width: no axis is mistaken for another")

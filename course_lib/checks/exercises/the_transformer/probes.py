@@ -20,7 +20,12 @@ from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.results import gradients_afterwards
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
-from course_lib.checks.exercises.shared_requests import gradients_of, in_double, mode_afterwards
+from course_lib.checks.exercises.shared_requests import (
+    gradients_of,
+    in_double,
+    mode_afterwards,
+    module_stays_on_device,
+)
 from course_lib.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -198,11 +203,16 @@ def _copy(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> O
     return value_of(layer.call(*inputs)), value_of(copy.call(*inputs))
 
 
+def _elsewhere(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    return module_stays_on_device(_layer(kind, candidate, draw), *_inputs(kind, draw))
+
+
 def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: str, reached: str) -> None:
     """Add the probes that encoder and decoder layers share. The other arguments are parts of descriptions."""
     for part, ask, description in (
         ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
         ("twice", _twice, "a second call with other inputs and masks has its own result"),
+        ("elsewhere", _elsewhere, "everything is on the device of the inputs"),
         ("other_attention", _other_attention, attention),
         (
             "dropout",
@@ -442,6 +452,18 @@ def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
     names = _model_shapes(TransformerConfig(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
     return candidate.fixture(facts_of_start(tuple(names), d_model, layers=3)).call(model)
+
+
+@probe("the attribute `positions` adds the positional encodings")
+def _model_positions(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model(candidate, draw, **_SMALL)
+    return {"the result of `positions`": value_of(model.call(draw.normal(2, 3, 4), method="positions"))}
+
+
+@probe("everything is on the device of the inputs")
+def _model_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL))
+    return module_stays_on_device(model, *_sentences(draw))
 
 
 @probe("gradients reach every weight")
