@@ -9,7 +9,8 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
-from course_lib.checks.exercises.fixtures.results import as_number
+from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
+from course_lib.checks.exercises.fixtures.results import after_another_call, as_number
 
 Weights = Mapping[str, Tensor]
 
@@ -23,6 +24,33 @@ def call_with_normals(
     )
 
 
+def call_after_another(candidate: Candidate, draw: Draw, *arguments: int | tuple[int, ...]) -> Reply:
+    """Call a function twice with new numbers of the same shapes, and return the second reply.
+
+    Each tuple of sizes becomes a tensor of normally distributed numbers. The first result is overwritten
+    before the second call, as a caller could do.
+    """
+    first, second = (
+        tuple(draw.normal(*one) if isinstance(one, tuple) else one for one in arguments) for _ in range(2)
+    )
+    return candidate.fixture(after_another_call(candidate)).call(first, *second)
+
+
+def stays_on_device(candidate: Candidate, draw: Draw, *arguments: int | tuple[int, ...]) -> Observed:
+    """Report whether a function keeps all tensors on its inputs' device.
+
+    Each tuple of sizes becomes a tensor of normally distributed numbers.
+    """
+    given = (draw.normal(*one) if isinstance(one, tuple) else one for one in arguments)
+    together = candidate.fixture(stays_together()).call(candidate, *given)
+    return {"«all tensors are on the inputs' device»": together}
+
+
+def module_stays_on_device(module: Candidate, *inputs: object) -> Observed:
+    """Report whether a call of a module would combine tensors on two devices if its inputs were on a GPU."""
+    return {"«a tensor stays on the CPU»": module.fixture(left_behind()).call(module, *inputs)}
+
+
 def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:
     """Build an instance of the student's module class with these arguments, and convert it to float64."""
     layer = candidate.build(*sizes, **options)
@@ -33,9 +61,13 @@ def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candid
 def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: object) -> Reply:
     """Load `weights` into `full`, load the state dict of `full` into `empty`, and call `empty`.
 
-    Returns the reply to the call, or to the first of these steps that fails.
+    `empty` is in evaluation mode and has been called before, so that numbers computed from its old weights
+    don't go unnoticed if it keeps them. Returns the reply to the last call, or to the first of these steps
+    that fails.
     """
     full.load(weights)
+    empty.train(False)
+    empty.call(*arguments)
     state = full.weights()
     if isinstance(state, Raised):
         return state

@@ -1,5 +1,6 @@
 """Lesson 04, right answers written differently: the checks have to accept all of them."""
 
+import numpy as np
 import torch
 
 
@@ -56,6 +57,35 @@ def causal_by_indices(length):
     rows, columns = torch.tril_indices(length, length)
     mask[0, rows, columns] = True
     return mask
+
+
+def causal_by_numpy(length):
+    return torch.tensor(np.tril(np.ones((1, length, length), dtype=bool)))
+
+
+def causal_by_numpy_moved(length):
+    mask = torch.from_numpy(np.tri(length, dtype=bool))
+    return mask.unsqueeze(0).to(torch.get_default_device())
+
+
+def causal_on_a_named_device(length):
+    device = torch.get_default_device()
+    return torch.ones(1, length, length, dtype=torch.bool, device=device).tril()
+
+
+_KEPT: dict[int, torch.Tensor] = {}
+
+
+def causal_copied_from_a_cache(length):
+    if length not in _KEPT:
+        _KEPT[length] = torch.ones(1, length, length, dtype=torch.bool).tril()
+    return _KEPT[length].to(torch.get_default_device(), copy=True)
+
+
+def causal_by_reading(length):
+    """Compute the mask from numbers that are read from a tensor, which the meta device doesn't allow."""
+    positions = torch.arange(length).tolist()
+    return torch.tensor([[[key <= query for key in positions] for query in positions]])
 
 
 def decoder_by_product(tokens, pad_id):
@@ -130,6 +160,11 @@ VARIANTS = {
         causal_by_loop,
         causal_by_counting,
         causal_by_indices,
+        causal_by_numpy,
+        causal_by_numpy_moved,
+        causal_on_a_named_device,
+        causal_copied_from_a_cache,
+        causal_by_reading,
     ),
     "decoder_mask": (
         decoder_by_product,

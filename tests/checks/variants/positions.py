@@ -1,6 +1,7 @@
 """Lesson 05, right answers written differently: the checks have to accept all of them."""
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +53,15 @@ def waves_by_complex_numbers(length, d_model):
     return torch.view_as_real(turned).flip(-1).flatten(1)[:, :d_model].contiguous()
 
 
+_KEPT: dict[tuple[int, int], torch.Tensor] = {}
+
+
+def waves_copied_from_a_cache(length, d_model):
+    if (length, d_model) not in _KEPT:
+        _KEPT[length, d_model] = waves_by_where(length, d_model)
+    return _KEPT[length, d_model].clone()
+
+
 class EmbeddingByFunctional(nn.Module):
     def __init__(self, vocab_size, d_model):
         super().__init__()
@@ -101,6 +111,29 @@ class EmbeddingByInheritance(nn.Module):
 
     def forward(self, tokens):
         return torch.mul(self.table(tokens), self.scale)
+
+
+class EmbeddingKeptInEvaluation(EmbeddingByFunctional):
+    """An embedding that keeps the scaled table in evaluation mode, until weights are loaded."""
+
+    def __init__(self, vocab_size, d_model):
+        super().__init__(vocab_size, d_model)
+        self.kept = None
+
+    def load_state_dict(self, *arguments, **keywords):
+        self.kept = None
+        return super().load_state_dict(*arguments, **keywords)
+
+    def train(self, mode=True):
+        self.kept = None
+        return super().train(mode)
+
+    def forward(self, tokens):
+        if self.training:
+            return super().forward(tokens)
+        if self.kept is None:
+            self.kept = self.table.weight.detach() * self.factor
+        return self.kept[tokens]
 
 
 class PositionsComputedAnew(nn.Module):
@@ -188,6 +221,22 @@ class PositionsAsVariable(nn.Module):
         return self.dropout(x + rows.to(x.dtype))
 
 
+class PositionsSharedByModules(nn.Module):
+    """Positions in tables that all modules share, one for each length and number of features."""
+
+    tables: ClassVar[dict[tuple[int, int], torch.Tensor]] = {}
+
+    def __init__(self, d_model, dropout=0.1, max_length=5000):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        size = tuple(x.shape[1:])
+        if size not in self.tables:
+            self.tables[size] = waves_by_where(*size)
+        return self.dropout(x + self.tables[size].to(x))
+
+
 VARIANTS = {
     "sinusoids": (
         waves_by_exponentials,
@@ -196,12 +245,14 @@ VARIANTS = {
         waves_by_shifted_sines,
         waves_by_where,
         waves_by_complex_numbers,
+        waves_copied_from_a_cache,
     ),
     "TokenEmbedding": (
         EmbeddingByFunctional,
         EmbeddingOfGivenNumbers,
         EmbeddingByProduct,
         EmbeddingByInheritance,
+        EmbeddingKeptInEvaluation,
     ),
     "PositionalEncoding": (
         PositionsComputedAnew,
@@ -210,5 +261,6 @@ VARIANTS = {
         PositionsThatGrow,
         PositionsWithFloat64Inside,
         PositionsAsVariable,
+        PositionsSharedByModules,
     ),
 }

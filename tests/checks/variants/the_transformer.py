@@ -457,6 +457,16 @@ def greedy_with_open_rows_only(model, source, source_mask, max_length, start_id,
         return result[:, :length]
 
 
+def greedy_with_a_switch(model, source, source_mask, max_length, start_id, end_id):
+    """Switch gradients off and restore the previous state, which may be off as well."""
+    training, gradients = model.training, torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+    result = greedy_with_a_for_loop(model.eval(), source, source_mask, max_length, start_id, end_id)
+    model.train(training)
+    torch.set_grad_enabled(gradients)
+    return result
+
+
 @torch.no_grad()
 def greedy_in_lists(model, source, source_mask, max_length, start_id, end_id):
     training = model.training
@@ -506,6 +516,7 @@ VARIANTS = {
     "greedy_decode": (
         greedy_with_a_for_loop,
         greedy_in_lists,
+        greedy_with_a_switch,
         greedy_into_a_full_tensor,
         greedy_with_open_rows_only,
     ),

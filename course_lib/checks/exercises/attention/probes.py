@@ -8,12 +8,30 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
-from course_lib.checks.exercises.shared_requests import call_with_normals
+from course_lib.checks.exercises.fixtures.devices import stays_together
+from course_lib.checks.exercises.fixtures.results import after_another_call
+from course_lib.checks.exercises.shared_requests import call_after_another, call_with_normals, stays_on_device
 from course_lib.transformer.attention import (
     attention_scores,
     attention_weights,
     scaled_dot_product_attention,
 )
+
+_SECOND_CALL = "a second call with other numbers has its own result, even if the first one was overwritten"
+
+
+def _add_second_call(exercise: Exercise, prefix: str, *shapes: tuple[int, ...]) -> None:
+    """Add a probe of two calls with arguments of these shapes. Its name begins with `prefix`."""
+    exercise.random_cases(call_after_another, __name__)(f"{prefix}_again", _SECOND_CALL, *shapes)
+
+
+_DEVICE = "everything is on the device of the inputs"
+
+
+def _add_device(exercise: Exercise, prefix: str, *shapes: tuple[int, ...]) -> None:
+    """Add a probe of the devices with arguments of these shapes. Its name begins with `prefix`."""
+    exercise.random_cases(stays_on_device, __name__)(f"{prefix}_elsewhere", _DEVICE, *shapes)
+
 
 # --- attention_scores ---------------------------------------------------------------------------------------
 
@@ -30,6 +48,7 @@ case(
     (4, 4, 4),
 )
 case("_scores_of_one", "one query, one key and one feature give one score", (1, 1), (1, 1))
+case("_scores_of_one_sentence", "one sentence with one head keeps both axes", (1, 1, 3, 4), (1, 1, 2, 4))
 case("_scores_of_many_axes", "any number of batch axes is accepted", (2, 2, 3, 4, 3), (2, 2, 3, 5, 3))
 case("_scores_in_float32", "float32 in, float32 out", (2, 3, 9), (2, 4, 9), dtype=torch.float32)
 # A result in another dtype is compared with the precision of 16 bits, too.
@@ -41,6 +60,10 @@ rounded("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8)
 @probe("queries and keys may be views with another memory layout, as the heads of a sentence are")
 def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5).transpose(1, 2), draw.normal(2, 6, 4, 5).transpose(1, 2))
+
+
+_add_second_call(ATTENTION_SCORES, "_scores", (2, 3, 4), (2, 5, 4))
+_add_device(ATTENTION_SCORES, "_scores", (2, 3, 4), (2, 5, 4))
 
 
 @probe("gradients reach the queries and the keys")
@@ -62,6 +85,7 @@ def _mask_with_empty_row() -> torch.Tensor:
 case = ATTENTION_WEIGHTS.random_cases(call_with_normals, __name__)
 case("_weights_without_mask", "without a mask, the weights of each query are a softmax over the keys", (3, 5))
 case("_weights_of_batches", "batch and head axes are accepted", (2, 3, 4, 5))
+case("_weights_of_one_sentence", "one sentence with one head keeps both axes", (1, 1, 3, 4))
 
 
 @probe("a score of exactly 0 gets its share of the weights, too")
@@ -157,6 +181,34 @@ def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Re
     return candidate.call(scores, _mask_with_empty_row())
 
 
+@probe("a mask with an axis for heads applies to every head")
+def _weights_with_mask_of_four_axes(candidate: Candidate, draw: Draw) -> Observed:
+    scores, keys = draw.normal(2, 3, 4, 5), torch.tensor([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]]).bool()
+    return {
+        "the weights with a mask of shape (batch, 1, 1, keys)": candidate.call(scores, keys[:, None, None]),
+        "the weights with a mask of the scores' shape": candidate.call(scores, draw.coins(2, 3, 4, 5)),
+    }
+
+
+@probe(_DEVICE)
+def _weights_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    together = candidate.fixture(stays_together())
+    return {
+        "«all tensors are on the device of the scores»": together.call(candidate, draw.normal(2, 3, 5)),
+        "«with a mask, all tensors are on the device of the scores»": together.call(
+            candidate, draw.normal(2, 3, 5), _mask_with_empty_row()
+        ),
+    }
+
+
+@probe(_SECOND_CALL)
+def _weights_again(candidate: Candidate, draw: Draw) -> Reply:
+    first = draw.normal(2, 3, 5), torch.ones(2, 3, 5, dtype=torch.bool).tril()
+    return candidate.fixture(after_another_call(candidate)).call(
+        first, draw.normal(2, 3, 5), _mask_with_empty_row()
+    )
+
+
 @probe("gradients reach the scores")
 def _weights_gradient(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.gradients(draw.normal(2, 3, 5), toward=draw.normal(2, 3, 5))
@@ -189,6 +241,8 @@ case(
     (4, 4, 4),
 )
 case("_attention_of_one", "one query and one key work, and keep their axes", (1, 1, 4), (1, 1, 4), (1, 1, 3))
+_add_second_call(SCALED_DOT_PRODUCT_ATTENTION, "_attention", (2, 3, 4), (2, 5, 4), (2, 5, 6))
+_add_device(SCALED_DOT_PRODUCT_ATTENTION, "_attention", (2, 3, 4), (2, 5, 4), (2, 5, 6))
 
 
 @probe("the mask is applied")

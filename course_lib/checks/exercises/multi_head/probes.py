@@ -12,8 +12,19 @@ from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import dropout_strength, mean_attention, to_itself
 from course_lib.checks.exercises.fixtures.refusals import error_of, refusal
 from course_lib.checks.exercises.fixtures.starting_weights import equal_weights
-from course_lib.checks.exercises.shared_requests import call_with_normals, gradients_of
+from course_lib.checks.exercises.shared_requests import (
+    call_after_another,
+    call_with_normals,
+    gradients_of,
+    module_stays_on_device,
+    round_trip,
+    stays_on_device,
+)
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
+
+_SECOND_CALL = "a second call with other numbers has its own result, even if the first one was overwritten"
+
+_DEVICE = "everything is on the device of the inputs"
 
 # --- split_heads --------------------------------------------------------------------------------------------
 
@@ -36,8 +47,12 @@ case("_split_one_word", "one sentence of one token works", (1, 1, 6), 2)
 
 @probe("a d_model that is not divisible by heads raises a ValueError whose message contains both numbers")
 def _split_refuses(candidate: Candidate, draw: Draw) -> Observed:
-    response = candidate.fixture(refusal(candidate, 10, 4, passes=False)).call(draw.normal(2, 3, 10), 4)
-    return {"the response": response}
+    refuses = candidate.fixture(refusal(candidate, 10, 4, passes=False))
+    return {
+        "the response": refuses.call(draw.normal(2, 3, 10), 4),
+        # The length and the number of sentences don't matter, even if they are divisible.
+        "the response for four sentences of four tokens": refuses.call(draw.normal(4, 4, 10), 4),
+    }
 
 
 @probe("more heads than features raise a ValueError whose message contains both numbers")
@@ -46,6 +61,8 @@ def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Observed:
     return {"the response": response}
 
 
+SPLIT_HEADS.random_cases(call_after_another, __name__)("_split_again", _SECOND_CALL, (2, 3, 8), 4)
+SPLIT_HEADS.random_cases(stays_on_device, __name__)("_split_elsewhere", _DEVICE, (2, 3, 8), 4)
 case("_split_in_float32", "float32 in, float32 out", (2, 3, 8), 2, dtype=torch.float32)
 case("_split_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), 2, dtype=torch.bfloat16)
 
@@ -91,6 +108,8 @@ def _merge_what_was_split(candidate: Candidate, draw: Draw) -> Reply:
 case("_merge_one", "a single head works", (2, 1, 3, 5))
 case("_merge_single_features", "heads of a single feature work", (2, 5, 3, 1))
 case("_merge_one_word", "one sentence of one token works", (1, 2, 1, 3))
+MERGE_HEADS.random_cases(call_after_another, __name__)("_merge_again", _SECOND_CALL, (2, 3, 4, 5))
+MERGE_HEADS.random_cases(stays_on_device, __name__)("_merge_elsewhere", _DEVICE, (2, 3, 4, 5))
 case("_merge_in_float32", "float32 in, float32 out", (2, 3, 4, 5), dtype=torch.float32)
 case("_merge_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 4, 5), dtype=torch.bfloat16)
 
@@ -262,12 +281,34 @@ def _starts(candidate: Candidate, draw: Draw) -> Reply:
 @probe("a second call has its own result, and a second module with other heads does not affect the first")
 def _next_to_another(candidate: Candidate, draw: Draw) -> Observed:
     module = _loaded(candidate, _weights(draw, 6), 6, 2)
-    candidate.build(6, 3)
+    other = _loaded(candidate, _weights(draw, 6), 6, 3)
     first, second = (draw.normal(2, 3, 6) for _ in range(2))
+    other.call(first, first, first, draw.coins(2, 3, 3))
     return {
-        "the first result": module.call(first, first, first),
+        "the first result": module.call(first, first, first, _causal(3)),
         "the second": module.call(first, second, second),
+        "the third, with another mask": module.call(first, second, second, ~_causal(3)),
     }
+
+
+@probe("the axes of the inputs may have any order in memory, as after a transpose")
+def _transposed(candidate: Candidate, draw: Draw) -> Observed:
+    module = _loaded(candidate, _weights(draw, 6), 6, 2)
+    query, key, value = (draw.normal(4, 2, 6).transpose(0, 1) for _ in range(3))
+    return module.call(query, key, value, draw.coins(2, 4, 4).transpose(1, 2))
+
+
+@probe(_DEVICE)
+def _elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    x = draw.normal(2, 3, 6, dtype=torch.float32)
+    return module_stays_on_device(candidate.build(6, 2), x, x, x, draw.coins(2, 3, 3))
+
+
+@probe("in evaluation mode, weights that are loaded after a call are used in the next one")
+def _reloaded(candidate: Candidate, draw: Draw) -> Reply:
+    full, used = (_loaded(candidate, _weights(draw, 6), 6, 2) for _ in range(2))
+    x = draw.normal(2, 3, 6)
+    return round_trip(full, used, _weights(draw, 6), x, x, x)
 
 
 @probe("a deep copy made after a forward pass has equal but separate weights")

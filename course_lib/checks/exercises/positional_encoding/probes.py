@@ -16,7 +16,14 @@ from course_lib.checks.exercises.fixtures.positions import (
     start_of,
     state_dict_fits,
 )
-from course_lib.checks.exercises.shared_requests import copied, gradients_of, in_double, round_trip
+from course_lib.checks.exercises.fixtures.results import after_another_call
+from course_lib.checks.exercises.shared_requests import (
+    copied,
+    gradients_of,
+    in_double,
+    module_stays_on_device,
+    round_trip,
+)
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
 
 # --- sinusoids ----------------------------------------------------------------------------------------------
@@ -39,6 +46,16 @@ def _waves_of_least_width(candidate: Candidate, draw: Draw) -> Observed:
 @probe("positions in the thousands are as exact as the first ones")
 def _waves_of_many(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(3001, 4)
+
+
+@probe("each call returns a new table, so overwriting one has no effect on the next")
+def _waves_again(candidate: Candidate, draw: Draw) -> Observed:
+    again = candidate.fixture(after_another_call(candidate))
+    return {
+        "the table after a call with the same sizes": again.call((7, 3), 7, 3),
+        "the table after a call with the same length and another d_model": again.call((7, 4), 7, 5),
+        "the table after a call with another length and the same d_model": again.call((3, 9), 2, 9),
+    }
 
 
 @probe("random sizes work")
@@ -68,6 +85,16 @@ def _embedding_of_one(candidate: Candidate, draw: Draw) -> Reply:
     return _embedded(in_double(candidate, 3, 3), draw, torch.tensor([[2]]), 3, 3)
 
 
+@probe("the axes of the tokens may have any order in memory, as after a transpose")
+def _embedding_transposed(candidate: Candidate, draw: Draw) -> Reply:
+    return _embedded(in_double(candidate, 7, 5), draw, torch.tensor([[3, 0], [6, 3], [1, 2]]).T, 7, 5)
+
+
+@probe("everything is on the device of the tokens")
+def _embedding_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    return module_stays_on_device(candidate.build(7, 5), torch.tensor([[3, 0, 6]]))
+
+
 @probe("two calls give the same result")
 def _embedding_twice(candidate: Candidate, draw: Draw) -> Observed:
     layer, tokens = in_double(candidate, 7, 5), torch.tensor([[3, 0, 6]])
@@ -79,8 +106,9 @@ def _embedding_twice(candidate: Candidate, draw: Draw) -> Observed:
 def _embedding_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 7, 5)
     layer.train(False)
-    candidate.build(7, 9)
-    return _embedded(layer, draw, torch.tensor([[3, 0, 6]]), 7, 5)
+    tokens = torch.tensor([[3, 0, 6]])
+    in_double(candidate, 7, 9).call(tokens)
+    return _embedded(layer, draw, tokens, 7, 5)
 
 
 @probe("a new table is normally distributed with standard deviation d_model**-0.5", tolerance=0.04)
@@ -113,7 +141,7 @@ def _embedding_gradient(candidate: Candidate, draw: Draw) -> Observed:
     return gradients_of(layer.gradients(tokens, toward=draw.normal(2, 3, 3)), weights=("table.weight",))
 
 
-@probe("loading the module's state dict into a new module restores the weights")
+@probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")
 def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 5, 3), in_double(candidate, 5, 3)
     return round_trip(full, empty, {"table.weight": draw.normal(5, 3)}, torch.tensor([[4, 1]]))
@@ -164,6 +192,11 @@ def _sum_values(candidate: Candidate, draw: Draw) -> Reply:
     return in_double(candidate, 6, 0.0, 12).call(draw.normal(3, 5, 6))
 
 
+@probe("the axes of x may have any order in memory, as after a transpose")
+def _sum_of_transposed(candidate: Candidate, draw: Draw) -> Reply:
+    return in_double(candidate, 6, 0.0, 12).call(draw.normal(5, 2, 6).transpose(0, 1))
+
+
 @probe("equal batch size, length and width: no axis is mistaken for another")
 def _sum_of_cubes(candidate: Candidate, draw: Draw) -> Reply:
     return in_double(candidate, 4, 0.0, 12).call(draw.normal(4, 4, 4))
@@ -195,10 +228,12 @@ def _sum_of_many(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("in evaluation mode nothing is dropped, and other modules have no effect")
-def _sum_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
-    layer = in_double(candidate, 6, 0.5, 12)
-    candidate.build(4, 0.5, 12)
-    return first_failure(layer.train(False), layer.call(draw.normal(2, 5, 6)))
+def _sum_in_evaluation(candidate: Candidate, draw: Draw) -> Observed:
+    layer, other = (in_double(candidate, d_model, 0.5, 12) for d_model in (6, 4))
+    found = {}
+    for name, module, d_model in (("the other module's result", other, 4), ("the result", layer, 6)):
+        found[name] = first_failure(module.train(False), module.call(draw.normal(2, 5, d_model)))
+    return found
 
 
 @probe("the result has the dtype of x, even if the module's differs")

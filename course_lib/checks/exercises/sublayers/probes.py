@@ -1,6 +1,7 @@
 """Probes of lesson 03: layer normalisation, the feed-forward network, and the sublayer connection."""
 
 import math
+from collections.abc import Callable
 from itertools import product
 
 import torch
@@ -14,13 +15,49 @@ from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
 from course_lib.checks.exercises.fixtures.models import linear
-from course_lib.checks.exercises.shared_requests import Weights, copied, gradients_of, in_double, round_trip
+from course_lib.checks.exercises.shared_requests import (
+    Weights,
+    copied,
+    gradients_of,
+    in_double,
+    module_stays_on_device,
+    round_trip,
+)
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
 
 
 def _drops_with(probability: float, kept: Tensor) -> bool:
     """Return whether the share of kept elements is close to 1 - `probability`."""
     return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
+
+
+def _add_layout_and_device(
+    exercise: Exercise, prefix: str, weights_of: Callable[[Draw, int], Weights], *sizes: int
+) -> None:
+    """Add a probe of an input with another memory layout, and one of an input on another device."""
+    d_model = sizes[0]
+
+    def transposed(candidate: Candidate, draw: Draw) -> Observed:
+        layer = in_double(candidate, *sizes)
+        layer.train(False)
+        layer.load(weights_of(draw, d_model))
+        return {
+            "the result for sentences and positions that were swapped": layer.call(
+                draw.normal(3, 2, d_model).transpose(0, 1)
+            ),
+            "the result for positions and features that were swapped": layer.call(
+                draw.normal(2, d_model, 3).transpose(1, 2)
+            ),
+        }
+
+    def elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+        x = draw.normal(2, 3, d_model, dtype=torch.float32)
+        return module_stays_on_device(candidate.build(*sizes), x)
+
+    case = exercise.random_cases(transposed, __name__)
+    case(f"{prefix}_transposed", "the axes of x may have any order in memory, as after a transpose")
+    case = exercise.random_cases(elsewhere, __name__)
+    case(f"{prefix}_elsewhere", "everything is on the device of the input")
 
 
 # --- LayerNorm ----------------------------------------------------------------------------------------------
@@ -70,6 +107,7 @@ def _normalised_normals(candidate: Candidate, draw: Draw, *shape: int) -> Reply:
 
 case = LAYER_NORM.random_cases(_normalised_normals, __name__)
 case("_norm_of_one_vector", "a single vector without batch axes works", 7)
+case("_norm_of_one_sentence", "one sentence keeps its batch axis", 1, 3, 5)
 case("_norm_of_one_feature", "with a single feature, the result is the shift", 3, 1)
 case("_norm_of_many_axes", "three axes in front of the features work", 2, 3, 2, 5)
 case("_norm_of_cubes", "equal batch size, length and width: no axis is mistaken for another", 4, 4, 4)
@@ -102,11 +140,12 @@ def _norm_gradient(candidate: Candidate, draw: Draw) -> Observed:
 def _norm_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 5, 0.5)
     layer.load(_norm_weights(draw, 5))
-    candidate.build(5, 1e-3)
-    return first_failure(layer.train(False), layer.call(draw.normal(2, 3, 5)))
+    x = draw.normal(2, 3, 5)
+    in_double(candidate, 5, 1e-3).call(x)
+    return first_failure(layer.train(False), layer.call(x))
 
 
-@probe("loading the module's state dict into a new module restores the weights")
+@probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")
 def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 5), in_double(candidate, 5)
     return round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
@@ -115,6 +154,9 @@ def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
 @probe("a deep copy has separate weights")
 def _norm_copy(candidate: Candidate, draw: Draw) -> Observed:
     return copied(in_double(candidate, 5), _norm_weights(draw, 5), 3 * draw.normal(2, 5))
+
+
+_add_layout_and_device(LAYER_NORM, "_norm", _norm_weights, 5)
 
 
 # --- FeedForward --------------------------------------------------------------------------------------------
@@ -169,6 +211,7 @@ case(
     "_network_values", "the layers widen x, apply ReLU and narrow it again, as in equation 2", 2, 4, 3, d_ff=5
 )
 case("_network_of_one_vector", "a single vector without batch axes works", 3, d_ff=7)
+case("_network_of_one_sentence", "one sentence keeps its batch axis", 1, 2, 3, d_ff=5)
 case("_network_of_many_axes", "three axes in front of the features work", 2, 3, 2, 3, d_ff=5)
 case(
     "_network_of_squares",
@@ -225,7 +268,7 @@ def _network_backward(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("loading the module's state dict into a new module restores the weights")
+@probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")
 def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 3, 5, 0.0), in_double(candidate, 3, 5, 0.0)
     return round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
@@ -234,6 +277,11 @@ def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
 @probe("a deep copy has separate weights")
 def _network_copy(candidate: Candidate, draw: Draw) -> Observed:
     return copied(in_double(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), draw.normal(2, 3))
+
+
+_add_layout_and_device(
+    FEED_FORWARD, "_network", lambda draw, d_model: _network_weights(draw, d_model, 7), 5, 7
+)
 
 
 # --- SublayerConnection -------------------------------------------------------------------------------------
@@ -288,12 +336,12 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     if not norm_first:
         possible = layer_norm(possible, (3,), scale, shift, eps=1e-6)
     fits = (possible - reply.value.unsqueeze(-2)).abs().amax(-1) < 1e-4
+    kept = ways[fits.double().argmax(-1)]
     says = "x + dropout(sublayer(norm(x)))" if norm_first else "norm(x + dropout(sublayer(x)))"
     return {
         f"«each position is {says}»": bool(fits.any(-1).all()),
-        f"«about {probability:.0%} of the sublayer's output is dropped»": _drops_with(
-            probability, ways[fits.double().argmax(-1)]
-        ),
+        f"«about {probability:.0%} of the sublayer's output is dropped»": _drops_with(probability, kept),
+        "«each number is dropped independently of the others»": bool((kept.amin(-1) < kept.amax(-1)).any()),
     }
 
 
@@ -317,8 +365,9 @@ def _connection_of_one_token(candidate: Candidate, draw: Draw) -> Observed:
 def _connection_next_to_another(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 6, 0.0, False)
     layer.load(_connection_weights(draw, 6))
-    candidate.build(6, 0.0, True)
-    return layer.call(_far_apart(draw, 2, 4, 6), sublayer(draw.normal(6)))
+    x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
+    in_double(candidate, 6, 0.0, True).call(x, inside)
+    return layer.call(x, inside)
 
 
 @probe("a sublayer can return its own input, which must not be modified")
@@ -398,7 +447,13 @@ def _connection_gradient(candidate: Candidate, draw: Draw) -> Observed:
     return found
 
 
-@probe("loading the module's state dict into a new module restores the weights")
+@probe("everything is on the device of the input")
+def _connection_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    x = draw.normal(2, 3, 6, dtype=torch.float32)
+    return module_stays_on_device(candidate.build(6), x, unchanged())
+
+
+@probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")
 def _connection_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 6, 0.0), in_double(candidate, 6, 0.0)
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))

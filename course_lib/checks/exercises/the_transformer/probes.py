@@ -18,9 +18,14 @@ from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import config
 from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
-from course_lib.checks.exercises.fixtures.results import keeps_gradients_on
+from course_lib.checks.exercises.fixtures.results import gradients_afterwards
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
-from course_lib.checks.exercises.shared_requests import gradients_of, in_double, mode_afterwards
+from course_lib.checks.exercises.shared_requests import (
+    gradients_of,
+    in_double,
+    mode_afterwards,
+    module_stays_on_device,
+)
 from course_lib.transformer import (
     DecoderLayer,
     EncoderLayer,
@@ -64,6 +69,11 @@ def _source_mask() -> Tensor:
 
 def _target_mask(length: int) -> Tensor:
     return causal_mask(length).expand(2, length, length).clone()
+
+
+def _with_other_masks(*inputs: Tensor) -> tuple[Tensor, ...]:
+    """Flip the masks among some inputs along the first and the last axis, so that they differ."""
+    return tuple(item.flip(0, -1) if item.dtype == torch.bool else item for item in inputs)
 
 
 def _layer(
@@ -154,7 +164,11 @@ def _modes(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> 
 
 def _twice(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
     layer = _layer(kind, candidate, draw)
-    return {name: layer.call(*_inputs(kind, draw)) for name in ("the first result", "the second result")}
+    first, second = _inputs(kind, draw), _inputs(kind, draw)
+    return {
+        "the first result": layer.call(*first),
+        "the second result": layer.call(*_with_other_masks(*second)),
+    }
 
 
 def _other_attention(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
@@ -184,15 +198,21 @@ def _copy(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> O
     inputs = _inputs(kind, draw)
     layer.call(*inputs)
     copy = layer.copy()
+    copy.call(*inputs)
     copy.load(_drawn(draw, _layer_shapes(kind, 6, 2, 9)))
     return value_of(layer.call(*inputs)), value_of(copy.call(*inputs))
+
+
+def _elsewhere(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
+    return module_stays_on_device(_layer(kind, candidate, draw), *_inputs(kind, draw))
 
 
 def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: str, reached: str) -> None:
     """Add the probes that encoder and decoder layers share. The other arguments are parts of descriptions."""
     for part, ask, description in (
         ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
-        ("twice", _twice, "a second call with other inputs has its own result"),
+        ("twice", _twice, "a second call with other inputs and masks has its own result"),
+        ("elsewhere", _elsewhere, "everything is on the device of the inputs"),
         ("other_attention", _other_attention, attention),
         (
             "dropout",
@@ -434,6 +454,18 @@ def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     return candidate.fixture(facts_of_start(tuple(names), d_model, layers=3)).call(model)
 
 
+@probe("the attribute `positions` adds the positional encodings")
+def _model_positions(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model(candidate, draw, **_SMALL)
+    return {"the result of `positions`": value_of(model.call(draw.normal(2, 3, 4), method="positions"))}
+
+
+@probe("everything is on the device of the inputs")
+def _model_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL))
+    return module_stays_on_device(model, *_sentences(draw))
+
+
 @probe("gradients reach every weight")
 def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
     settings = _SMALL | {"norm_first": True}
@@ -447,12 +479,13 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
 def _model_copy(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(candidate, draw, **_SMALL)
     copy = model.copy()
-    _load(copy, draw, _SMALL)
     sentences, others = _sentences(draw), _sentences(draw)
+    copy.call(*sentences)
+    _load(copy, draw, _SMALL)
     return {
         "the logits": value_of(model.call(*sentences)),
         "the logits of the copy": value_of(copy.call(*sentences)),
-        "the logits of other sentences": value_of(model.call(*others)),
+        "the logits of other sentences": value_of(model.call(*_with_other_masks(*others))),
     }
 
 
@@ -585,8 +618,15 @@ def _greedy_modes(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     meanwhile = value_of(model.call(method="notes"))
-    again = candidate.fixture(keeps_gradients_on()).call(candidate, model, *_phrases(3, 4), 8, _START, _END)
-    facts = {"meanwhile": meanwhile, "«gradients are on afterwards»": again}
+    modes = {
+        f"the gradients afterwards, if they are {mode} before": value_of(
+            candidate.fixture(gradients_afterwards(mode == "on")).call(
+                candidate, model, *_phrases(3, 4), 4, _START, _END
+            )
+        )
+        for mode in ("on", "off")
+    }
+    facts = {"meanwhile": meanwhile, **modes}
     return after(reply, lambda: {**facts, **mode_afterwards(model)})
 
 

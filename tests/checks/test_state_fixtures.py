@@ -1,0 +1,86 @@
+"""The fixtures of the probes for state between calls, the default device, and the gradient mode."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from course_lib.checks.engine.candidate import Candidate, Fixture
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.reply import Returned, Value
+from course_lib.checks.exercises.fixtures.devices import on_default_device
+from course_lib.checks.exercises.fixtures.results import after_another_call, gradients_afterwards
+
+
+def told(function: object, of: Callable[[Candidate], Fixture], *arguments: object) -> Value:
+    """Return the value of a fixture that is built for a function and called with these arguments."""
+    candidate = Candidate(LocalBackend(function))
+    reply = candidate.fixture(of(candidate)).call(*arguments)
+    assert isinstance(reply, Returned)
+    return reply.value
+
+
+@lru_cache
+def kept(length: int) -> Tensor:
+    return torch.ones(length)
+
+
+@pytest.mark.parametrize(("function", "expected"), [(torch.ones, 3.0), (kept, 0.0)])
+def test_a_result_that_is_kept_shows_that_it_was_overwritten(function: object, expected: float) -> None:
+    value = told(function, after_another_call, (3,), 3)
+    assert isinstance(value, Tensor)
+    assert value.sum() == expected
+
+
+def test_a_result_that_cannot_be_overwritten_is_no_failure() -> None:
+    value = told(lambda x: (x.expand(2, 3), 1), after_another_call, (torch.ones(1, 3),), torch.ones(1, 3))
+    assert isinstance(value, tuple)
+
+
+def on(function: Callable[[int], object]) -> Value:
+    candidate = Candidate(LocalBackend(function))
+    reply = candidate.fixture(on_default_device()).call(candidate, 4)
+    assert isinstance(reply, Returned)
+    return reply.value
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda length: torch.arange(length) > 1, True),
+        (lambda length: torch.tensor(np.ones(length)), True),
+        (lambda length: torch.ones(length, device=torch.get_default_device()), True),
+        (lambda length: torch.from_numpy(np.ones(length)).to(torch.get_default_device()), True),
+        (lambda length: [torch.zeros(length), torch.eye(length)], True),
+        (lambda length: torch.from_numpy(np.ones(length)) == 0, False),
+        (lambda length: torch.from_numpy(np.ones(length)) + torch.ones(length), False),
+        (kept, False),
+        (lambda length: length / 0, True),
+    ],
+)
+def test_a_result_on_another_device_than_the_default_is_found(
+    function: Callable[[int], object], expected: bool
+) -> None:
+    assert on(function) is expected
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (torch.no_grad()(lambda: None), None),
+        (lambda: torch.set_grad_enabled(True) and None, "on"),
+        (lambda: torch.set_grad_enabled(False) and None, "off"),
+    ],
+)
+def test_the_gradient_mode_after_a_call_is_reported(
+    function: Callable[[], None], enabled: bool, expected: str | None
+) -> None:
+    candidate = Candidate(LocalBackend(function))
+    reply = candidate.fixture(gradients_afterwards(enabled)).call(candidate)
+    assert isinstance(reply, Returned)
+    assert reply.value == (expected or ("on" if enabled else "off"))
+    assert torch.is_grad_enabled()
