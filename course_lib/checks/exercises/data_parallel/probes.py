@@ -293,11 +293,6 @@ def _frozen(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, frozen=(1,))
 
 
-@probe("creating the buckets changes no gradient")
-def _old_gradients(candidate: Candidate, draw: Draw) -> Reply:
-    return _passes(candidate, draw, 2, 72, _ALIKE, old_gradients=True)
-
-
 @probe("without a process group, the gradients stay as they are")
 def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, ALONE, 72, _ALIKE, micro_batches=2, updates=2)

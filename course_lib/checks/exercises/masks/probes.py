@@ -47,15 +47,8 @@ def _after_another(candidate: Candidate, draw: Draw) -> Reply:
     return again.call(first, _sentences(draw, 4, 3, width=5, pad_id=0), 0)
 
 
-def _transposed(candidate: Candidate, draw: Draw) -> Reply:
-    """Call a function that makes a mask of tokens whose axes were swapped."""
-    return candidate.call(_sentences(draw, 4, 3, 2, 1, width=4, pad_id=0)[:3].T, 0)
-
-
-def _add_state_and_layout(exercise: Exercise, prefix: str) -> None:
-    """Add probes of swapped axes and of two calls. Their names begin with `prefix`."""
-    layout = "the axes of the tokens may have any order in memory, as after a transpose"
-    exercise.random_cases(_transposed, __name__)(f"{prefix}_transposed", layout)
+def _add_second_call(exercise: Exercise, prefix: str) -> None:
+    """Add a probe of two calls. Its name begins with `prefix`."""
     description = "a second call with other tokens has its own mask, even if the first one was overwritten"
     exercise.random_cases(_after_another, __name__)(f"{prefix}_again", description)
 
@@ -95,7 +88,7 @@ PADDING_MASK.random_cases(_padded_in_front, __name__)(
     "_padding_in_front", "padding is masked at every position, including the beginning"
 )
 case("_padding_alone", "in a sentence that is all padding, every key is masked", 0, 2, width=2)
-_add_state_and_layout(PADDING_MASK, "_padding")
+_add_second_call(PADDING_MASK, "_padding")
 PADDING_MASK.random_cases(_stays_on_device, __name__)(
     "_padding_elsewhere", "the mask is on the device of the tokens"
 )
@@ -119,13 +112,6 @@ case("the mask for four positions", 4)
 case("the mask for one position, which may attend to itself", 1)
 case("the mask for two positions", 2)
 case("the mask for 260 positions: no length is too large", 260)
-
-
-# These probes use lengths of their own, so that a mask kept from another probe has no effect.
-@probe("each call returns a new mask, so overwriting one has no effect on the next")
-def _causal_again(candidate: Candidate, draw: Draw) -> Reply:
-    again = candidate.fixture(after_another_call(candidate))
-    return candidate.fixture(with_batch_axis(again)).call((5,), 5)
 
 
 @probe("the mask is on the default device")
@@ -156,7 +142,7 @@ case("_decoder_of_one_word", "one sentence of one token works", 1, width=1)
 DECODER_MASK.random_cases(_padded_in_front, __name__)(
     "_decoder_with_padding_in_front", "padding at the beginning is masked too"
 )
-_add_state_and_layout(DECODER_MASK, "_decoder")
+_add_second_call(DECODER_MASK, "_decoder")
 DECODER_MASK.random_cases(_stays_on_device, __name__)(
     "_decoder_elsewhere", "the mask is on the device of the tokens"
 )
@@ -180,11 +166,6 @@ case("_shift_of_a_square", "equal batch size and length: no axis is mistaken for
 @probe("padded targets are shifted like any other")
 def _shift_of_padded(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 4, 2, 3, width=6, pad_id=0))
-
-
-@probe("the axes of the target may have any order in memory, as after a transpose")
-def _shift_of_transposed(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(draw.integers(0, 99, 4, 2).T)
 
 
 @probe("everything is on the device of the target")

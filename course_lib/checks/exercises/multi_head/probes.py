@@ -291,13 +291,6 @@ def _next_to_another(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("the axes of the inputs may have any order in memory, as after a transpose")
-def _transposed(candidate: Candidate, draw: Draw) -> Observed:
-    module = _loaded(candidate, _weights(draw, 6), 6, 2)
-    query, key, value = (draw.normal(4, 2, 6).transpose(0, 1) for _ in range(3))
-    return module.call(query, key, value, draw.coins(2, 4, 4).transpose(1, 2))
-
-
 @probe(_DEVICE)
 def _elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     x = draw.normal(2, 3, 6, dtype=torch.float32)

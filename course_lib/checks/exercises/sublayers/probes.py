@@ -1,7 +1,6 @@
 """Probes of lesson 03: layer normalisation, the feed-forward network, and the sublayer connection."""
 
 import math
-from collections.abc import Callable
 from itertools import product
 
 import torch
@@ -31,31 +30,13 @@ def _drops_with(probability: float, kept: Tensor) -> bool:
     return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
 
 
-def _add_layout_and_device(
-    exercise: Exercise, prefix: str, weights_of: Callable[[Draw, int], Weights], *sizes: int
-) -> None:
-    """Add a probe of an input with another memory layout, and one of an input on another device."""
-    d_model = sizes[0]
-
-    def transposed(candidate: Candidate, draw: Draw) -> Observed:
-        layer = in_double(candidate, *sizes)
-        layer.train(False)
-        layer.load(weights_of(draw, d_model))
-        return {
-            "the result for sentences and positions that were swapped": layer.call(
-                draw.normal(3, 2, d_model).transpose(0, 1)
-            ),
-            "the result for positions and features that were swapped": layer.call(
-                draw.normal(2, d_model, 3).transpose(1, 2)
-            ),
-        }
+def _add_device(exercise: Exercise, prefix: str, *sizes: int) -> None:
+    """Add a probe of an input on another device. Its name begins with `prefix`."""
 
     def elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-        x = draw.normal(2, 3, d_model, dtype=torch.float32)
+        x = draw.normal(2, 3, sizes[0], dtype=torch.float32)
         return module_stays_on_device(candidate.build(*sizes), x)
 
-    case = exercise.random_cases(transposed, __name__)
-    case(f"{prefix}_transposed", "the axes of x may have any order in memory, as after a transpose")
     case = exercise.random_cases(elsewhere, __name__)
     case(f"{prefix}_elsewhere", "everything is on the device of the input")
 
@@ -156,7 +137,7 @@ def _norm_copy(candidate: Candidate, draw: Draw) -> Observed:
     return copied(in_double(candidate, 5), _norm_weights(draw, 5), 3 * draw.normal(2, 5))
 
 
-_add_layout_and_device(LAYER_NORM, "_norm", _norm_weights, 5)
+_add_device(LAYER_NORM, "_norm", 5)
 
 
 # --- FeedForward --------------------------------------------------------------------------------------------
@@ -279,9 +260,7 @@ def _network_copy(candidate: Candidate, draw: Draw) -> Observed:
     return copied(in_double(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), draw.normal(2, 3))
 
 
-_add_layout_and_device(
-    FEED_FORWARD, "_network", lambda draw, d_model: _network_weights(draw, d_model, 7), 5, 7
-)
+_add_device(FEED_FORWARD, "_network", 5, 7)
 
 
 # --- SublayerConnection -------------------------------------------------------------------------------------

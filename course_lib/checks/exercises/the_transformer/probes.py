@@ -454,12 +454,6 @@ def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     return candidate.fixture(facts_of_start(tuple(names), d_model, layers=3)).call(model)
 
 
-@probe("the attribute `positions` adds the positional encodings")
-def _model_positions(candidate: Candidate, draw: Draw) -> Observed:
-    model = _model(candidate, draw, **_SMALL)
-    return {"the result of `positions`": value_of(model.call(draw.normal(2, 3, 4), method="positions"))}
-
-
 @probe("everything is on the device of the inputs")
 def _model_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL))
