@@ -1,9 +1,8 @@
-"""The fixtures of the probes for state between calls, the default device, and the gradient mode."""
+"""The fixtures of the probes for state between calls and for the gradient mode."""
 
 from collections.abc import Callable
 from functools import lru_cache
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +10,6 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Returned, Value
-from course_lib.checks.exercises.fixtures.devices import on_default_device
 from course_lib.checks.exercises.fixtures.results import after_another_call, gradients_afterwards
 
 
@@ -38,33 +36,6 @@ def test_a_result_that_is_kept_shows_that_it_was_overwritten(function: object, e
 def test_a_result_that_cannot_be_overwritten_is_no_failure() -> None:
     value = told(lambda x: (x.expand(2, 3), 1), after_another_call, (torch.ones(1, 3),), torch.ones(1, 3))
     assert isinstance(value, tuple)
-
-
-def on(function: Callable[[int], object]) -> Value:
-    candidate = Candidate(LocalBackend(function))
-    reply = candidate.fixture(on_default_device()).call(candidate, 4)
-    assert isinstance(reply, Returned)
-    return reply.value
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        (lambda length: torch.arange(length) > 1, True),
-        (lambda length: torch.tensor(np.ones(length)), True),
-        (lambda length: torch.ones(length, device=torch.get_default_device()), True),
-        (lambda length: torch.from_numpy(np.ones(length)).to(torch.get_default_device()), True),
-        (lambda length: [torch.zeros(length), torch.eye(length)], True),
-        (lambda length: torch.from_numpy(np.ones(length)) == 0, False),
-        (lambda length: torch.from_numpy(np.ones(length)) + torch.ones(length), False),
-        (kept, False),
-        (lambda length: length / 0, True),
-    ],
-)
-def test_a_result_on_another_device_than_the_default_is_found(
-    function: Callable[[int], object], expected: bool
-) -> None:
-    assert on(function) is expected
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -63,6 +63,10 @@ def causal_by_numpy(length):
     return torch.tensor(np.tril(np.ones((1, length, length), dtype=bool)))
 
 
+def causal_by_shared_numpy(length):
+    return torch.from_numpy(np.triu(np.ones((1, length, length), dtype="uint8"), k=1)) == 0
+
+
 def causal_by_numpy_moved(length):
     mask = torch.from_numpy(np.tri(length, dtype=bool))
     return mask.unsqueeze(0).to(torch.get_default_device())
@@ -83,7 +87,7 @@ def causal_copied_from_a_cache(length):
 
 
 def causal_by_reading(length):
-    """Compute the mask from numbers that are read from a tensor, which the meta device doesn't allow."""
+    """Compute the mask from numbers that are read from a tensor."""
     positions = torch.arange(length).tolist()
     return torch.tensor([[[key <= query for key in positions] for query in positions]])
 
@@ -161,6 +165,7 @@ VARIANTS = {
         causal_by_counting,
         causal_by_indices,
         causal_by_numpy,
+        causal_by_shared_numpy,
         causal_by_numpy_moved,
         causal_on_a_named_device,
         causal_copied_from_a_cache,

@@ -9,7 +9,7 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply
-from course_lib.checks.exercises.fixtures.devices import on_default_device, stays_together
+from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import after_another_call, with_batch_axis
 from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask, shift_target
 
@@ -97,7 +97,6 @@ PADDING_MASK.random_cases(_stays_on_device, __name__)(
 # --- causal_mask --------------------------------------------------------------------------------------------
 
 CAUSAL_MASK = Exercise(causal_mask)
-probe = CAUSAL_MASK.probe
 
 
 def _of_length(candidate: Candidate, length: int) -> Reply:
@@ -112,15 +111,6 @@ case("the mask for four positions", 4)
 case("the mask for one position, which may attend to itself", 1)
 case("the mask for two positions", 2)
 case("the mask for 260 positions: no length is too large", 260)
-
-
-@probe("the mask is on the default device")
-def _causal_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    return {
-        "«the mask is on the device that is the default at the time of the call»": candidate.fixture(
-            on_default_device()
-        ).call(candidate, 6)
-    }
 
 
 # --- decoder_mask -------------------------------------------------------------------------------------------

@@ -94,12 +94,6 @@ def _adam_with_other_settings(candidate: Candidate, draw: Draw) -> Reply:
     return _update(candidate, parameter, gradient, mean, draw.normal(2, 3) ** 2, 7, 0.3, 0.5, 0.75, 0.01)
 
 
-@probe("with a beta1, a beta2 and an eps of 0, only the sign of the gradient matters")
-def _adam_with_settings_of_zero(candidate: Candidate, draw: Draw) -> Reply:
-    parameter, gradient, mean = (draw.normal(4) for _ in range(3))
-    return _update(candidate, parameter, gradient, mean, draw.normal(4) ** 2, 2, 0.1, 0.0, 0.0, 0.0)
-
-
 @probe("a parameter may be a single number without axes, or have three axes")
 def _adam_of_other_shapes(candidate: Candidate, draw: Draw) -> Observed:
     observed: dict[str, Observed] = {}
@@ -198,7 +192,6 @@ case(
     2.0,
 )
 case("both groups of an optimiser with two parameter groups follow the schedule", updates(4, groups=2), 16, 3)
-case("with a factor of 0, no update changes the weights", updates(2), 10, 3, factor=0.0)
 case(
     "creating the scheduler changes neither weights with old gradients nor the optimiser's state",
     updates(2, kind="adam", old_gradients=True),
