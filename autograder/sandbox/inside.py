@@ -31,6 +31,9 @@ PRELOADED = (
     *("torch", "torch.nn", "torch.overrides", "numpy", "jaxtyping", "comm", "IPython.core.pylabtools"),
     *("ipykernel.kernelapp", "ipykernel.ipkernel", "zmq.eventloop.zmqstream", "asyncio", "pyseccomp"),
     *("autograder.sandbox.kernel", "autograder.sandbox.landlock", "autograder.sandbox.system_calls"),
+    # ipykernel imports its debugger when a kernel starts, and torch imports this module, and with it SymPy, when
+    # it first computes a gradient. Together, they take a kernel most of its time.
+    *("ipykernel.debugger", "torch.fx.experimental.symbolic_shapes"),
 )
 #: Modules, each with another module that it imports only on first use.
 IMPLICIT_IMPORTS = {"torch.optim": "torch._dynamo"}
