@@ -4,6 +4,8 @@ WORKERS ?= 2
 STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Some containers set this variable. Without bytecode, each process that a test starts compiles the course again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test quick lab progress lessons check install lock doctor bench kill-matrix docs wheel
 

@@ -31,6 +31,9 @@ PRELOADED = (
     *("torch", "torch.nn", "torch.overrides", "numpy", "jaxtyping", "comm", "IPython.core.pylabtools"),
     *("ipykernel.kernelapp", "ipykernel.ipkernel", "zmq.eventloop.zmqstream", "asyncio", "pyseccomp"),
     *("autograder.sandbox.kernel", "autograder.sandbox.landlock", "autograder.sandbox.system_calls"),
+    # ipykernel imports its debugger when a kernel starts. When torch first computes a gradient, it imports
+    # the other module and SymPy, which takes longer than most submissions.
+    *("ipykernel.debugger", "torch.fx.experimental.symbolic_shapes"),
 )
 #: Modules, each with another module that it imports only on first use.
 IMPLICIT_IMPORTS = {"torch.optim": "torch._dynamo"}

@@ -1,5 +1,6 @@
 """Tests of every chart in the course. New charts must be added to EXAMPLES."""
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -190,6 +191,18 @@ def _find(spec: Any, key: str) -> Iterator[Any]:
             yield from _find(value, key)
 
 
+@functools.cache
+def example(name: str) -> Picture:
+    """Draw a function's example, which all tests share and must not change."""
+    return EXAMPLES[name]()
+
+
+@functools.cache
+def svg(name: str) -> str:
+    """Render a function's example, which takes most of the time of these tests."""
+    return as_svg(example(name))
+
+
 def test_every_chart_function_is_public_and_has_an_example() -> None:
     found = set(_chart_functions())
     assert found == set(EXAMPLES)
@@ -198,7 +211,7 @@ def test_every_chart_function_is_public_and_has_an_example() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_valid_with_title_description_and_tooltips(name: str) -> None:
-    spec = _themed(EXAMPLES[name]())  # to_dict validates against the Vega-Lite schema
+    spec = _themed(example(name))  # to_dict validates against the Vega-Lite schema
     assert len(spec["title"]["text"]) > 15
     assert len(spec["description"]) > len(spec["title"]["text"])
     assert any(_find(spec, "tooltip"))
@@ -206,7 +219,7 @@ def test_valid_with_title_description_and_tooltips(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_asks_nobody_for_data(name: str) -> None:
-    spec = _themed(EXAMPLES[name]())
+    spec = _themed(example(name))
     spec.pop("$schema")
     assert "http" not in str(spec)
     assert not list(_find(spec, "url"))
@@ -214,14 +227,14 @@ def test_asks_nobody_for_data(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_draws_in_the_width_of_a_notebook(name: str) -> None:
-    root = ElementTree.fromstring(as_svg(EXAMPLES[name]()))
+    root = ElementTree.fromstring(svg(name))
     assert 200 < float(root.attrib["width"]) <= MAX_WIDTH
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_says_its_description_in_the_svg(name: str) -> None:
-    chart = EXAMPLES[name]()
-    root = ElementTree.fromstring(as_svg(chart))
+    chart = example(name)
+    root = ElementTree.fromstring(svg(name))
     assert root.attrib["role"] == "img"
     assert root.attrib["aria-label"] == chart.description
     nameless = [
@@ -233,14 +246,14 @@ def test_says_its_description_in_the_svg(name: str) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_survives_the_way_through_the_notebook_renderer(name: str) -> None:
     """The Jupyter renderer rebuilds a chart from its specification before it shows it."""
-    chart = EXAMPLES[name]()
+    chart = example(name)
     rebuilt = alt.Chart.from_dict(chart.to_dict())
-    assert as_svg(rebuilt) == as_svg(chart)
+    assert as_svg(rebuilt) == svg(name)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_is_available_as_a_table(name: str) -> None:
-    table = as_table(EXAMPLES[name]())
+    table = as_table(example(name))
     assert len(table.columns) >= 2
     assert len(table) >= 1
 

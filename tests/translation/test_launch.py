@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,13 @@ from course_lib.translation.train.interruption import EXIT_RESTART
 pytestmark = pytest.mark.slow
 
 LAUNCH = [sys.executable, "-m", "course_lib.translation.launch", "--nproc-per-node=2"]
+#: The launcher, with a shorter wait for a program that listens at the rendezvous endpoint but doesn't answer.
+IMPATIENT = """
+import sys
+from course_lib.translation import launch
+launch._SECONDS_TO_ANSWER = 5
+sys.exit(launch.main())
+"""
 Launch = Callable[..., "subprocess.Popen[bytes]"]
 TRAIN = ["-m", "course_lib.translation.train"]
 
@@ -30,11 +37,11 @@ def launch() -> Iterator[Launch]:
     """Start the launcher, and end everything that a failed test leaves behind."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(output: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(output: Path, *arguments: str, launcher: Sequence[str] = LAUNCH) -> subprocess.Popen[bytes]:
         with output.open("wb") as file:
             started.append(
                 subprocess.Popen(
-                    [*LAUNCH, *arguments],
+                    [*launcher, *arguments],
                     stdout=file,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -154,7 +161,8 @@ def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch,
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        running = launch(said, "--nnodes=1", *(each.format(port=port) for each in meet), *TRAIN, "captions")
+        options = ["--nproc-per-node=2", "--nnodes=1", *(each.format(port=port) for each in meet)]
+        running = launch(said, *options, *TRAIN, "captions", launcher=[sys.executable, "-c", IMPATIENT])
         assert running.wait(SECONDS) == EXIT_RENDEZVOUS_FAILED
     lines = said.read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("launch:")] == [

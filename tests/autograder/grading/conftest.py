@@ -1,6 +1,7 @@
 """A small course with a gradebook, created once and copied for each test that grades in it."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse
 from stand_in import CONFIG
+
+from autograder.nbgrader import converters, regrade
+from autograder.results.local_executor import SharedExecutor
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,20 @@ def classroom(made: SmallCourse, tmp_path: Path) -> Classroom:
     """A copy of the released course, in which students can hand in and be graded."""
     shutil.copytree(made.root, tmp_path / "course")
     return Classroom(tmp_path / "course")
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[SharedExecutor]:
+    """Workers that all tests of a module use, because starting them takes longer than grading."""
+    shared = SharedExecutor(idle_seconds=600)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture(scope="module")
+def kept_workers(workers: SharedExecutor) -> Iterator[None]:
+    """Keep the workers of this process for the next grading run of the module, as Formgrader does."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (converters, regrade):
+            patch.setattr(module, "SharedExecutor", lambda *_: workers)
+        yield

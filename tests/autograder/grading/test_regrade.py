@@ -22,6 +22,7 @@ from autograder.sandbox.confinement import probe
 
 pytestmark = [
     pytest.mark.sandbox,
+    pytest.mark.usefixtures("kept_workers"),
     pytest.mark.skipif(not probe().sufficient, reason="nothing here can confine code"),
 ]
 
