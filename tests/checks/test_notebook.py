@@ -159,7 +159,7 @@ def test_an_unknown_mistake_is_narrowed_down_by_the_tests_that_pass() -> None:
     told = message("learning_rate", after_warmup).replace("\n    ", " ")
     assert "the rate of step 7 to be 0.142857, got" in told
     assert (
-        "of the 10 tests, such as “the rate rises linearly during a warm-up of 6, with 7 features” and"
+        "of the 11 tests, such as “the rate rises linearly during a warm-up of 6, with 7 features” and"
         in told
     )
     assert "Your code passes" not in message("learning_rate", lambda *_: 0.123)
