@@ -9,9 +9,9 @@ from course_lib.transformer.attention import AttentionFunction, scaled_dot_produ
 def split_heads(x: Float[Tensor, "B L D"], heads: int) -> Float[Tensor, "B {heads} L d"]:
     """Split the last axis into heads, and move the head axis before the length axis.
 
-    (B, L, D) becomes (B, H, L, D/H). As in section 3.2.2, head h gets the features from h * D/H up to, but
-    not including, (h + 1) * D/H. Raises ValueError if D is not divisible by the number of heads; the message
-    contains both numbers.
+    (B, L, D) becomes (B, H, L, D/H). As in section 3.2.2, head i, counted from 0, gets the features from
+    i * D/H up to, but not including, (i + 1) * D/H. Raises ValueError if D is not divisible by the number of
+    heads; the message contains both numbers.
     """
     d_model = x.shape[-1]
     if d_model % heads != 0:

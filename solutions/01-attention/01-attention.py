@@ -59,9 +59,9 @@ from course_lib.checks import check
 # - **It can't be parallelised.** Step 20 needs the result of step 19, so most of a GPU's cores wait.
 #
 # Bahdanau, Cho and Bengio ([2014](https://arxiv.org/abs/1409.0473)) solved the first problem. They kept the state of
-# *every* word of the source, the sentence to be translated. For each word to be written, a small network scored all
-# these states, and their mean, with weights computed from the scores, became the **context vector**. This was
-# attention, on top of a recurrent network.
+# *every* word of the source, the sentence to be translated. For each word that they wrote, a small network gave
+# every state a score, and the scores were turned into weights. The weighted mean of the states was the **context
+# vector**. This was attention, on top of a recurrent network.
 #
 # **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once, but a
 # layer connects only neighbours, so distant words meet only after many layers.
@@ -74,7 +74,7 @@ from course_lib.checks import check
 # |---|---|---|---|
 # | self-attention | $n^2 \cdot d$ | 1 | 1 |
 # | recurrent | $n \cdot d^2$ | $n$ | $n$ |
-# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if the gaps grow from layer to layer |
+# | convolution | $k \cdot n \cdot d^2$ | 1 | about $\log_k n$, if each layer skips more words than the one below it (*dilated* convolutions) |
 #
 # The path matters because whatever a network learns about two words has to travel along it. The next cell evaluates the
 # formulas for the number of operations, without constant factors, for the paper's $d = 512$ and for $k = 3$:

@@ -88,13 +88,14 @@ print("dog:", x[2].int().tolist())
 #
 # ### See it: what a projection lets a word look for
 #
-# Here are three matrices $W^Q$. With the first, a word looks for words of the same kind at the same position, which is
-# the word itself, as in lesson 01. With the second, it looks for the **previous word**: position 5 asks for position 4.
-# With the third, nouns look for adjectives and adjectives for nouns. (Divided by the root of 16, a 20 adds 5 to a score,
-# and $e^5$ is about 150: enough for the softmax to choose.)
+# Here are three matrices $W^Q$. With the first, a word looks for its own kind and for its own position. Only the word
+# itself matches in both, so it gets nearly all the weight, as in lesson 01. With the second, it looks for the
+# **previous word**: position 5 asks for position 4. With the third, nouns look for adjectives and adjectives for nouns.
+# (Divided by the root of 16, a 20 adds 5 to a score, and $e^5$ is about 150: enough for the softmax to choose.)
 #
-# **Change something:** let every word look two positions back. Let nouns prefer the adjective just before them, by
-# adding two matrices: `describing + 0.5 * previous`.
+# **Change something:** let every word look two positions back. Then let nouns prefer the adjective just before them: in
+# the list, write `describing + 0.5 * previous` in place of `describing`. (Undo your changes afterwards, because section
+# 3 uses these matrices again.)
 
 # %% tags=["see"]
 same = 20 * torch.eye(16)
@@ -129,9 +130,9 @@ attention_heatmap(
 #
 # ## 2. Heads: several attentions at once
 #
-# "Ball" may need its adjective, its article, and also the dog that plays with it: three matrices $W^Q$. With their sum
-# as a single matrix, "ball" would attend to all these words, but get **one mean** of them, and nobody could tell which
-# word contributed what. So the paper uses several heads and concatenates their results:
+# "Ball" may need its adjective, its article, and also the dog that plays with it. That takes three matrices $W^Q$. With
+# their sum as a single matrix, "ball" would attend to all these words, but get **one mean** of them, and nobody could
+# tell which word contributed what. So the paper uses several heads and concatenates their results:
 #
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\, W^O$$
 #
@@ -194,7 +195,8 @@ print(
 # %% check="split_heads"
 
 # %% [markdown]
-# Now the inverse, from (B, H, L, D/H) to (B, L, D). It must also work for heads that don't come from `split_heads`.
+# Now the inverse, from (B, H, L, D/H) to (B, L, D). Its input will be the output of attention, which is laid out
+# differently in memory from the result of `split_heads`. Your function must work for both.
 
 # %% build="merge_heads"
 ### BEGIN SOLUTION course_lib.transformer.multi_head:merge_heads
@@ -447,7 +449,8 @@ cost_of_heads(pd.DataFrame(rows))
 #
 # **More weights.** Every head makes its own table of $100 \times 100$.
 #
-# So the main price of more heads is that each has fewer features to distinguish words by.
+# Parameters and multiplications stay the same, and the additional tables are cheap for short sentences. The main price
+# of more heads is that each has fewer features to distinguish words by.
 #
 # ## 5. What can several heads do that one can't?
 #
@@ -571,8 +574,8 @@ attention_heatmap(
 #
 # To save parameters, a student uses one layer for queries and keys: `self.key_projection = self.query_projection`.
 # Compare the score that word $i$ gives to word $j$ with the one that $j$ gives to $i$. How well does a word match
-# itself? And a head that looks for the previous word needs a high score for "one before" and a low one for "one after":
-# can this head have that?
+# itself? And a head that looks for the previous word needs a high score for "one before" and a low one for "one after".
+# Can a head of this student's module have both, if one rule has to work at every position?
 
 # %% [markdown] explain="explain_shared"
 # With one layer, the query and the key of a word are the same vector, so the score of the pair $(i, j)$ is

@@ -291,17 +291,17 @@ named_lines(
 
 # %% [markdown]
 # Each hidden feature is a line that the ReLU bends once, where it crosses zero. The outer layer adds the bent lines,
-# and with enough of them it can follow any curve. Without the ReLU, the sum of straight lines is straight too: the two
-# linear layers might as well be one.
+# and with enough of them it can follow any continuous curve as closely as you like. Without the ReLU, the sum of
+# straight lines is straight too: the two linear layers might as well be one.
 #
 # ### See it: where the parameters are, and where the work is
 #
 # On the left is the answer to your prediction, on the right the multiplications of one encoder layer, for each word, as
 # sentences get longer:
 #
-# - the **projections** of attention, four matrices: $4 d^2$, with $d$ for `d_model`;
-# - **attention itself**, scores and mean: each word meets all $n$ words, $2 n d$;
-# - the **feed-forward network**, two matrices: $2 d \cdot d_\mathrm{ff}$.
+# - the **projections** of attention, four matrices: $4 D^2$, with $D$ for `d_model`;
+# - **attention itself**, scores and mean: each word meets all $n$ words, $2 n D$;
+# - the **feed-forward network**, two matrices: $2 D \cdot d_\mathrm{ff}$.
 #
 # **Change something:** the sizes of a small model, `d_model, d_ff = 128, 256`. Where does attention itself overtake the
 # feed-forward network now? (Set the two terms equal, and you don't need the picture.)
@@ -517,7 +517,7 @@ for name, way in ways.items():
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
-    across="which of the 24 networks (1: the bottom, far from the loss)",
+    across=f"which of the {depth} networks (1: the bottom, far from the loss)",
     up="size of its gradient",
     title="Plain stacks fade, plain sums explode; with a norm the gradient arrives",
     log=True,
@@ -535,15 +535,16 @@ named_lines(
 #
 # But with a norm and without a residual, the gradients don't fade either! Is the residual superfluous, then?
 #
-# ### See it: who can learn to do nothing?
+# ### See it: which stacks can learn to do nothing?
 #
 # The vectors of 50 words go through the stack, and at the top a linear layer has to name each word. The stack only has
 # to pass the vectors on. We train for sixty steps.
 #
-# **Change something:** add `depth = 4` as the first line. A stack of four networks learns without the residual, too.
-# From which depth on does it need one?
+# **Change something:** `depth = 4`. A stack of four networks learns without the residual, too. From which depth on does
+# it need one?
 
 # %% tags=["see"]
+depth = 24
 vocabulary = torch.randn(50, d_model, generator=torch.Generator().manual_seed(0))
 
 

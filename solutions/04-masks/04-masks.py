@@ -32,7 +32,8 @@ architecture_map(
 )
 
 # %% [markdown]
-# All three attentions of the model use masks.
+# The model uses attention in three places: the encoder's self-attention, the decoder's self-attention, and
+# cross-attention. All three need a mask.
 
 # %% given="setup"
 import torch
@@ -161,8 +162,8 @@ with torch.no_grad():
 # ### Explain it
 #
 # A student says: "If padding is to count for nothing, I should mask its query rows as well as its key columns." Say
-# what happens to such a row in the softmax, whether masking it would help, and where the outputs of padding are ignored
-# instead.
+# what would happen to such a row in a plain softmax (without the special treatment that you built in lesson 01),
+# whether masking it would help, and where the outputs of padding are ignored instead.
 
 # %% [markdown] explain="explain_columns"
 # A row that is masked completely has no key left. Its softmax is a sum over nothing: if masked scores are minus
@@ -180,7 +181,7 @@ with torch.no_grad():
 # %% [markdown]
 # ## 2. The causal mask: no access to the future
 #
-# A decoder writes one word after the other: it reads what it has written so far, the *prefix*, and predicts the next
+# A decoder writes one word after another: it reads what it has written so far, the *prefix*, and predicts the next
 # word. (Such a model is called *auto-regressive*.) If it also learned word by word, a sentence of ten
 # words would need ten runs of the model.
 #
@@ -298,9 +299,9 @@ mask_panels(
 #
 # | attention | queries | keys | mask |
 # |---|---|---|---|
-# | encoder, self-attention | source | source | padding of the source |
-# | decoder, self-attention | target | target | padding of the target **and** causal |
-# | decoder, cross-attention | target | source | padding of the **source**: the keys decide |
+# | encoder, self-attention | source | source | hides padding of the source |
+# | decoder, self-attention | target | target | hides padding of the target **and** all later positions |
+# | decoder, cross-attention | target | source | hides padding of the **source**: the keys decide |
 #
 # Every target word may attend to the whole source: nothing in it has to be predicted.
 #
@@ -421,11 +422,13 @@ class SmallDecoder(nn.Module):
 # Before you run it: the second mask allows only one position ahead. At how many positions *before* the change will it
 # leak?
 #
-# **Change something:** change the token at another position (`changed = 2`), or the last word. Use `layers=1`, then
+# **Change something:** change the token at another position (`changed = 2`), or the last word
+# (`changed = 6`). Use `layers=1`, then
 # `layers=4`: how does the second row change? Add a mask of your own.
 
 # %% tags=["see"]
-changed, exchanged_for = 5, "red"
+changed = 5
+exchanged_for = "red"
 spoken = words[0]
 before = tokens[:1]
 after = before.clone()

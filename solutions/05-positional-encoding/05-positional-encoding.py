@@ -4,7 +4,8 @@
 # "Dog bites man" and "man bites dog" consist of the same words. How does a Transformer know where each word is?
 #
 # The paper's answer is surprising. It makes a vector for each position, out of sines and cosines, and simply **adds**
-# it to the vector of the word. You build both.
+# it to the vector of the word. You build all three parts: the vectors of the positions, the vectors of the words, and
+# their sum.
 #
 # By the end you will be able to explain
 #
@@ -514,7 +515,9 @@ print("different outputs:", how_many_differ(outputs))
 # **Change something:** let it find the letter *two* positions back: `back = 2`. Or the one *after*: `back = -1`.
 
 # %% tags=["see"]
-letters, length, back = "abcdefghij", 10, 1
+letters = "abcdefghij"
+length = 10
+back = 1
 threads = torch.get_num_threads()
 torch.set_num_threads(1)  # for tensors this small, one core is faster than two
 
@@ -658,8 +661,8 @@ named_lines(
 #
 # <details><summary>Does padding get positions too?</summary>
 #
-# Yes, and it does no harm, because no word attends to padding (lesson 04). Padding at the *end* of a sentence doesn't
-# move the words either.
+# Yes, and it does no harm, because no word attends to padding (lesson 04). And padding at the *end* of a sentence
+# doesn't change the positions of the words.
 #
 # </details>
 #

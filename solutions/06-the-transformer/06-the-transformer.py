@@ -172,9 +172,9 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 #
 # | | query from | keys and values from | mask |
 # |---|---|---|---|
-# | encoder, self-attention | source | source | `source_mask`: no padding |
-# | decoder, self-attention | target | target | `target_mask`: no padding, and nothing that comes later |
-# | decoder, cross-attention | target | memory | `source_mask`: no padding |
+# | encoder, self-attention | source | source | `source_mask` hides padding |
+# | decoder, self-attention | target | target | `target_mask` hides padding and all later positions |
+# | decoder, cross-attention | target | memory | `source_mask` hides padding |
 #
 # A padding mask belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
 # *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
@@ -224,9 +224,9 @@ print(layer(target, memory, no_padding, causal_mask(2)).shape)
 # padding. The target has five. Nothing is trained, so the weights mean nothing yet, except for their *zeros*, which
 # come from the masks.
 #
-# **Change something:** give both sentences five positions: remove two German words, and write `[True] * 3` and
-# `torch.randn(1, 5, 16)` for the source. Then swap the two masks in the call. Which picture shows that the decoder can
-# cheat?
+# **Change something:** make the source as long as the target, so that either mask fits either attention: remove two
+# German words (not the padding), and write `[True] * 3` and `torch.randn(1, 5, 16)` for the source. Then swap the two
+# masks in the call. Which picture shows that the decoder can cheat?
 
 # %% tags=["see"]
 seen = []
@@ -286,7 +286,7 @@ attention_heatmap(
 # ### END MARK SCHEME
 
 # %% [markdown]
-# How many parameters does the third sublayer add?
+# A decoder layer has one sublayer more than an encoder layer. How many parameters does it have in all?
 
 # %% predict="predict_decoder_layer"
 # A layer of the base model's encoder (d_model 512, heads 8, d_ff 2048) has 3.15 million parameters. How
@@ -411,7 +411,8 @@ def layer_names(stack, attentions, layers):
 torch.manual_seed(0)
 sizes = TransformerConfig(layers=2, d_model=32, heads=4, d_ff=128)
 model = Transformer(source_vocab=900, target_vocab=700, config=sizes)
-source, target = torch.randint(3, 700, (8, 12)), torch.randint(3, 700, (8, 9))
+source = torch.randint(3, model.source_embedding.table.num_embeddings, (8, 12))
+target = torch.randint(3, model.target_embedding.table.num_embeddings, (8, 9))
 source_mask, target_mask = padding_mask(source, pad_id=0), decoder_mask(target, pad_id=0)
 first_parts = {"embedding": "source_embedding", "+ positions": "positions"}
 encoder_names = first_parts | layer_names(
@@ -538,8 +539,8 @@ print(
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
 
 # %% [markdown]
-# A scratch cell: how many parameters does tying save in a tiny model with a vocabulary of 5 words and 4 features? And
-# with 7 target words?
+# A scratch cell: how many parameters does tying save in a tiny model with a vocabulary of 5 words and 4 features? Then
+# give the target 7 words: what should your function do?
 
 # %% tags=["see"]
 tiny = Transformer(5, 5, TransformerConfig(layers=1, d_model=4, heads=2, d_ff=8))
@@ -658,7 +659,8 @@ decoding_steps(logits[0].softmax(dim=-1), words, written[0, 1:].tolist())
 # reason, and it goes round in circles.
 #
 # Greedy decoding ran the decoder once for each word. But the probabilities of *all* steps in the picture came from
-# **one** run over the finished sentence: see the code. Are they the same?
+# **one** run over the finished sentence: see the code. Is
+# the most probable word of each step the same in both?
 
 # %% tags=["see"]
 print("written:         ", [words[index] for index in written[0, 1:].tolist()])
@@ -669,7 +671,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 #
 # Training runs the decoder once for a target of 20 tokens after the start token. Translating runs it 20 times for the
 # same sentence. Why is one run not enough when translating? And why is one run enough during training: why does
-# position $t$ compute in this run exactly what it computes in step $t$ of decoding?
+# position $t$ compute in this run exactly what it computes in the decoding step in which it is the last position?
 
 # %% [markdown] explain="explain_runs"
 # When translating, the word at position t is part of the input from which the next one is computed, and it is unknown
@@ -706,8 +708,8 @@ print(parts.table())
 # Does it compute what the reference computes? The same weights go into both models, in float64, and logits, gradients,
 # tied weights and decoded tokens are compared. If something differs, you are told which of your parts causes it.
 #
-# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save it, and run the two
-# cells again.
+# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save that notebook, and run
+# these two cells again. Then undo the mistake, save again, and run both cells once more before you continue.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
@@ -823,8 +825,9 @@ named_lines(
 # Let it write: at each step it draws the next word at random, according to the probabilities. (Always taking the most
 # probable one would write the same sentence again and again.)
 #
-# **Change something:** begin with words of your own: `write(writer, "In the evening , a dog".split())`. Divide the
-# logits by 0.5, or by 2, before the softmax: what is better, and what is worse?
+# **Change something:** begin with words of your own that occur in the captions. Change the call in the loop:
+# `write(writer, "In the evening , a dog".split())`. Divide the logits by 0.5, or by 2, before the softmax: what is
+# better, and what is worse?
 
 
 # %% tags=["see"]
@@ -913,7 +916,8 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 # Into German, the base model was better than all earlier models, including combinations of several, at a fraction of
 # their cost. The 3.3e18 is the training time, multiplied by the number of GPUs and the speed of a GPU: eight NVIDIA
 # P100s, each with about 9.5e12 operations per second (section 5.2 and footnote 5). The base model took 12 hours
-# (100,000 steps of 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds).
+# (100,000 steps of about 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds). The steps add up to
+# slightly less, because the paper rounds its numbers.
 
 # %% tags=["see"]
 for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24, 1.0, 300_000)]:

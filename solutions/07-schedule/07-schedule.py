@@ -66,12 +66,15 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 #
 # $$\theta \leftarrow \theta - \eta\, \frac{\hat m_t}{\sqrt{\hat v_t} + \epsilon}$$
 #
-# | symbol | in the paper | what it is |
-# |---|---|---|
-# | $\beta_1$ | 0.9 | how slowly $m$ forgets: it remembers about 10 updates, $1 / (1 - \beta_1)$ |
-# | $\beta_2$ | 0.98 | how slowly $v$ forgets: about 50 updates |
-# | $\epsilon$ | $10^{-9}$ | a tiny number that prevents a division by zero |
-# | $\eta$ | the schedule | the learning rate |
+# | symbol | in code | in the paper | what it is |
+# |---|---|---|---|
+# | $\theta$, $g$ | `parameter`, `gradient` | | a weight and its gradient |
+# | $m$, $v$ | `mean`, `variance` | | the running means; 0 before the first update |
+# | $t$ | `step` | | the number of the update; the first is 1 |
+# | $\beta_1$ | `beta1` | 0.9 | how slowly $m$ forgets: it remembers about 10 updates, $1 / (1 - \beta_1)$ |
+# | $\beta_2$ | `beta2` | 0.98 | how slowly $v$ forgets: about 50 updates |
+# | $\epsilon$ | `eps` | $10^{-9}$ | a tiny number that prevents a division by zero |
+# | $\eta$ | `lr` | the schedule | the learning rate |
 #
 # Put $t = 1$ into these formulas, with pencil and paper.
 
@@ -185,9 +188,10 @@ named_lines(
 #
 # ### See it: signal and noise
 #
-# Three kinds of weights. The gradients of the first are the same in every batch: pure **signal**. Those of the second
-# are random numbers around zero: pure **noise**, no reason to move at all. The third has both, in equal parts. How
-# far does Adam move each, in units of the learning rate? Each line is the mean over 500 weights.
+# Three kinds of weights. For the first kind, the gradient is the same in every batch: pure **signal**. For the second,
+# it is the sum of signal and noise, in equal parts. For the third, it is a random number around zero: pure **noise**,
+# which gives the weight no reason to move. How far does Adam move each, in units of the learning rate? Each line is the
+# mean over 500 weights.
 #
 # **Change something:** `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
 
@@ -326,7 +330,8 @@ for name, (d_model, warmup, factor) in settings.items():
 schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 
 # %% [markdown]
-# **A longer warm-up has a lower peak.** The rate at the peak is $(d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$.
+# **A longer warm-up has a lower peak.** The rate at the peak is
+# $\mathit{factor} \cdot (d_\mathrm{model} \cdot \mathit{warmup})^{-0.5}$.
 #
 # **After the warm-up you can't tell how long it was.** The three curves with 512 features become one, because the
 # falling half doesn't depend on the warm-up.
@@ -457,7 +462,7 @@ schedule_curves(
 # Each line shows the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
 # The cell takes several seconds. Write down your guess first: which of the three learns, and which doesn't?
 #
-# **Change something:** a `factor` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
+# **Change something:** a `FACTOR` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
 # before the model with warm-up fails, too?
 
 # %% tags=["see"]
@@ -518,6 +523,9 @@ named_lines(
 # The post-norm model without warm-up is thrown off by its first few updates, and a hundred updates later it hasn't
 # recovered, although its rate has long been that of the model with warm-up. The pre-norm model is more forgiving,
 # which is one reason why most later models are built that way.
+#
+# In this bad region the model gives nearly the same answer to every input, and its gradients hardly point the way back.
+# When the rate falls, the steps are too small to leave the region soon.
 #
 # But this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up helps is still
 # being studied; you have seen two of the proposed reasons.

@@ -314,8 +314,9 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # %% [markdown]
 # ## 4. Calibration: is the confidence justified?
 #
-# A model is **calibrated** if 80% of all its predictions with 80% confidence are correct, and likewise for every
-# other confidence. Beam search (lesson 11) relies on this: a model that is blindly sure of its first guess leaves no
+# A model predicts the word to which it gives the highest probability, and this probability is its **confidence**. The
+# model is **calibrated** if 80% of all its predictions with 80% confidence are correct, and likewise for every other
+# confidence. Beam search (lesson 11) relies on this: a model that is blindly sure of its first guess leaves no
 # room for another.
 #
 # The task is copying again, but a fifth of the target's tokens have been replaced by random ones. The source shows

@@ -100,7 +100,7 @@ print(collated(few)[0])
 #
 # | | | from lesson |
 # |---|---|---|
-# | 1 | **Training mode**, so that dropout is active. The model may still be in evaluation mode after decoding. | 03 |
+# | 1 | **Training mode**, so that dropout is active. Code that measured a validation loss may have left the model in evaluation mode. | 03 |
 # | 2 | **Clear the old gradients.** PyTorch *adds* each new gradient to the existing one. | |
 # | 3 | **Shift the target**: the decoder's input, and the labels. | 04 |
 # | 4 | **Masks**: padding of the source; padding and the future of the target. | 04 |
@@ -131,7 +131,8 @@ print(collated(few)[0])
 #
 # One weight, and three pieces of a batch. The gradient of $3w$ is 3, whatever $w$ is.
 #
-# **Change something:** clear the gradient inside the loop (`descent.zero_grad()`). What is left of the three pieces?
+# **Change something:** clear the gradient in the first line of the loop (`descent.zero_grad()`). What is left of the
+# three pieces?
 
 # %% tags=["see"]
 weight = torch.tensor(1.0, requires_grad=True)
@@ -191,8 +192,8 @@ for one in [first, second]:
 print("\nif each piece gets a half, a mean of means:", w.grad.item())
 
 # %% [markdown]
-# A scratch cell: change the sizes of the pieces. When is the mean of means right? What happens if a share is applied
-# *after* the backward pass?
+# Change the sizes of the pieces in the cell above: when is the mean of means right? Then a scratch cell, in which the
+# share is applied *after* the backward pass. Which gradient do you expect?
 
 # %% tags=["see"]
 w.grad = None
@@ -347,7 +348,8 @@ token_counts(
 # A copy of the weights after 140 updates is stored for later.
 #
 # **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
-# `train_step` (remove the clearing, or the causal mask), and watch the faulty model train.
+# `train_step` (remove the clearing, or the causal mask), and watch the faulty model train. Afterwards undo your changes
+# and run the cells from your `train_step` on again, because the rest of the lesson uses this model.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)

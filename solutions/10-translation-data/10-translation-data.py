@@ -418,7 +418,8 @@ length_histograms(
 )
 
 # %% [markdown]
-# **Change something:** learn 100 or 300 merges above, and run the cells again. How long do the sentences become? How
+# **Change something:** learn 100 or 300 merges above, and run the cells again (and again with 1,000, which section 4
+# uses). How long do the sentences become? How
 # much do they differ in length?
 #
 # ### Explain it
@@ -510,7 +511,8 @@ for longest, index in in_order:
 # ### See it: what padding costs
 #
 # The three approaches, with the lengths of our subword sentences. The longer side of a pair counts, and start and end
-# are two more tokens. Fixed and plain batches hold as many sentences as fit into the budget at the fixed length.
+# are two more tokens. Fixed and plain batches hold about as many sentences as fill
+# the budget at the fixed length.
 #
 # **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets of the larger one?
 

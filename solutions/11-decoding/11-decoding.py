@@ -362,7 +362,8 @@ named_lines(
 #
 # ## 4. Beam search
 #
-# Keep the $k$ best hypotheses of each sentence: these are the **beams**. In each step:
+# Keep the $k$ best hypotheses of each sentence. Each of them is called a **beam**, and $k$ is the **width**, `beam` in
+# the code: "a beam of 4" is a search with $k = 4$. In each step:
 #
 # 1. Ask the model for the next word of every beam. Each beam with each possible next word is a **candidate**.
 # 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
@@ -405,8 +406,8 @@ chances, where = in_one_row.sort(descending=True)
 chances, where = chances[:2], where[:2]
 print("the two best:", chances, "at", where)
 for index in where.tolist():
-    beam, word = divmod(index, len(vocabulary))
-    print(f"number {index}: beam {beam} ({hypotheses[beam]}) + word {word} ({vocabulary[word]})")
+    parent, word = divmod(index, len(vocabulary))
+    print(f"number {index}: beam {parent} ({hypotheses[parent]}) + word {word} ({vocabulary[word]})")
 
 # %% [markdown]
 # The new beam 0 is `ho <end>`, which comes from the *old beam 1*.
@@ -442,7 +443,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 #
 # **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0,
 # then all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does
-# that; `repeat` doesn't. Sentences never compete with each other.
+# that; `repeat` doesn't. (If one mask serves all sentences, with the shape (1, 1, S), first give each sentence its own
+# row with `expand`.) Sentences never compete with each other.
 #
 # The result has the format of `greedy_decode`: each row begins with `start_id`, contains only `end_id` after its end,
 # and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and afterwards the
@@ -474,7 +476,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # caption, or report that it found none.) Of the hypotheses that end in the last step you see only the winner, because
 # they don't go through the decoder again.
 #
-# In which steps is the winner's box not the leftmost one? Where does greedy decoding take another path?
+# Each row is a step, with the most probable prefix on the left. In which steps is the winner's box not the leftmost
+# one? Where does greedy decoding take another path?
 #
 # **Change something:** a beam of 2, or of 6. Then use the model after 360 updates: what does the tree of a confident
 # model look like?

@@ -7,8 +7,8 @@
 #
 # The idea: **every processor has the whole model and works on its own share of the sentences; then all of them add up
 # their gradients and make the same update.** But a mistake rarely raises an error: the run hangs, or trains a
-# slightly different model. So the checks run your code in several processes at once, and compare the results with
-# those of a single one.
+# slightly different model. So the checks run your code on several simulated ranks at once, and compare the results
+# with those of a single one.
 #
 # By the end you will be able to
 #
@@ -73,8 +73,8 @@ Item = TypeVar("Item")
 # | replica | | the copy of the model that a rank has |
 #
 # Every rank runs the same program. Only `rank` differs. On a cluster the ranks are processes. In this notebook
-# `on_ranks(2, program)` runs `program(0)` and `program(1)` side by side, as two ranks of one process group, and returns
-# a list with the result of each. Their collectives behave like those of real ranks.
+# `on_ranks(2, program)` runs `program(0)` and `program(1)` side by side, as two ranks of one process group
+# (simulated by threads), and returns a list with the result of each. Their collectives behave like those of real ranks.
 #
 # Three rules hold for the whole lesson. **Each batch belongs to one rank**: with two it would count twice. **No batch
 # is left out.** And **the result must not depend on the number of ranks**: eight GPUs have to make the update that
@@ -542,8 +542,8 @@ with announced():
 # %% check="GradientBuckets"
 
 # %% [markdown]
-# A scratch cell: two ranks, two batches each, and one message for each bucket. What would the two gradients be without
-# `no_sync`, and why?
+# A scratch cell: two ranks, two batches each, and one message for each bucket. Then run both backward passes
+# without `no_sync`. What does your class return now, and which gradients did its messages carry?
 
 
 # %% tags=["see"]
@@ -573,7 +573,8 @@ on_ranks(2, accumulated)
 # Look at the gaps in the row of the network, and at the end of its last bar.
 #
 # **Change something:** a latency of 0.5 ms; a bandwidth of 100 GB/s (GPUs of one machine) or 1 GB/s (an ordinary
-# network); `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets useless?
+# network); `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each
+# gradient at once*?
 
 # %% tags=["see"]
 from course_lib.transformer import Transformer, TransformerConfig

@@ -51,7 +51,7 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # |---|---|---|
 # | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
-# | four cores and an evening | `multi30k-simcut`: the same model, trained with SimCut ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)): it also sees each sentence with some tokens blanked out, and should predict the same | two hours |
+# | four cores and an evening | `multi30k-simcut`: the same model, trained with SimCut ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)). The model also reads a copy of each sentence with some tokens blanked out, and learns to make the same predictions for both | two hours |
 # | a GPU | `multi30k-base` | 6 minutes (predicted) |
 # | a GPU | `iwslt17`: 206,000 sentences of talks | 50 minutes (predicted) |
 # | a GPU and an evening | `wmt14-base`: the paper's base model and data, English to German | 2 hours (predicted) |
@@ -99,7 +99,7 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # A provided configuration is started by its name, and any key can be overridden on the command line:
 #
 # ```bash
-# course train multi30k-tiny run_folder=../runs/multi30k seed=2
+# course train multi30k-tiny run_folder=../runs/multi30k model.dropout=0.25
 # ```
 #
 # A run may be killed at any moment. **The same command resumes it**, and it ends with the same weights as if nothing
@@ -161,9 +161,13 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 # %% [markdown]
 # ### See it: your run, live
 #
-# Start your own run in a terminal now. This cell draws what it has written so far. Set `WATCH = True` to redraw it
-# every few seconds until the run has ended, or until you press the stop button above (which stops the watching, not
-# the run). Set it back before you validate.
+# First change at least one setting in `my_run.yaml` that affects what the model learns, for a reason that you can give:
+# a provided configuration without changes earns nothing (section 6). Another seed or folder doesn't count. Then start
+# your run in a terminal.
+#
+# This cell draws what it has written so far. If your run is in another folder, change `RUN`: the rest of the lesson,
+# and the hand-in, use this folder. Set `WATCH = True` to redraw the picture every few seconds until the run has ended,
+# or until you press the stop button above (which stops the watching, not the run). Set it back before you validate.
 #
 # How to read the curves:
 #
@@ -190,7 +194,8 @@ watch_live(
 # %% [markdown]
 # ## 2. What has it learned?
 #
-# From here on, everything uses your run as soon as it has ended, and the small one until then.
+# From here on, the cells use your run if it has ended, and the small one otherwise. When your run ends, run the cells
+# from here on again.
 #
 # ### See it: your own sentences
 #
@@ -284,7 +289,7 @@ layers_and_heads(
 # The cell uses the first 300 sentences of the validation split, because the test split is for the end. How large are
 # the differences? How long does each way take?
 #
-# **Change something:** beams of 2 and 8. An alpha of 0, and of 2.
+# **Change something:** beams of 2 and 8. An alpha of 0, and of 2: add `alpha=0.0` to the arguments of `translate`.
 
 # %% tags=["see"]
 import time
@@ -557,8 +562,10 @@ scaling.round(2)
 #
 # - `heads`: both settings have the same number of parameters.
 # - `vocabulary`, `data`: compare BLEU alone. With other subwords, the loss of a token means something else.
-# - `data`, `batch`: add `training.epochs=40 training.updates=230`, so that both settings make the same number of
-#   updates.
+# - `smoothing`: compare BLEU as well. The validation loss is not smoothed, so it favours the model that was trained
+#   without smoothing (lesson 08).
+# - `data`, `batch`: write `training.epochs=40 training.updates=230` instead of `training.epochs=3`. A run ends at
+#   whichever comes first, so both settings make 230 updates.
 # - `search`: three runs are enough, because the same weights are decoded in two ways. Call them `A-1` to `A-3`, and set
 #   `SEARCH` below.
 #
@@ -676,7 +683,7 @@ spread if found else "There is nothing to draw before the first run has finished
 #
 # **The run must be your own**: a provided configuration without changes, such as that of the small run above, earns
 # nothing. Change at least one setting that affects what the model learns, for a reason that you can give, perhaps from
-# your experiment.
+# your experiment. Another seed or folder doesn't count.
 #
 # | at least this BLEU on the captions | or this BLEU on Multi30k (test 2016) | points |
 # |---|---|---|
