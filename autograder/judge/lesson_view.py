@@ -11,7 +11,7 @@ from pathlib import Path
 import course_lib
 from autograder.judge.lesson_source import withheld_exercises
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.exercises import fixtures
+from course_lib.checks.exercises import fixtures, shared_requests
 from course_lib.checks.exercises.registry import catalogue, probes_of
 from course_lib.curriculum import Curriculum, Lesson, public_curriculum
 
@@ -91,11 +91,12 @@ def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str
 
 
 def _fixtures(lesson: Lesson) -> set[str]:
-    """Return the names of the fixture modules that this lesson's checks need."""
+    """Return the names of the fixture modules that this lesson's checks need, directly or through others."""
     names = {entry.name for entry in lesson.exercises}
     lessons = [known for known in public_curriculum().lessons if not names.isdisjoint(known.checked)]
     sources = [inspect.getsource(probes_of(known)) for known in lessons]
     found: set[str] = set()
+    has_shared = False
     while sources:
         for statement in ast.parse(sources.pop()).body:
             if isinstance(statement, ast.ImportFrom):
@@ -104,6 +105,9 @@ def _fixtures(lesson: Lesson) -> set[str]:
                     found.add(module)
                     path = PACKAGE / "checks/exercises/fixtures" / f"{module}.py"
                     sources.append(path.read_text(encoding="utf-8"))
+                elif statement.module == shared_requests.__name__ and not has_shared:
+                    has_shared = True
+                    sources.append(inspect.getsource(shared_requests))
     return found
 
 

@@ -15,7 +15,10 @@ from autograder.judge.lesson_source import withheld_exercises
 from autograder.judge.lesson_view import lesson_view, without_bodies
 from autograder.release.build import COURSE
 from autograder.release.validate import BOILERPLATE, MIN_SECRET_LENGTH
+from course_lib.checks.engine.candidate import Candidate, Fixture, Request
 from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
 
@@ -79,6 +82,36 @@ def test_the_lines_that_are_looked_for_are_those_of_the_solutions() -> None:
         module = sys.modules[exercise(name).reference.__module__]
         text = Path(str(module.__file__)).read_text(encoding="utf-8")
         assert [line for line in to_write(name) if line in text], name
+
+
+class FixtureRecorder(LocalBackend):
+    """A backend that records the names of the fixtures in the requests."""
+
+    def __init__(self, found: object) -> None:
+        super().__init__(found)
+        self.names: set[str] = set()
+
+    def ask(self, request: Request) -> Reply:
+        values: list[object] = [*request.arguments, *request.keywords.values()]
+        while values:
+            value = values.pop()
+            if isinstance(value, Fixture):
+                self.names.add(value.name)
+                values += value.settings.values()
+            elif isinstance(value, tuple):
+                values += value
+        return super().ask(request)
+
+
+@by_lesson
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_every_fixture_that_the_checks_use_is_there(lesson: Lesson) -> None:
+    fixtures = b"".join(content for path, content in view_of(lesson.name).items() if "/fixtures/" in path)
+    for entry in lesson.exercises:
+        backend = FixtureRecorder(exercise(entry.name).reference)
+        for probe in exercise(entry.name).probes:
+            probe.run(Candidate(backend), "graded")
+        assert not [name for name in backend.names if f"\ndef {name}(".encode() not in fixtures], entry.name
 
 
 @by_lesson
