@@ -10,7 +10,7 @@ from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
 from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import after_another_call
-from course_lib.checks.exercises.shared_requests import call_after_another, call_with_normals, stays_on_device
+from course_lib.checks.exercises.shared_requests import call_after_another, call_with_normals
 from course_lib.transformer.attention import (
     attention_scores,
     attention_weights,
@@ -23,14 +23,6 @@ _SECOND_CALL = "a second call with other numbers has its own result, even if the
 def _add_second_call(exercise: Exercise, prefix: str, *shapes: tuple[int, ...]) -> None:
     """Add a probe of two calls with arguments of these shapes. Its name begins with `prefix`."""
     exercise.random_cases(call_after_another, __name__)(f"{prefix}_again", _SECOND_CALL, *shapes)
-
-
-_DEVICE = "everything is on the device of the inputs"
-
-
-def _add_device(exercise: Exercise, prefix: str, *shapes: tuple[int, ...]) -> None:
-    """Add a probe of the devices with arguments of these shapes. Its name begins with `prefix`."""
-    exercise.random_cases(stays_on_device, __name__)(f"{prefix}_elsewhere", _DEVICE, *shapes)
 
 
 # --- attention_scores ---------------------------------------------------------------------------------------
@@ -63,7 +55,6 @@ def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 
 _add_second_call(ATTENTION_SCORES, "_scores", (2, 3, 4), (2, 5, 4))
-_add_device(ATTENTION_SCORES, "_scores", (2, 3, 4), (2, 5, 4))
 
 
 @probe("gradients reach the queries and the keys")
@@ -190,7 +181,7 @@ def _weights_with_mask_of_four_axes(candidate: Candidate, draw: Draw) -> Observe
     }
 
 
-@probe(_DEVICE)
+@probe("everything is on the device of the inputs")
 def _weights_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     together = candidate.fixture(stays_together())
     return {
@@ -242,7 +233,6 @@ case(
 )
 case("_attention_of_one", "one query and one key work, and keep their axes", (1, 1, 4), (1, 1, 4), (1, 1, 3))
 _add_second_call(SCALED_DOT_PRODUCT_ATTENTION, "_attention", (2, 3, 4), (2, 5, 4), (2, 5, 6))
-_add_device(SCALED_DOT_PRODUCT_ATTENTION, "_attention", (2, 3, 4), (2, 5, 4), (2, 5, 6))
 
 
 @probe("the mask is applied")
