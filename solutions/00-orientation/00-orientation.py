@@ -31,8 +31,9 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # ## 1. What you will build
 #
 # On the left is the Transformer, as in the paper's figure 1: the **encoder** reads a sentence, and the **decoder**
-# writes its translation. On the right are two boxes in detail, the masks and decoding, and at the bottom everything
-# about training. **Hover over a box** to read what it does and in which lesson you build it.
+# writes its translation. On the right are the insides of two boxes, then the masks, then decoding. At the bottom are
+# the data, training, and training in parallel. **Hover over a box** to read what it does and in which lesson you
+# build it.
 #
 # Every lesson shows this map. A box is filled in when its checks pass in your saved notebooks.
 #
@@ -316,8 +317,8 @@ broadcast_tables(
 # %% [markdown]
 # ### Explain it
 #
-# In your own words: how does a check decide whether your function is correct? Say what it calls, what it compares, and
-# why you may write your function differently from the course.
+# In your own words: a wrong function can pass one test by chance. So how does a check decide whether your function is
+# correct? Say what it calls, what it compares, and why you may write your function differently from the course.
 
 # %% [markdown] explain="explain_check"
 # A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the

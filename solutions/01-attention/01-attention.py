@@ -59,7 +59,7 @@ from course_lib.checks import check
 # - **It can't be parallelised.** Step 20 needs the result of step 19, so most of a GPU's cores wait.
 #
 # Bahdanau, Cho and Bengio ([2014](https://arxiv.org/abs/1409.0473)) solved the first problem. They kept the state of
-# *every* word of the source, the sentence to be translated. For each word that they wrote, a small network gave
+# *every* word of the source, the sentence to be translated. For each word of the translation, a small network gave
 # every state a score, and the scores were turned into weights. The weighted mean of the states was the **context
 # vector**. This was attention, on top of a recurrent network.
 #
@@ -106,6 +106,7 @@ for n in (25, 512, 5_000):
 # | $K$ | `key` | what each position is found by: one row for each key |
 # | $V$ | `value` | what each position provides when it is found: one row for each key |
 # | $d_k$ | `query.shape[-1]` | the number of features of a query, and of a key |
+# | $d_v$ | `value.shape[-1]` | the number of features of a value, and of a result |
 #
 # Equation 1 of the paper is the whole operation:
 #

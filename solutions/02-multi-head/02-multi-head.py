@@ -93,9 +93,10 @@ print("dog:", x[2].int().tolist())
 # **previous word**: position 5 asks for position 4. With the third, nouns look for adjectives and adjectives for nouns.
 # (Divided by the root of 16, a 20 adds 5 to a score, and $e^5$ is about 150: enough for the softmax to choose.)
 #
-# **Change something:** let every word look two positions back. Then let nouns prefer the adjective just before them: in
-# the list, write `describing + 0.5 * previous` in place of `describing`. (Undo your changes afterwards, because section
-# 3 uses these matrices again.)
+# **Change something:** let every word look two positions back. (The loop must then begin at 2, because in Python
+# index -1 is the last position.) Then let nouns prefer the adjective just before them: in the list, write `describing
+# + 0.5 * previous` in place of `describing`. (Undo your changes afterwards, because section 3 uses these matrices
+# again.)
 
 # %% tags=["see"]
 same = 20 * torch.eye(16)
@@ -141,15 +142,15 @@ attention_heatmap(
 # | symbol | in code | what it is |
 # |---|---|---|
 # | $h$ | `heads`, H | the number of heads; 8 in the paper |
-# | $d_{model}$ | `d_model`, D | the number of features of a word; 512 in the paper |
-# | $d_k$ and $d_v$ | D/H | the number of features of one head: $d_{model} / h$, so 64 in the paper |
-# | $W_i^Q$, $W_i^K$, $W_i^V$ | parts of three layers | the projections of head $i$, each of shape ($d_{model}$, $d_k$) |
-# | $\mathrm{Concat}$ | `merge_heads` | concatenates the heads' results: $h \cdot d_v = d_{model}$ features again |
-# | $W^O$ | `output_projection` | mixes the results of the heads, of shape ($d_{model}$, $d_{model}$) |
+# | $d_\mathrm{model}$ | `d_model`, D | the number of features of a word; 512 in the paper |
+# | $d_k$ and $d_v$ | D/H | the number of features of one head: $d_\mathrm{model} / h$, so 64 in the paper |
+# | $W_i^Q$, $W_i^K$, $W_i^V$ | parts of three layers | the projections of head $i$, each of shape ($d_\mathrm{model}$, $d_k$) |
+# | $\mathrm{Concat}$ | `merge_heads` | concatenates the heads' results: $h \cdot d_v = d_\mathrm{model}$ features again |
+# | $W^O$ | `output_projection` | a matrix of shape ($d_\mathrm{model}$, $d_\mathrm{model}$) that mixes the results of the heads |
 #
-# In practice the eight matrices $W_1^Q, \dots, W_8^Q$ are placed side by side in **one** matrix of shape ($d_{model}$,
-# $d_{model}$). One product makes the queries of all heads: the first 64 features belong to head 0, the next 64 to head
-# 1, and so on. (Code counts heads from 0.)
+# In practice the eight matrices $W_1^Q, \dots, W_8^Q$ are placed side by side in **one** matrix of shape
+# ($d_\mathrm{model}$, $d_\mathrm{model}$). One product makes the queries of all heads: the first 64 features belong
+# to head 0, the next 64 to head 1, and so on. (Code counts heads from 0.)
 #
 # So the features only have to be *split* into heads, and later merged again, by your first two functions. There are
 # many ways to get the right *shape* with the wrong numbers in it.

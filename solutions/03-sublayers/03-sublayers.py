@@ -291,8 +291,8 @@ named_lines(
 
 # %% [markdown]
 # Each hidden feature is a line that the ReLU bends once, where it crosses zero. The outer layer adds the bent lines,
-# and with enough of them it can follow any continuous curve as closely as you like. Without the ReLU, the sum of
-# straight lines is straight too: the two linear layers might as well be one.
+# and with enough of them it can follow any continuous curve on an interval as closely as you like. Without the ReLU,
+# the sum of straight lines is straight too: the two linear layers might as well be one.
 #
 # ### See it: where the parameters are, and where the work is
 #
@@ -593,10 +593,10 @@ named_lines(
 )
 
 # %% [markdown]
-# Guessing gives a loss of $\ln 50 \approx 3.91$, and without the residual, the loss is still no lower than that after
-# sixty steps. Look at the printed lines: before the first step, 24 random networks have made **all words alike** (the
-# mean cosine of two words' vectors is nearly 1). A gradient of a good size arrives, but it is nearly the same for every
-# word.
+# Guessing gives a loss of $\ln 50 \approx 3.91$. Without the residual, the loss dips a little below that and comes
+# back: after sixty steps, it is no better than guessing. Look at the printed lines: before the first step, 24 random
+# networks have made **all words alike** (the mean cosine of two words' vectors is nearly 1). A gradient of a good
+# size arrives, but it is nearly the same for every word.
 #
 # With the residual, each word is still present at the top. And to "do nothing", a sublayer only has to learn to add
 # nothing.

@@ -101,11 +101,9 @@ attention_heatmap(
 # Without a mask, a sentence's result depends on how much padding it has, and therefore on the other sentences of its
 # batch. With the mask, the columns of padding are empty.
 #
-# The *rows* of padding are still there in both panels: padding attends to words. That is correct, for three reasons:
-#
-# 1. **Nobody uses the outputs of padding.** No word attends to it, and the loss ignores it (lesson 08).
-# 2. **A row with nothing allowed is trouble.** Your attention can handle it, but many other implementations give NaN.
-# 3. **The mask is smaller.** It is the same for every query, so one row is enough: (B, 1, L).
+# The *rows* of padding are still there in both panels: padding attends to words. That is correct, and it makes the
+# mask smaller: it is the same for every query, so one row is enough, (B, 1, L). Why it does no harm is the question
+# at the end of this section.
 #
 # ### Worked example: two sentences, three positions
 #
@@ -528,8 +526,8 @@ named_lines(
 )
 
 # %% [markdown]
-# The leaking model "predicts" noise by reading the answer. When it writes, it is back to guessing. A test set doesn't
-# reveal a leak, because the test leaks as well. Two things do:
+# The leaking model "predicts" noise by reading the answer. When it writes, it is back to guessing. Two things reveal
+# a leak:
 #
 # - the **leak probe**, within a second and before any training. It finds leaks of the mask, but not labels that aren't
 #   shifted, because then the answer is in the input itself;
@@ -538,9 +536,9 @@ named_lines(
 #
 # ### Explain it
 #
-# Someone trains a translator. After one hour its validation loss is 0.03, while everybody else's is above 1. But when
-# it translates, it writes the same few words again and again. What do you suspect? Why did the validation set give no
-# warning? And what do you run to find out for sure?
+# Someone trains a translator. After one hour its validation loss (the loss on sentences that it isn't trained on) is
+# 0.03, while everybody else's is above 1. But when it translates, it writes the same few words again and again. What
+# do you suspect? Why did the validation set give no warning? And what do you run to find out for sure?
 
 # %% [markdown] explain="explain_leak"
 # The decoder sees the words that it should predict: the causal mask is missing or reaches too far, or the labels are

@@ -581,8 +581,8 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 #
 # ### See it: longer than anything it has seen
 #
-# The authors hoped that sinusoids would also work for sentences longer than those in training (end of section 3.5). Our
-# head has seen ten letters at a time.
+# The authors hoped that sinusoids would also work for sentences longer than those seen during training (end of
+# section 3.5). Our head has seen ten letters at a time.
 #
 # **Change something:** set `length = 20` in the training cell, and run it again. How far does the head get then?
 
@@ -646,9 +646,9 @@ named_lines(
 #
 # <details><summary>Wouldn't it be cleaner to append the position as additional features?</summary>
 #
-# That works too, but makes the layers above wider. A linear layer on $[word, position]$ computes
-# $word \cdot A + position \cdot B$, and on the sum $(word + position) \cdot A$. With enough dimensions the model can
-# learn the same.
+# That works too, but makes the layers above wider. A linear layer on $[\mathit{word}, \mathit{position}]$ computes
+# $\mathit{word} \cdot A + \mathit{position} \cdot B$, and on the sum $(\mathit{word} + \mathit{position}) \cdot A$.
+# With enough dimensions the model can learn the same.
 #
 # </details>
 #

@@ -64,11 +64,11 @@ from course_lib.transformer import (
 # 1. **Self-attention**: every word takes what it needs from the words of its sentence.
 # 2. **Feed-forward**: every word processes what it got, by itself.
 #
-# Around each sublayer is a sublayer connection (lesson 03). If $x$ is what goes in, then
+# Around each sublayer is a sublayer connection (lesson 03). If $x$ is what goes in, then with post-norm
 #
-# $$x \leftarrow \mathrm{LayerNorm}(x + \mathrm{Dropout}(\mathrm{Sublayer}(x)))$$
+# $$x \leftarrow \mathrm{norm}(x + \mathrm{dropout}(\mathrm{Sublayer}(x)))$$
 #
-# The output has the shape of the input, $B \times S \times d_{\text{model}}$ ($B$ sentences, $S$ source positions), so
+# The output has the shape of the input, $B \times S \times d_\mathrm{model}$ ($B$ sentences, $S$ source positions), so
 # layers can be stacked.
 #
 # ### Worked example: two words pass through a layer
@@ -178,7 +178,7 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 #
 # A padding mask belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
 # *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
-# $B \times T \times d_{\text{model}}$, where $T$ is the number of target positions, however long the source is.
+# $B \times T \times d_\mathrm{model}$, where $T$ is the number of target positions, however long the source is.
 #
 # ### Worked example: two target words read three source positions
 #
@@ -443,7 +443,7 @@ shape_flow(
 #
 # ## 4. Where the parameters are
 #
-# The base model has six layers on each side, $d_{\text{model}} = 512$ and $d_{\text{ff}} = 2048$. For English and
+# The base model has six layers on each side, $d_\mathrm{model} = 512$ and $d_\mathrm{ff} = 2048$. For English and
 # German, the paper uses one joint vocabulary of about 37,000 subwords (lesson 10), and one matrix in three places: both
 # embedding tables and the generator.
 
@@ -499,7 +499,7 @@ parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big
 #
 # ### Tying: one matrix instead of three
 #
-# The target's table and the generator both have a vector for each word: both are $V \times d_{\text{model}}$, with $V$
+# The target's table and the generator both have a vector for each word: both are $V \times d_\mathrm{model}$, with $V$
 # the size of the vocabulary. And in both, words with similar uses should have similar vectors. So let them **be the
 # same matrix** (section 3.4; Press and Wolf 2017, [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)). With a joint
 # vocabulary, the source's table can be the same too.
@@ -567,7 +567,7 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 # This answers your prediction: 63.1 million. The paper's table 3 says 65 million. It doesn't say how the
 # parameters were counted, and gives the vocabulary only as "about 37000".
 #
-# One difference between the uses remains: the embeddings multiply by $\sqrt{d_{\text{model}}}$, the generator doesn't.
+# One difference between the uses remains: the embeddings multiply by $\sqrt{d_\mathrm{model}}$, the generator doesn't.
 #
 # ## 5. Writing, one word at a time
 #
@@ -708,8 +708,8 @@ print(parts.table())
 # Does it compute what the reference computes? The same weights go into both models, in float64, and logits, gradients,
 # tied weights and decoded tokens are compared. If something differs, you are told which of your parts causes it.
 #
-# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save that notebook, and run
-# these two cells again. Then undo the mistake, save again, and run both cells once more before you continue.
+# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save that notebook, and
+# run these two cells again. Then undo the mistake, save again, and run both cells again before you continue.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)

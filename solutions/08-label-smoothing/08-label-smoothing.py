@@ -397,8 +397,6 @@ calibration_curves(pd.concat(tables))
 # memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
 # well. Too much moves them **above** it: the model is right more often than it says.
 #
-# So the dose matters. A model with far more sentences than it can memorise needs less.
-#
 # ### Explain it
 #
 # In three or four sentences: how does label smoothing change a model's confidence, and why? Why did it help in the

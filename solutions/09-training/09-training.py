@@ -521,7 +521,7 @@ named_lines(
 # **At the first position both are the same.** Both have read only the start token.
 #
 # **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never
-# occurred in training, and loses track of its position. This gap is called **exposure bias**.
+# occurred during training, and loses track of its position. This gap is called **exposure bias**.
 #
 # **But just as many sequences contain a mistake.** Up to its *first* mistake, the decoder reads exactly what the
 # teacher would have supplied. So teacher forcing tells you how often a whole sentence is right, and hides how bad the

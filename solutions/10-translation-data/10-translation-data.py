@@ -418,9 +418,9 @@ length_histograms(
 )
 
 # %% [markdown]
-# **Change something:** learn 100 or 300 merges above, and run the cells again (and again with 1,000, which section 4
-# uses). How long do the sentences become? How
-# much do they differ in length?
+# **Change something:** learn 100 or 300 merges above, and run the cells from there to here. How long do the sentences
+# become? How much do they differ in length? (Afterwards do the same with 1,000, because section 4 uses these
+# sentences.)
 #
 # ### Explain it
 #
@@ -572,10 +572,6 @@ padded_share(
 # - 1 point: shuffle the batches (and which sentences are in them) in each epoch.
 # - 1 point: gives a reason: long runs of one length pull the model one way, or always the same neighbours.
 # ### END MARK SCHEME
-
-# %% [markdown]
-# In the lab, `epoch_plan` shuffles the batches before each epoch, and reshuffles sentences of equal length among
-# themselves. Its batches are built by the same rule as yours.
 
 # %% [markdown]
 # ## 5. Two tensors
@@ -732,8 +728,7 @@ for index, (source, target) in enumerate(loader):
 #
 # It depends on how much text there is. Many merges make short sentences of rare symbols, few make long sentences of
 # frequent ones. For the 29,000 captions of Multi30k a few thousand are common; the paper's 4.5 million pairs got about
-# 37,000 symbols.
-# The only way to find out is to try several.
+# 37,000 symbols. The only way to find out is to try several.
 #
 # </details>
 #
@@ -741,6 +736,13 @@ for index, (source, target) in enumerate(loader):
 #
 # People have, and for some languages it helps. But it takes work for each language, and fails with names, numbers and
 # typing errors. Counting needs no such work, and splits anything.
+#
+# </details>
+#
+# <details><summary>How does the lab order its batches?</summary>
+#
+# Its function `epoch_plan` builds batches by the same rule as yours. Before each epoch it shuffles them, and reshuffles
+# sentences of equal length among themselves.
 #
 # </details>
 #

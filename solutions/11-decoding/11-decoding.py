@@ -67,9 +67,9 @@ from course_lib.translation.data.corpora import load_captions
 # %% [markdown]
 # ## 1. A trained translator, word by word
 #
-# The next cell trains a small translator of whole words: the course's 6,000 captions, a Transformer
-# with one layer and 64 features, and 360 updates. It takes about ten seconds on an idle laptop, and keeps a copy of
-# the weights every 20 updates: a **checkpoint**.
+# The next cell trains a small translator on the course's 6,000 captions. Its tokens are whole words, and it is a
+# Transformer with one layer and 64 features, trained for 360 updates. It takes about ten seconds on an idle laptop,
+# and keeps a copy of the weights every 20 updates: a **checkpoint**.
 
 # %% tags=["see"]
 torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it

@@ -542,8 +542,8 @@ with announced():
 # %% check="GradientBuckets"
 
 # %% [markdown]
-# A scratch cell: two ranks, two batches each, and one message for each bucket. Then run both backward passes
-# without `no_sync`. What does your class return now, and which gradients did its messages carry?
+# A scratch cell: two ranks, two batches each, and one message for each bucket. Then run both backward passes without
+# `no_sync`. Which gradients do you get now, and which did the messages carry?
 
 
 # %% tags=["see"]
@@ -673,8 +673,10 @@ print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, 
 # %% [markdown]
 # ### Build it
 #
-# All ranks have to agree on the owners without asking each other: compute them from the sizes alone. If there are
-# more ranks than parameters, some own nothing, and torch's optimisers refuse an empty list.
+# All ranks have to agree on the owners without asking each other: compute them from the sizes alone. If there is a
+# process group, `dist.get_rank()` and `dist.get_world_size()` return this rank's number and the number of ranks.
+# Otherwise they are 0 and 1. If there are more ranks than parameters, some own nothing, and torch's optimisers refuse
+# an empty list.
 
 # %% build="ShardedOptimizer"
 ### BEGIN SOLUTION course_lib.transformer.sharded_optimizer:ShardedOptimizer

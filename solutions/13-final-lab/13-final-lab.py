@@ -146,8 +146,8 @@ for lesson, parts in public_curriculum().parts.items():
 # | `memory_gib` | the peak memory of any process so far |
 # | `bleu`, `test_bleu` | scores of the validation and the test split, explained below |
 #
-# What happens to the validation loss, and why is it *below* the training loss? Why does the throughput rise at the
-# beginning?
+# What happens to the validation loss? It is *below* the training loss, although its sentences are new to the model:
+# the table names one reason; what is the other? Why does the throughput rise at the beginning?
 #
 # **Change something:** `BackgroundRun("captions-small", "../runs/small", "training.warmup_steps=400", restart=True)`; then
 # `training.lr_factor=4` or `model.dropout=0.3` instead.
