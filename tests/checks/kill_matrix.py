@@ -24,7 +24,7 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.search import Search, can_be_combined
-from course_lib.checks.engine.versions import Versions, first_difference, outcome_of
+from course_lib.checks.engine.versions import Versions, first_difference
 from course_lib.checks.exercises.registry import catalogue
 from tests.checks import variants
 
@@ -66,8 +66,9 @@ class Killed:
 
 def kill(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Killed:
     """Run all probes on the reference with these misconceptions, and search for an explanation."""
-    backend = LocalBackend(exercise.with_mistakes(*mistakes))
-    found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
+    # The search will run the same version, so share its outcomes. (Each `Versions` counts its effort from 0.)
+    run = Versions(exercise, seed)
+    found = [run.outcome(mistakes, number) for number in range(len(exercise.probes))]
     versions = Versions(exercise, seed)
     differences = {
         number: difference

@@ -53,8 +53,8 @@ def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
 @by_name
 def test_nobody_is_accused_falsely(exercise: Exercise) -> None:
     assert len(UNRELATED[exercise.name]) >= 6
-    # Every third one, for time: an unknown mistake takes longest.
-    for found in UNRELATED[exercise.name][::3]:
+    # Every sixth one, for time: an unknown mistake takes longest.
+    for found in UNRELATED[exercise.name][::6]:
         verdict = examine(exercise, LocalBackend(found), SEEDS[0])
         assert not verdict.passed
         # A result of None or an undefined name, for instance, is named in every exercise, and rightly so.
