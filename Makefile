@@ -49,8 +49,8 @@ lessons: install
 check: install
 	ruff check .
 	ruff format --check .
-	mypy
-	@echo 'pytest --collect-only'; tests=$$(pytest --collect-only -q 2>&1) || { echo "$$tests" | tail -n 40; exit 1; }
+	@echo 'mypy, and at the same time pytest --collect-only'; mypy & types=$$!; \
+	tests=$$(pytest --collect-only -q 2>&1) || { echo "$$tests" | tail -n 40; wait $$types; exit 1; }; wait $$types
 	course check
 
 test: check

@@ -18,7 +18,7 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "{length} {d_model}"]:
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)
     even_column = torch.arange(0, d_model, 2, dtype=torch.float64)
     angle = position / 10000.0 ** (even_column / d_model)
-    table = torch.empty(length, d_model)
+    table = torch.empty(length, d_model, dtype=torch.float32)
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle[:, : d_model // 2].cos()
     return table

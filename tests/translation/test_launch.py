@@ -75,7 +75,7 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
 ) -> None:
     """One process is killed and torchrun restarts both; torchrun gets SIGUSR1; the run is then finished."""
     said = tmp_path / "said"
-    arguments = [str(config_file), "training.epochs=30", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
+    arguments = [str(config_file), "training.epochs=15", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
     arguments += ["checkpoints.stop_check_every=2"]
     running = launch(said, "--standalone", "--max-restarts=1", *TRAIN, *arguments)
     wait_for_text(said, "step 4 ")

@@ -57,7 +57,7 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     slurm: Slurm, config_file: Path, tmp_path: Path, nodes: int, per_node: int
 ) -> None:
     log = tmp_path / "log"
-    arguments = [str(config_file), "training.epochs=25", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
+    arguments = [str(config_file), "training.epochs=12", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
     arguments += ["training.checkpoint_every=100000", "checkpoints.stop_check_every=2"]
     prepared, disk = tmp_path / "prepared", tmp_path / "disk"
     assert prepare_command([str(config_file), str(prepared)]) == 0
