@@ -25,12 +25,9 @@ PAGES = COURSE / "docs" / "lessons"
 
 #: Code that runs before a lesson's first cell and draws charts as SVG, because widgets need a running kernel.
 _DRAW_AS_SVG = """
-import altair, course_lib.charts as charts, course_lib.charts.theme as theme
-altair.renderers.register("page", lambda spec, **_: {"text/html": theme.as_svg(altair.Chart.from_dict(spec))})
-def show_offline():
-    altair.theme.enable(theme.NAME)
-    altair.renderers.enable("page")
-charts.show_offline = theme.show_offline = show_offline
+import altair
+from course_lib.charts.theme import NAME, as_svg
+altair.renderers.register(NAME, lambda spec, **_: {"text/html": as_svg(altair.Chart.from_dict(spec))})
 """
 
 _NOTE = """\

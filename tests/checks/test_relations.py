@@ -169,12 +169,10 @@ def test_a_number_as_a_tensor_is_told_apart_from_a_wrong_number() -> None:
 def test_a_claim_reads_as_a_sentence() -> None:
     difference = Comparison().difference(True, False, "«the mean is near 0»")
     assert difference is not None
-    assert difference.facts == "Expected that the mean is near 0, but that isn't so."
+    assert difference.facts == "This should be true, but isn't: the mean is near 0."
     difference = Comparison().difference(False, True, "«the state dict has an entry `mask`»")
     assert difference is not None
-    assert difference.facts == (
-        "It turned out that the state dict has an entry `mask`, and that should not be so."
-    )
+    assert difference.facts == ("This shouldn't be true, but is: the state dict has an entry `mask`.")
 
 
 def test_facts_in_words_are_not_quoted() -> None:

@@ -135,9 +135,9 @@ class Comparison:
         if isinstance(expected, bool) and isinstance(found, bool) and name.startswith("«"):
             claim = name.strip("«»")
             return _structural(
-                f"Expected that {claim}, but that isn't so."
+                f"This should be true, but isn't: {claim}."
                 if expected
-                else f"It turned out that {claim}, and that should not be so."
+                else f"This shouldn't be true, but is: {claim}."
             )
         states_a_fact = isinstance(expected, bool | str) and not isinstance(expected, Text)
         other_type = type(expected) is not type(found)

@@ -33,7 +33,7 @@ def shortened(line: str) -> str:
 
 def location(raised: Raised) -> str:
     """Return a sentence that quotes the student's line that raised the exception, or "" if it is unknown."""
-    return f" In your line `{raised.line}`." if raised.line else ""
+    return f" Your line is `{raised.line}`." if raised.line else ""
 
 
 def explained(raised: Raised) -> str:
@@ -108,7 +108,10 @@ def _names(match: re.Match[str], _: str) -> str:
     """
     name, there = match[1], match[2].split(", ")
     if match[2] == "none":
-        return "The module has no parameters: create its layers in `__init__`, and assign them to attributes."
+        return (
+            "The module has no parameters. Create them in `__init__`, and assign them to attributes, as "
+            "layers such as nn.Linear or with nn.Parameter: a plain tensor isn't a parameter."
+        )
     attribute, own = name.split(".")[0], list(dict.fromkeys(other.split(".")[0] for other in there))
     if attribute in own:
         part = ".".join(name.split(".")[:-1])

@@ -103,11 +103,14 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
     if similar.unexplained is None:
         return "incorrect", [resemblance, "That does not explain the rest of your result."]
     other = f"the test “{similar.unexplained.description}”"
-    alone = "these mistakes alone" if len(similar.mistakes) > 1 else "this mistake alone"
+    with_it = f"the course's code with {'these mistakes' if len(similar.mistakes) > 1 else 'this mistake'}"
     if similar.unexplained not in failures:
-        but = f"But with {alone}, {other} would fail too, and your code passes it."
+        but = f"But {with_it} also fails {other}, which yours passes. Yours may be a variant of the mistake."
     elif any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        but = f"But in {other}, your result is not explained by {alone}."
+        but = (
+            f"But in {other}, {with_it} gives another result than yours. Yours may be a variant of the "
+            "mistake, or have a second one."
+        )
     else:
         but = f"But {other} fails in another way."
     if not is_vague and count == failed > 1:

@@ -466,8 +466,12 @@ def _average_of_different_entries(candidate: Candidate, draw: Draw) -> Observed:
     name = "layer.bias"
     less = {other: entry for other, entry in whole.items() if other != name}
     return {
-        "the response if the second lacks it": _refused(candidate, whole, less, wanted=(name,)),
-        "the response if the first lacks it": _refused(candidate, less, whole, wanted=(name,)),
+        f"the response if the second checkpoint lacks {name}": _refused(
+            candidate, whole, less, wanted=(name,)
+        ),
+        f"the response if the first checkpoint lacks {name}": _refused(
+            candidate, less, whole, wanted=(name,)
+        ),
     }
 
 
