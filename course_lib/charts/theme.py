@@ -137,8 +137,8 @@ def _as_widget(spec: dict[str, Any], **_: object) -> Any:
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
     # Draw on a canvas, because live SVG charts on one page give their clipping areas the same ids.
     widget = alt.JupyterChart(None, embed_options={"actions": menu, "renderer": "canvas"})  # type: ignore[arg-type]
-    # altair's own renderer turns this valid specification into a chart again. Validating that one twice
-    # takes three quarters of the time until it appears.
+    # altair's own renderer turns this valid specification into a chart again, and validates that one twice,
+    # which takes most of the time until it appears.
     widget.spec = spec
     return widget._repr_mimebundle_()
 

@@ -94,9 +94,9 @@ print("dog:", x[2].int().tolist())
 # (Divided by the root of 16, a 20 adds 5 to a score, and $e^5$ is about 150: enough for the softmax to choose.)
 #
 # **Change something:** let every word look two positions back. (The loop must then begin at 2, because in Python
-# index -1 is the last position.) Then let nouns prefer the adjective just before them: in the list, write `describing
-# + 0.5 * previous` in place of `describing`. (Undo your changes afterwards, because section 3 uses these matrices
-# again.)
+# index -1 is the last position.) Then let nouns prefer the adjective just before them: in the list, write
+# `describing + 0.5 * previous` in place of `describing`. (Undo your changes afterwards, because section 3 uses these
+# matrices again.)
 
 # %% tags=["see"]
 same = 20 * torch.eye(16)

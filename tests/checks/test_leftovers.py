@@ -85,7 +85,7 @@ def test_a_resemblance_says_if_the_tests_that_it_does_not_explain_succeed() -> N
     told = message(answer).replace("\n    ", " ")
     assert "your result is what you get if the dot products are not divided" in told
     assert "But the course's code with this mistake also fails the test “" in told
-    assert "which yours passes. Yours may be a variant of the mistake." in told
+    assert "which your code passes. Your mistake may be a variant." in told
     assert "second mistake" not in told
 
 
@@ -96,7 +96,9 @@ def test_a_resemblance_in_a_later_test_is_said_as_such() -> None:
         return query @ key.transpose(-2, -1)
 
     told = message(answer).replace("\n    ", " ")
-    assert "It raised IndexError: tuple index out of range. Your line is `raise IndexError" in told
+    assert (
+        "It raised IndexError: tuple index out of range. This happened in your line `raise IndexError" in told
+    )
     assert "In another test (batch and head axes are kept), your result is what you get, for " in told
 
 
@@ -108,7 +110,7 @@ def test_no_line_is_quoted_that_the_student_has_not_written() -> None:
 
     told = message(StoresItsOutput, "LayerNorm")
     assert "deepcopy" in told
-    assert "Your line is" not in told
+    assert "This happened in your line" not in told
 
 
 def test_code_that_keeps_something_between_calls_is_told() -> None:

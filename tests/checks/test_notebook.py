@@ -99,7 +99,7 @@ def test_a_mistake_that_explains_all_failing_tests_stands_in_the_first_line() ->
     assert told[0].startswith(
         "✗ attention_scores: in the 2 tests that fail, the dot products are not divided by the"
     )
-    assert "which yours passes. Yours may be a variant of the mistake." in " ".join(map(str.strip, told))
+    assert "which your code passes. Your mistake may be a variant." in " ".join(map(str.strip, told))
     weaker = replace(verdict, similar=Resemblance((mistake,), first, others=0, unexplained=second))
     assert failure(weaker).startswith("✗ attention_scores: incorrect.")
 
@@ -210,7 +210,10 @@ def test_a_loop_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> N
 
     told = message("attention_scores", endless).replace("\n    ", " ")
     assert "Stopped: the call did not return within 0.5 seconds. Is there a loop that never ends?" in told
-    assert "Your line is `query = query + 1`." in told or "Your line is `while True:`." in told
+    assert (
+        "This happened in your line `query = query + 1`." in told
+        or "This happened in your line `while True:`." in told
+    )
 
 
 def test_leaving_the_program_is_an_error_like_others() -> None:
@@ -223,7 +226,7 @@ def test_an_error_in_the_students_line_is_shown_with_the_line() -> None:
 
     told = message("attention_scores", broken).replace("\n    ", " ")
     assert "It raised RuntimeError:" in told
-    assert "Your line is `return query @ key`." in told
+    assert "This happened in your line `return query @ key`." in told
 
 
 def test_a_stub_says_its_own_message() -> None:

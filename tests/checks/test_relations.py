@@ -172,7 +172,7 @@ def test_a_claim_reads_as_a_sentence() -> None:
     assert difference.facts == "This should be true, but isn't: the mean is near 0."
     difference = Comparison().difference(False, True, "«the state dict has an entry `mask`»")
     assert difference is not None
-    assert difference.facts == ("This shouldn't be true, but is: the state dict has an entry `mask`.")
+    assert difference.facts == "This shouldn't be true, but is: the state dict has an entry `mask`."
 
 
 def test_facts_in_words_are_not_quoted() -> None:

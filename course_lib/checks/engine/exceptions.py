@@ -33,7 +33,7 @@ def shortened(line: str) -> str:
 
 def location(raised: Raised) -> str:
     """Return a sentence that quotes the student's line that raised the exception, or "" if it is unknown."""
-    return f" Your line is `{raised.line}`." if raised.line else ""
+    return f" This happened in your line `{raised.line}`." if raised.line else ""
 
 
 def explained(raised: Raised) -> str:
