@@ -7,13 +7,14 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Some containers set this variable. Without bytecode, each process that a test starts compiles the course again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick lab progress lessons check install lock doctor bench kill-matrix docs wheel
+.PHONY: help demo test nightly quick lab progress lessons check install lock doctor bench kill-matrix docs wheel
 
 help:
 	@echo "make demo         grade an example class and train a translator (under ten minutes)"
 	@echo "make lab          open the lessons in JupyterLab, with a start page that shows your progress"
 	@echo "make progress     show your progress in the terminal"
-	@echo "make test         run everything that CI runs: make check, then all tests"
+	@echo "make test         run what CI runs for each change: make check, then the tests (about 25 minutes)"
+	@echo "make nightly      run the tests that repeat others with more cases or on whole services"
 	@echo "make quick        run the fast tests only (under three minutes)"
 	@echo "make check        check format, lint, types and imports of the tests, and that lessons/ matches solutions/"
 	@echo "make lessons      build lessons/ from solutions/"
@@ -54,8 +55,11 @@ check: install
 	course check
 
 test: check
-	pytest --numprocesses=$(WORKERS) --dist=worksteal
+	pytest --numprocesses=$(WORKERS) --dist=worksteal -m "not nightly"
 	python -m tests.checks.totals
+
+nightly: install
+	pytest --numprocesses=$(WORKERS) --dist=worksteal -m nightly
 
 quick: install
 	pytest --numprocesses=$(WORKERS) --dist=worksteal -q -m "not (slow or browser or slurm or postgres or sandbox)"

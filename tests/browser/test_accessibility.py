@@ -142,6 +142,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return built_site(tmp_path_factory)
 
 
+@pytest.mark.nightly
 def test_site(site: Site, page: Page) -> None:
     with served(site.folder) as address:
         for name in SITE_PAGES:

@@ -29,6 +29,7 @@ COMMENT = "Say also how it compares them."
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.sandbox,
     pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable())),
 ]

@@ -43,6 +43,7 @@ def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
 
 
 @by_name
+@pytest.mark.nightly
 def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
     """Run a third of the mistakes, with other numbers than the matrix's, as a student's code runs."""
     for mistake in exercise.misconceptions[::3]:

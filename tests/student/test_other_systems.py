@@ -14,7 +14,7 @@ from nbformat.v4 import new_output
 
 from course_lib.student.progress import is_lesson
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 #: The settings of an old Windows console. On Linux, the locale C makes ASCII the default encoding.

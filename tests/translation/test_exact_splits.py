@@ -50,7 +50,7 @@ def assert_same(got: list[list[Outcome]], expected: list[Outcome], within: float
                 assert their_sums[name] == pytest.approx(sums[name], rel=1e-9), name
 
 
-@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize("world_size", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_the_weights_do_not_depend_on_processes_and_micro_batches(
     tiny_config: Callable[..., RunConfig], world_size: int
 ) -> None:

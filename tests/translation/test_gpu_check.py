@@ -59,12 +59,14 @@ def test_every_part_is_rehearsed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_several_processes_train_like_one() -> None:
     found = correctness.several_processes(CPU)
     assert found.startswith("processes under torchrun: 2, relative difference")
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_one_process_under_torchrun_trains_like_one_without() -> None:
     found = correctness.launched_equals_one(CPU, 1)
     assert found.startswith("processes under torchrun: 1, relative difference")

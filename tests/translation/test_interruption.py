@@ -140,7 +140,7 @@ def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, to
     assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
     config_file: Path, tmp_path: Path, number: int
 ) -> None:

@@ -93,7 +93,7 @@ def test_damage_is_detected(piece: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif("COURSE_DATA" not in os.environ, reason="COURSE_DATA names no mirror folder")
-@pytest.mark.parametrize("direction", ["de-en", "en-de"])
+@pytest.mark.parametrize("direction", ["de-en", pytest.param("en-de", marks=pytest.mark.nightly)])
 def test_the_scores_of_its_card(direction: Direction) -> None:
     folder = Path(os.environ["COURSE_DATA"]) / "multi30k"
     source, target = (

@@ -52,7 +52,7 @@ def wait_for_text(slurm: Slurm, job: str, log: Path, text: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(("nodes", "per_node"), [(1, 2), (2, 1)])
+@pytest.mark.parametrize(("nodes", "per_node"), [pytest.param(1, 2, marks=pytest.mark.nightly), (2, 1)])
 def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     slurm: Slurm, config_file: Path, tmp_path: Path, nodes: int, per_node: int
 ) -> None:

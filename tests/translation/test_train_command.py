@@ -48,7 +48,7 @@ def test_two_processes_under_torchrun_train_and_translate(config_file: Path, tmp
     assert len((folder / "translations.txt").read_text("utf-8").splitlines()) == 23
 
 
-@pytest.mark.parametrize(("overrides", "exit_code"), [(["training.epochs=1"], 0), (["training.epochs=0"], 1)])
+@pytest.mark.parametrize(("overrides", "exit_code"), [pytest.param(["training.epochs=1"], 0, marks=pytest.mark.nightly), (["training.epochs=0"], 1)])
 def test_no_process_of_several_takes_python_down_under_the_threads_of_gloo(
     config_file: Path, tmp_path: Path, overrides: list[str], exit_code: int
 ) -> None:

@@ -41,7 +41,7 @@ def leftovers(folder: Path) -> list[Path]:
     return list(folder.rglob(".*.tmp"))
 
 
-@pytest.mark.parametrize(("world_size", "kills"), [(1, 12), (2, 3)])
+@pytest.mark.parametrize(("world_size", "kills"), [pytest.param(1, 12, marks=pytest.mark.nightly), (2, 3)])
 def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
     config_file: Path, tmp_path: Path, world_size: int, kills: int
 ) -> None:

@@ -248,6 +248,7 @@ def start_grading(classroom: Classroom, address: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slurm
+@pytest.mark.nightly
 def test_slurm_starts_the_workers_and_replaces_one_that_is_killed(
     class_of_three: Classroom, tmp_path: Path, tls: None
 ) -> None:

@@ -22,6 +22,7 @@ from autograder.sandbox.confinement import probe
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),
     pytest.mark.sandbox,
+    pytest.mark.nightly,
 ]
 
 RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"

@@ -257,6 +257,7 @@ def test_workers_start_again_when_the_problem_is_gone(
         assert executor.submit(value_or_death, 1).result() == 1
 
 
+@pytest.mark.nightly
 def test_workers_that_died_leave_no_open_files() -> None:
     with closing(LocalExecutor(1, nothing, ())) as executor:
         counts = []

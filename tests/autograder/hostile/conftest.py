@@ -15,7 +15,7 @@ Grade = Callable[[str, Sequence[Threat], Mapping[str, str]], Aftermath]
 #: comes to its own limit of memory well before all together come to theirs, which ends the kernel.
 CONFIG = """
 c.SandboxedExecute.workers = 4
-c.SandboxedExecute.cell_seconds = 10
+c.SandboxedExecute.cell_seconds = 5
 c.SandboxedExecute.memory_bytes = 2**30
 c.SandboxedExecute.total_memory_bytes = 5 * 2**28
 """

@@ -23,12 +23,17 @@ RUNS = {
     "without bubblewrap": tuple(threat for threat in THREATS if threat.confined),
 }
 WITHOUT = {"the strongest mechanism": frozenset(), "without bubblewrap": frozenset({"bubblewrap"})}
+MARKS = {"the strongest mechanism": (), "without bubblewrap": (pytest.mark.nightly,)}
 
-CASES = [
-    pytest.param(run, threat, id=f"{threat.name}, {run}")
-    for run, threats in RUNS.items()
-    for threat in threats
-]
+each_run = pytest.mark.parametrize("run", [pytest.param(run, marks=MARKS[run]) for run in RUNS])
+each_threat = pytest.mark.parametrize(
+    ("run", "threat"),
+    [
+        pytest.param(run, threat, marks=MARKS[run], id=f"{threat.name}, {run}")
+        for run, threats in RUNS.items()
+        for threat in threats
+    ],
+)
 
 
 def graded(grade_once: Grade, run: str) -> Aftermath:
@@ -41,13 +46,13 @@ def graded(grade_once: Grade, run: str) -> Aftermath:
     )
 
 
-@pytest.mark.parametrize(("run", "threat"), CASES)
+@each_threat
 def test_a_threat_does_no_harm(grade_once: Grade, run: str, threat: Threat) -> None:
     found = graded(grade_once, run)
     assert harm_by(threat, found.student(threat.name), found) == []
 
 
-@pytest.mark.parametrize(("run", "threat"), CASES)
+@each_threat
 def test_the_neighbours_of_a_threat_are_graded_rightly(grade_once: Grade, run: str, threat: Threat) -> None:
     found = graded(grade_once, run)
     neighbours = found.neighbours(found.student(threat.name))
@@ -56,12 +61,12 @@ def test_the_neighbours_of_a_threat_are_graded_rightly(grade_once: Grade, run: s
         assert harm_by(HONEST, neighbour, found) == []
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_nobody_else_is_harmed(grade_once: Grade, run: str) -> None:
     assert graded(grade_once, run).other_harm == []
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_honest_students_get_the_same_bytes(grade_once: Grade, run: str) -> None:
     found = graded(grade_once, run)
     honest = [name for name, tried in found.students.items() if tried == HONEST.name]
@@ -69,21 +74,21 @@ def test_honest_students_get_the_same_bytes(grade_once: Grade, run: str) -> None
     assert [name for name in honest if notebooks[name] != notebooks[honest[0]]] == []
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_the_gradebook_knows_nobody_else(grade_once: Grade, run: str) -> None:
     found = graded(grade_once, run)
     with Gradebook(f"sqlite:///{found.course}/autograder/gradebook.db") as gradebook:
         assert {student.id for student in gradebook.students} <= {*found.students, "zz-enrolled"}
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_the_log_is_plain(grade_once: Grade, run: str) -> None:
     said = graded(grade_once, run).said
     assert "Traceback (most recent call last)" not in said
     assert re.findall(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x9b]+[^\n]*", said) == []
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_the_report_says_what_confined(grade_once: Grade, run: str) -> None:
     found = graded(grade_once, run)
     [honest, *_] = [name for name, tried in found.students.items() if tried == HONEST.name]
