@@ -1,7 +1,12 @@
 """Misconceptions are data: every file is valid, and an invalid one is refused with all of its problems."""
 
+import builtins
+import dis
+import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -50,6 +55,46 @@ def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
     shared = {**tables.pop("sources", {}), **tables.pop("equivalents", {})}
     assert sorted(tables) == sorted(entry.name for entry in entries)
     assert set(shared) <= set(tables)
+    # A message can say "your result is what you get if", and then the statement.
+    statements = [
+        mistake.statement
+        for entry in entries
+        if isinstance(entry, Exercise)
+        for mistake in entry.misconceptions
+    ]
+    assert [statement for statement in statements if statement.startswith("if ")] == []
+
+
+def global_names(code: CodeType) -> Iterator[str]:
+    """Yield the global names that code and the functions in it read."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from global_names(constant)
+
+
+@pytest.mark.parametrize(
+    "exercise",
+    [entry for entry in catalogue().values() if isinstance(entry, Exercise)],
+    ids=lambda one: one.name,
+)
+def test_a_misconception_uses_no_undefined_name(exercise: Exercise) -> None:
+    """Such a patch would be named for every student whose code raises the same NameError."""
+    module = sys.modules[exercise.reference.__module__]
+    for mistake in exercise.misconceptions:
+        code = compile(exercise.source_with(mistake), mistake.name, "exec")
+        stored = {each.argval for each in dis.get_instructions(code) if each.opname.startswith("STORE_")}
+        within = {
+            each.argval
+            for constant in code.co_consts
+            if isinstance(constant, CodeType)
+            for each in dis.get_instructions(constant)
+            if each.opname.startswith("STORE_")
+        }
+        known = stored | within | vars(module).keys() | vars(builtins).keys() | {"__name__"}
+        assert set(global_names(code)) <= known, mistake.name
 
 
 def test_a_valid_misconception_is_read_and_applied(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ class Verdict:
     """Sentences about how the student's result in that probe relates to the expected one."""
     named: tuple[Misconception, ...] = ()
     """Misconceptions whose results equal the student's in every probe; empty if there are none."""
+    named_by_error: bool = False
+    """Whether every probe that fails raises an exception. Other mistakes can raise the same ones."""
     similar: Resemblance | None = None
     """Misconceptions whose results equal the student's in one failing probe, but not in all probes."""
     example: Example | None = None
@@ -158,6 +160,8 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
         difference=difference,
         facts=facts,
         named=explanation.named,
+        named_by_error=set(explanation.named) <= set(exercise.misconceptions)
+        and all(any(_unexpected_errors(versions.reference(number), found[number])) for number in differences),
         similar=explanation.similar,
         example=example(exercise, backend, failed) if unexplained else None,
         printed="".join(reply.printed for reply in found[first].replies),
@@ -242,16 +246,22 @@ _MAX_CAUSES = 3
 
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
     """Return a mistake, common to all exercises, that explains a wrong outcome with certainty, or None."""
+    for error in _unexpected_errors(expected, found):
+        return named(error)
     pairs = list(zip(expected.replies, found.replies, strict=False))
-    for right, actual in pairs:
-        if isinstance(actual, Raised) and not (isinstance(right, Raised) and right.kind == actual.kind):
-            return named(actual)
     agree = Comparison(probe.tolerance).agree
     wrong = [(right, actual) for right, actual in pairs if not agree(right, actual)]
     for parts in (0, 1, slice(None, -1)) if wrong and len(expected.replies) == len(found.replies) else ():
         if all(agree(right, _part(actual, parts)) for right, actual in wrong):
             return returned_with_more()
     return None
+
+
+def _unexpected_errors(expected: Outcome, found: Outcome) -> Iterator[Raised]:
+    """Yield the exceptions of an outcome that the reference doesn't raise."""
+    for right, actual in zip(expected.replies, found.replies, strict=False):
+        if isinstance(actual, Raised) and not (isinstance(right, Raised) and right.kind == actual.kind):
+            yield actual
 
 
 def _part(reply: Reply, parts: int | slice) -> Reply:

@@ -52,7 +52,17 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
     )
     if verdict.named:
         sources = "; ".join(dict.fromkeys(mistake.source for mistake in verdict.named))
-        return _lines(f"✗ {name}: {_statements(verdict.named)}.", *test, *printed, *why, f"Read: {sources}.")
+        summary = _statements(verdict.named)
+        alike: tuple[str, ...] = ()
+        if verdict.named_by_error:
+            failed = len(verdict.failures)
+            tests = f"each of the {failed} tests that fail" if failed > 1 else "this test"
+            with_it = "With these mistakes" if len(verdict.named) > 1 else "With this mistake"
+            summary = f"probably, {summary}"
+            alike = (
+                f"{with_it}, the course's code raises the same error in {tests}. Other mistakes could, too.",
+            )
+        return _lines(f"✗ {name}: {summary}.", *test, *alike, *printed, *why, f"Read: {sources}.")
     if similar is not None:
         summary, resemblance = _similar(similar, verdict.failures)
         return _lines(f"✗ {name}: {summary}.", *test, *verdict.facts, *resemblance, *why, *printed)

@@ -6,11 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
 from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
-from course_lib.checks.exercises.fixtures.results import after_another_call, as_number
+from course_lib.checks.exercises.fixtures.results import (
+    after_an_update,
+    after_another_call,
+    as_number,
+    without_gradients,
+)
 
 Weights = Mapping[str, Tensor]
 
@@ -58,20 +63,36 @@ def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candid
     return layer
 
 
-def round_trip(full: Candidate, empty: Candidate, weights: Weights, *arguments: object) -> Reply:
+def round_trip(
+    full: Candidate, empty: Candidate, weights: Weights, *arguments: object, through: Fixture | None = None
+) -> Reply:
     """Load `weights` into `full`, load the state dict of `full` into `empty`, and call `empty`.
 
     `empty` is in evaluation mode and has been called before, so that numbers computed from its old weights
-    don't go unnoticed if it keeps them. Returns the reply to the last call, or to the first of these steps
-    that fails.
+    don't go unnoticed if it keeps them. Neither call records gradients, because some code keeps numbers only
+    then. If `through` is given, it is called in the module's place, with the module as its first argument.
+    Returns the reply to the last call, or to the first of these steps that fails.
     """
     full.load(weights)
     empty.train(False)
-    empty.call(*arguments)
+    called = empty.fixture(without_gradients(through or empty))
+    if through is not None:
+        arguments = (empty, *arguments)
+    called.call(*arguments)
     state = full.weights()
     if isinstance(state, Raised):
         return state
-    return first_failure(empty.call(state.value, method="load_state_dict"), empty.call(*arguments))
+    return first_failure(empty.call(state.value, method="load_state_dict"), called.call(*arguments))
+
+
+def updated(layer: Candidate, weights: Weights, toward: Tensor, *arguments: object) -> Reply:
+    """Load weights into a module, call it, update all of its parameters, and return what it then gives.
+
+    `toward` is the gradient with respect to the result of the first call.
+    """
+    loaded = layer.load(weights)
+    again = layer.fixture(after_an_update(layer))
+    return first_failure(loaded, again.call(toward, *arguments))
 
 
 def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:

@@ -136,6 +136,12 @@ def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_far_scores(draw), _far_mask())
 
 
+@probe("a masked score may be far above the allowed ones")
+def _weights_of_a_far_masked_score(candidate: Candidate, draw: Draw) -> Reply:
+    mask = torch.tensor([[1, 0, 1, 1], [0, 1, 1, 0]], dtype=torch.bool)
+    return candidate.call(draw.normal(2, 4).masked_fill(~mask, 30_000), mask)
+
+
 @probe("float32 in, float32 out")
 def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float32), _mask_with_empty_row())

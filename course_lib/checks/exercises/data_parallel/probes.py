@@ -147,10 +147,10 @@ case(
 )
 case(
     "_buffers",
-    "buffers are sent too, including integer ones and those outside the state dict",
+    "buffers come from the source, too, including integer ones and those outside the state dict",
     2,
     "with_buffers",
-    source=0,
+    source=1,
 )
 case(
     "_shared_parameter",

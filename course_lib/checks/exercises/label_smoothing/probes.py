@@ -9,7 +9,13 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply
-from course_lib.checks.exercises.fixtures.results import gradient_through, in_float64, number_in, smoothing_by
+from course_lib.checks.exercises.fixtures.results import (
+    after_another_call,
+    gradient_through,
+    in_float64,
+    number_in,
+    smoothing_by,
+)
 from course_lib.checks.exercises.shared_requests import gradients_of
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
 
@@ -56,6 +62,16 @@ case("labels that are all padding give rows of zeros", [[0, 0, 0]], 4, 0, 0.1)
 def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
     labels = draw.integers(0, 50, 3, 7)
     return candidate.fixture(in_float64(candidate)).call(labels, 50, 7, 0.1)
+
+
+@probe("a second call has its own targets, with another pad_id or smoothing")
+def _targets_again(candidate: Candidate, draw: Draw) -> Observed:
+    labels = draw.integers(0, 6, 2, 5)
+    again = candidate.fixture(after_another_call(candidate.fixture(in_float64(candidate))))
+    return {
+        "the targets with another pad_id": again.call((labels, 6, 0, 0.2), labels, 6, 3, 0.2),
+        "the targets with another smoothing": again.call((labels, 6, 3, 0.2), labels, 6, 3, 0.4),
+    }
 
 
 @probe("labels may be a view with another memory layout")

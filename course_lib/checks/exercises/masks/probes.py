@@ -10,7 +10,11 @@ from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.devices import stays_together
-from course_lib.checks.exercises.fixtures.results import after_another_call, with_batch_axis
+from course_lib.checks.exercises.fixtures.results import (
+    after_another_call,
+    after_new_contents,
+    with_batch_axis,
+)
 from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask, shift_target
 
 
@@ -41,15 +45,27 @@ def _stays_on_device(candidate: Candidate, draw: Draw) -> Observed:
 
 
 def _after_another(candidate: Candidate, draw: Draw) -> Reply:
-    """Call a function that makes a mask twice, and overwrite the first result before the second call."""
+    """Call a function that makes a mask twice, and overwrite the first result before the second call.
+
+    The second call has another pad_id.
+    """
     first = _sentences(draw, 2, 5, width=5, pad_id=0), 0
     again = candidate.fixture(after_another_call(candidate))
-    return again.call(first, _sentences(draw, 4, 3, width=5, pad_id=0), 0)
+    return again.call(first, _sentences(draw, 4, 3, width=5, pad_id=1), 1)
+
+
+def _with_new_contents(candidate: Candidate, draw: Draw) -> Reply:
+    """Call a function that makes a mask twice, with a tensor of tokens that changes between the calls."""
+    first, second = (_sentences(draw, *lengths, width=5, pad_id=0) for lengths in ((2, 5), (4, 3)))
+    return candidate.fixture(after_new_contents(candidate)).call((first, 0), second, 0)
 
 
 def _add_second_call(exercise: Exercise, prefix: str) -> None:
-    """Add a probe of two calls. Its name begins with `prefix`."""
-    description = "a second call with other tokens has its own mask, even if the first one was overwritten"
+    """Add probes of two calls. Their names begin with `prefix`."""
+    exercise.random_cases(_with_new_contents, __name__)(
+        f"{prefix}_of_new_contents", "if the numbers in a tensor of tokens change, so does its mask"
+    )
+    description = "a second call with another pad_id has its own mask, even if the first was overwritten"
     exercise.random_cases(_after_another, __name__)(f"{prefix}_again", description)
 
 
@@ -84,6 +100,11 @@ def _padding_among_the_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(tokens, 50)
 
 
+@probe("pad_id may be a large number")
+def _padding_of_a_large_number(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(_sentences(draw, 3, 4, width=4, pad_id=40_000), 40_000)
+
+
 PADDING_MASK.random_cases(_padded_in_front, __name__)(
     "_padding_in_front", "padding is masked at every position, including the beginning"
 )
@@ -110,6 +131,8 @@ case = CAUSAL_MASK.cases(_of_length)
 case("the mask for four positions", 4)
 case("the mask for one position, which may attend to itself", 1)
 case("the mask for two positions", 2)
+
+
 case("the mask for 260 positions: no length is too large", 260)
 
 

@@ -9,16 +9,24 @@ from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
-from course_lib.checks.exercises.fixtures.callables import dropout_strength, mean_attention, to_itself
+from course_lib.checks.exercises.fixtures.callables import (
+    dropout_strength,
+    mean_attention,
+    over_a_memory,
+    to_itself,
+)
 from course_lib.checks.exercises.fixtures.refusals import error_of, refusal
+from course_lib.checks.exercises.fixtures.results import after_new_contents
 from course_lib.checks.exercises.fixtures.starting_weights import equal_weights
 from course_lib.checks.exercises.shared_requests import (
     call_after_another,
     call_with_normals,
     gradients_of,
+    in_double,
     module_stays_on_device,
     round_trip,
     stays_on_device,
+    updated,
 )
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
 
@@ -291,17 +299,31 @@ def _next_to_another(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
+@probe("a memory whose numbers change in place is read again in the next call")
+def _with_new_memory(candidate: Candidate, draw: Draw) -> Reply:
+    module = _loaded(candidate, _weights(draw, 6), 6, 2)
+    x, old, new = draw.normal(2, 3, 6), draw.normal(2, 4, 6), draw.normal(2, 4, 6)
+    again = module.fixture(after_new_contents(module.fixture(over_a_memory(module))))
+    return again.call((x, old), x, new)
+
+
 @probe(_DEVICE)
 def _elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     x = draw.normal(2, 3, 6, dtype=torch.float32)
     return module_stays_on_device(candidate.build(6, 2), x, x, x, draw.coins(2, 3, 3))
 
 
-@probe("in evaluation mode, weights that are loaded after a call are used in the next one")
+@probe("in evaluation mode, self-attention uses weights that are loaded after an earlier call")
 def _reloaded(candidate: Candidate, draw: Draw) -> Reply:
     full, used = (_loaded(candidate, _weights(draw, 6), 6, 2) for _ in range(2))
     x = draw.normal(2, 3, 6)
-    return round_trip(full, used, _weights(draw, 6), x, x, x)
+    return round_trip(full, used, _weights(draw, 6), x, through=to_itself())
+
+
+@probe("after an update of all parameters, in evaluation mode, the module computes with the new ones")
+def _updated(candidate: Candidate, draw: Draw) -> Reply:
+    x, toward = draw.normal(2, 3, 6), draw.normal(2, 3, 6)
+    return updated(in_double(candidate, 6, 2, 0.0), _weights(draw, 6), toward, x, x, x)
 
 
 @probe("a deep copy made after a forward pass has equal but separate weights")

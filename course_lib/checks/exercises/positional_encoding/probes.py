@@ -22,6 +22,7 @@ from course_lib.checks.exercises.shared_requests import (
     in_double,
     module_stays_on_device,
     round_trip,
+    updated,
 )
 from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding, sinusoids
 
@@ -140,6 +141,12 @@ def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     return round_trip(full, empty, {"table.weight": draw.normal(5, 3)}, torch.tensor([[4, 1]]))
 
 
+@probe("after an update of all parameters, the vectors are those of the new table times the root of d_model")
+def _embedding_updated(candidate: Candidate, draw: Draw) -> Reply:
+    tokens, toward = torch.tensor([[4, 1], [0, 4]]), draw.normal(2, 2, 3)
+    return updated(in_double(candidate, 5, 3), {"table.weight": draw.normal(5, 3)}, toward, tokens)
+
+
 @probe("a deep copy has separate weights")
 def _embedding_copy(candidate: Candidate, draw: Draw) -> Observed:
     weights = {"table.weight": draw.normal(5, 3)}
@@ -248,8 +255,14 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("the table is not in the state dict")
 def _sum_state(candidate: Candidate, draw: Draw) -> Observed:
-    reply = candidate.fixture(has_large_entry()).call(candidate.build(6, 0.0, 50), 50)
-    return {"«the state dict has an entry as large as the table»": reply}
+    layer, has_one = candidate.build(6, 0.0, 50), candidate.fixture(has_large_entry())
+    found = {"«the state dict has an entry as large as the table»": has_one.call(layer, 50)}
+    layer.call(torch.zeros(1, 60, 6))  # Either is allowed: an error, or a longer table.
+    return found | {
+        "«after a longer sentence, the state dict has an entry as large as the table»": has_one.call(
+            layer, 50
+        )
+    }
 
 
 @probe("the table moves with the module to another device")

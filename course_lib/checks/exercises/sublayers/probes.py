@@ -21,6 +21,7 @@ from course_lib.checks.exercises.shared_requests import (
     in_double,
     module_stays_on_device,
     round_trip,
+    updated,
 )
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
 
@@ -130,6 +131,12 @@ def _norm_in_evaluation(candidate: Candidate, draw: Draw) -> Reply:
 def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 5), in_double(candidate, 5)
     return round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
+
+
+@probe("after an update of all parameters, in evaluation mode, the module computes with the new ones")
+def _norm_updated(candidate: Candidate, draw: Draw) -> Reply:
+    x, toward = 3 * draw.normal(2, 5), draw.normal(2, 5)
+    return updated(in_double(candidate, 5), _norm_weights(draw, 5), toward, x)
 
 
 @probe("a deep copy has separate weights")
@@ -253,6 +260,12 @@ def _network_backward(candidate: Candidate, draw: Draw) -> Observed:
 def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 3, 5, 0.0), in_double(candidate, 3, 5, 0.0)
     return round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
+
+
+@probe("after an update of all parameters, in evaluation mode, the module computes with the new ones")
+def _network_updated(candidate: Candidate, draw: Draw) -> Reply:
+    x, toward = draw.normal(2, 3), draw.normal(2, 3)
+    return updated(in_double(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), toward, x)
 
 
 @probe("a deep copy has separate weights")

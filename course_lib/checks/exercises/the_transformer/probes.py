@@ -18,7 +18,7 @@ from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import config
 from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
-from course_lib.checks.exercises.fixtures.results import gradients_afterwards
+from course_lib.checks.exercises.fixtures.results import after_new_contents, gradients_afterwards
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
 from course_lib.checks.exercises.shared_requests import (
     gradients_of,
@@ -467,6 +467,13 @@ def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
     sentences, toward = _sentences(draw), draw.normal(2, 4, _TARGET_VOCAB)
     reply = model.gradients(*sentences, toward=toward)
     return gradients_of(reply, weights=_model_shapes(TransformerConfig(**settings)))
+
+
+@probe("if the numbers in the tensors of a call change in place, so do the logits of the next call")
+def _model_with_new_contents(candidate: Candidate, draw: Draw) -> Reply:
+    model = _model(candidate, draw, **_SMALL)
+    first, second = _sentences(draw), _sentences(draw)
+    return model.fixture(after_new_contents(model)).call(first, *_with_other_masks(*second))
 
 
 @probe("calls do not affect each other, and a deep copy, filled from a state dict, has its own weights")
