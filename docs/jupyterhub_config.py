@@ -3,6 +3,7 @@
 Change the five names below. docs/jupyterhub.md lists the other steps.
 """
 
+import os
 from pathlib import Path
 
 c = get_config()  # type: ignore[name-defined] # defined by JupyterHub
@@ -11,7 +12,8 @@ c = get_config()  # type: ignore[name-defined] # defined by JupyterHub
 COURSE = "build-the-transformer"
 #: A Unix account that nobody logs in to. It owns the course, and Formgrader runs in it.
 GRADER = "transformer-grader"
-#: A clone of the course that only GRADER can read, because it contains the solutions.
+#: A clone of the course that only GRADER can read, because it contains the solutions. `make install` has
+#: created its environment, in which grading runs.
 COURSE_FOLDER = Path("/srv/build-the-transformer")
 #: People who may grade, by their Unix accounts.
 PEOPLE_WHO_GRADE = ["instructor"]
@@ -28,6 +30,10 @@ c.Authenticator.allow_all = True
 # The start page of the lessons, which `course student-config` creates. JupyterHub ignores LabApp.default_url.
 c.Spawner.default_url = f"/lab/tree/{COURSE}/start.md"
 
+# Students' code may read the Python packages beside it in the sandbox, so the course must not be one of them.
+# The editable environment of the clone has a link to the course in its place.
+PROGRAMS = COURSE_FOLDER / ".venv" / "bin"
+
 # The service runs as GRADER and not in a grader's own server, so that several people can grade in one course
 # without sharing files between their accounts. Its start page is Formgrader itself, because JupyterLab would
 # show it in a frame, which JupyterHub forbids.
@@ -35,10 +41,13 @@ c.JupyterHub.services = [
     {
         "name": COURSE,
         "url": f"http://127.0.0.1:{FORMGRADER_PORT}",
-        "command": ["jupyterhub-singleuser", f"--ServerApp.root_dir={COURSE_FOLDER}", TERMINAL],
+        "command": [str(PROGRAMS / "jupyterhub-singleuser"), f"--ServerApp.root_dir={COURSE_FOLDER}", TERMINAL],
         "user": GRADER,
         "cwd": str(COURSE_FOLDER / "autograder"),
-        "environment": {"JUPYTERHUB_DEFAULT_URL": "/formgrader"},
+        "environment": {
+            "JUPYTERHUB_DEFAULT_URL": "/formgrader",
+            "PATH": f"{PROGRAMS}:{os.environ['PATH']}",  # for commands that graders type in a terminal
+        },
         "oauth_no_confirm": True,
         "timeout": 120,  # seconds to start, perhaps on a busy machine; otherwise JupyterHub gives up
     }

@@ -1,20 +1,11 @@
-"""Collect submissions that were downloaded from Canvas or Moodle: the collector of `nbgrader zip_collect`.
-
-Both systems include the student in the name of each file or of its folder:
-
-- Canvas: `NAME_USER_ATTACHMENT_FILE` or `NAME_LATE_USER_ATTACHMENT_FILE`, where NAME is the sortable name
-  without spaces and punctuation, and USER is the ID in the gradebook (`content_zipper.rb`).
-- Moodle: `NAME_PARTICIPANT_assignsubmission_file_FILE`, or a folder `NAME_PARTICIPANT_assignsubmission_file`,
-  where NAME is the full name, and PARTICIPANT is a number that differs between assignments (`mod/assign`).
-"""
+"""Collect submissions that were downloaded from Canvas or Moodle: the collector of `nbgrader zip_collect`."""
 
 import csv
 import io
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,62 +15,12 @@ from nbgrader.plugins import FileNameCollectorPlugin
 from traitlets import Unicode
 
 from autograder.nbgrader.gradebook import open_gradebook
+from autograder.submissions.downloaded_files import DownloadedFile, interpretations
 from autograder.submissions.reading import shown
 from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
+from course_lib.student.check_log import LOG
 
-_MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<number>\d+)_assignsubmission_file(_(?P<file>.*))?", re.DOTALL)
-# A third number is refused: a student who chose the name of a file, or their own, could pose as another.
-_CANVAS = re.compile(
-    r"(?P<name>((?!_\d+_).)+?)(?P<late>_LATE)?_(?P<number>\d+)_(?P<attachment>\d+)_(?P<file>(?!\d+_).+)",
-    re.DOTALL,
-)
 _CANVAS_LOGINS = ("SIS Login ID", "SIS User ID", "Integration ID")
-#: The suffixes that Canvas, browsers and file managers append to the name of a file that exists already.
-_COPY = r"(-\d+| ?\(\d+\)| copy| \d+)?"
-
-
-@dataclass(frozen=True)
-class DownloadedFile:
-    """A downloaded file, and the information in its path about the student."""
-
-    path: Path
-    file: str
-    """The name that the student gave the file."""
-    name: str
-    """The student's name, as Canvas or Moodle writes it."""
-    number: str
-    moodle: bool
-    depth: int = 0
-    """The number of folders around the part of the path that names the student."""
-    late: bool = False
-    attachment: int = 0
-    """Canvas's number of the upload: a later upload has a higher one."""
-
-    def is_copy_of(self, wanted: str) -> bool:
-        """Return whether the file has the name `wanted`, ignoring a suffix such as `-1` or ` (1)`."""
-        stem, ending = wanted.rsplit(".", 1)
-        return bool(re.fullmatch(rf"{re.escape(stem)}{_COPY}\.{re.escape(ending)}", self.file))
-
-
-def parse(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile]:
-    """Yield the possible interpretations of a file's path, starting with the outermost folder.
-
-    `parts` is the path in the archive. Only its first two parts can identify a student: the first may be the
-    name of the downloaded archive, and the student chose the names below the second.
-    """
-    for depth, part in enumerate(parts[:2]):
-        if match := _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
-            found = match.groupdict()
-            yield DownloadedFile(
-                path=path,
-                file=found["file"] or "" if depth == len(parts) - 1 else parts[-1],
-                name=found["name"],
-                number=found["number"],
-                moodle=match.re is _MOODLE,
-                depth=depth,
-                late=bool(found.get("late")),
-                attachment=int(found.get("attachment") or 0),
-            )
 
 
 class Students:
@@ -155,7 +96,7 @@ class DownloadCollector(FileNameCollectorPlugin):
         late: set[str] = set()
         for student, files in sorted(self._files_by_student().items()):
             late |= {student for file in files if file.late}
-            for wanted in (notebook, CONFIG.file, METRICS.file, TRANSLATIONS.file):
+            for wanted in (notebook, CONFIG.file, METRICS.file, TRANSLATIONS.file, LOG):
                 choice = _newest([file for file in files if file.is_copy_of(wanted)], wanted)
                 if wanted == notebook and not choice:
                     # As in autograding, a student's only notebook is accepted under any name.
@@ -198,7 +139,7 @@ class DownloadCollector(FileNameCollectorPlugin):
             # Jupyter's checkpoints, what macOS adds to archives, and text typed into the assignment's page.
             if any(part.startswith((".", "__MACOSX")) for part in parts) or path.suffix == ".html":
                 continue
-            for file in parse(path, parts):
+            for file in interpretations(path, parts):
                 if student := students.find(file):
                     found[student].append(file)
                     break

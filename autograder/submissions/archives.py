@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol
 
 from nbgrader.plugins import ExtractorPlugin
 
+from autograder.submissions.downloaded_files import interpretations
 from autograder.submissions.reading import shown
 
 #: The nesting depth of archives: the download, a student's archive, and one inside that.
@@ -95,7 +96,9 @@ class DownloadExtractor(ExtractorPlugin):
             for path in sorted(source.rglob("*")):
                 target = self._folder / path.relative_to(source)
                 if path.is_file() and path.suffix in self.zip_ext:
-                    written += self._unpack(path, target)
+                    # If the instructor has unpacked the download, this is a student's archive.
+                    is_students = any(interpretations(path, path.relative_to(source).parts))
+                    written += self._unpack(path, target, 2 if is_students else 1)
                 elif path.is_file():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, target)
@@ -118,13 +121,15 @@ class DownloadExtractor(ExtractorPlugin):
         """Unpack an archive and the archives inside it, and return the number of files that were written.
 
         The files are written to a folder whose path is `path` without its suffix. `nesting` is the depth of
-        this archive, which is 1 for the download itself. `budget` is None for the download, which may be of
-        any size. Raises OSError if the disk is full.
+        this archive: 1 is the download itself, which may be of any size, and 2 a student's archive. `budget`
+        is what is left for an archive inside a student's. Raises OSError if the disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:
             self._names[folder] = Path(self._names[path]).stem.removesuffix(".tar")
         max_bytes = self.parent.coursedir.max_file_size * 1000
+        if nesting > 1 and budget is None:
+            budget = _Budget(max_bytes)
         written: list[Path] = []
         with self._reporting(path):
             for name, open_member in _members(archive, None if budget is None else budget.bytes):
@@ -140,7 +145,7 @@ class DownloadExtractor(ExtractorPlugin):
             if inner.suffix not in self.zip_ext or hidden:
                 continue
             if nesting < _MAX_NESTING:
-                count += self._unpack(inner, inner, nesting + 1, budget or _Budget(max_bytes))
+                count += self._unpack(inner, inner, nesting + 1, budget)
             else:
                 self._report(inner, f"archives may be nested at most {_MAX_NESTING} deep")
         return count

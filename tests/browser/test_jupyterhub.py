@@ -1,6 +1,7 @@
 """A lesson on a JupyterHub: fetched, solved, submitted, graded in Formgrader's service, returned and read."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,6 +83,7 @@ def hub() -> Iterator[Hub]:
         exchange.chmod(0o777)
         for path in (exchange, course, *course.rglob("*")):
             os.chown(path, grader.uid, grader.group)
+        (course / ".venv").symlink_to(sys.prefix)
         write_configuration(folder / "jupyter", exchange)
         # For the test: all cells are on the page, also those that are scrolled away.
         (folder / "jupyter" / "jupyter_lab_config.py").write_text(

@@ -21,7 +21,7 @@ from nbgrader.apps import ZipCollectApp
 from small_course import LESSON
 from unix_accounts import accounts, why_unavailable
 
-from autograder.nbgrader.downloads import parse
+from autograder.submissions.downloaded_files import interpretations
 from tests.nbgrader_command import try_nbgrader
 
 LONG = "Wolfeschlegelsteinhausenbergerdorff" * 5 + "Adolph Blaine Charles Sen"  # 200 characters
@@ -39,7 +39,8 @@ CANVAS = {
     f"janedoesmith_LATE_101_9001_{LESSON}.ipynb": "jane, first",
     f"janedoesmith_LATE_101_10002_{LESSON}-1.ipynb": "jane, last",
     "janedoesmith_LATE_101_10003_config.yaml": "jane's configuration",
-    "janedoesmith_LATE_101_10004_notes.pdf": "not for grading",
+    "janedoesmith_LATE_101_10004_check_log.jsonl": "jane's log",
+    "janedoesmith_LATE_101_10005_notes.pdf": "not for grading",
     f"{unicodedata.normalize('NFD', 'müllerlüdenscheidtjürgen')}_102_9003_my solution.ipynb": "jürgen",
     f"{LONG.replace(' ', '').lower()}_103_9004_{LESSON} (2).ipynb": "long",
     f"guest_999_9005_{LESSON}.ipynb": "a stranger",
@@ -111,6 +112,7 @@ def test_each_notebook_gets_the_lessons_name_in_its_students_folder(downloads: C
     assert collected(downloads) == {
         f"jdoe/{LESSON}.ipynb": "jane, last",
         "jdoe/config.yaml": "jane's configuration",
+        "jdoe/check_log.jsonl": "jane's log",
         f"jmueller/{LESSON}.ipynb": "jürgen",
         f"long/{LESSON}.ipynb": "long",
         f"sobrien/{LESSON}.ipynb": "siobhán",
@@ -161,7 +163,7 @@ def test_a_roster_tells_students_of_one_name_apart(
     ],
 )
 def test_a_path_that_could_be_forged_names_nobody(path: str, tmp_path: Path) -> None:
-    assert list(parse(tmp_path / path, Path(path).parts)) == []
+    assert list(interpretations(tmp_path / path, Path(path).parts)) == []
 
 
 def test_a_name_inside_another_archive_replaces_no_upload(
@@ -243,10 +245,10 @@ HOSTILE = {
 }
 
 
-@pytest.fixture
-def hostile(classroom: Classroom) -> Classroom:
-    """A class whose uploads are in one archive, each with the number of its student."""
-    umlauts = "ü" * 200
+@pytest.fixture(params=["one archive", "unpacked"])
+def hostile(classroom: Classroom, request: pytest.FixtureRequest) -> Classroom:
+    """A class whose uploads have the numbers of their students, in one archive or already unpacked."""
+    umlauts = "ü" * (200 if request.param == "one archive" else 50)  # a name on a disk is shorter
     uploads = {
         f"{umlauts}_901_1_{LESSON}.ipynb": b"umlauts",
         f"x_902_2_{umlauts} é.zip": zipped(("ä/ö b.ipynb", b"folder")),
@@ -258,7 +260,11 @@ def hostile(classroom: Classroom) -> Classroom:
             gradebook.add_student(f"s{number}", lms_user_id=str(number))
     archive = classroom.course / "autograder/downloaded" / LESSON / "archive"
     archive.mkdir(parents=True)
-    (archive / "all.zip").write_bytes(zipped(*uploads.items()))
+    if request.param == "one archive":
+        (archive / "all.zip").write_bytes(zipped(*uploads.items()))
+    else:
+        for name, upload in uploads.items():
+            (archive / name).write_bytes(upload)
     return classroom
 
 
