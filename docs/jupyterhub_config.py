@@ -41,7 +41,11 @@ c.JupyterHub.services = [
     {
         "name": COURSE,
         "url": f"http://127.0.0.1:{FORMGRADER_PORT}",
-        "command": [str(PROGRAMS / "jupyterhub-singleuser"), f"--ServerApp.root_dir={COURSE_FOLDER}", TERMINAL],
+        "command": [
+            str(PROGRAMS / "jupyterhub-singleuser"),
+            f"--ServerApp.root_dir={COURSE_FOLDER}",
+            TERMINAL,
+        ],
         "user": GRADER,
         "cwd": str(COURSE_FOLDER / "autograder"),
         "environment": {

@@ -277,7 +277,7 @@ class _Run:
         cell = self.job.cells[index]
         request = kernel.client.execute(JUDGE, silent=True, store_history=False)
         channel = kernel.judge
-        names = student_objects(channel, self.lesson.may_not_call, first_patience=_FIRST_ANSWER_TIMEOUT)
+        names = student_objects(channel, self.lesson.may_not_call, first_timeout=_FIRST_ANSWER_TIMEOUT)
         if channel.dead:
             self.silent_kernels += 1
             message = f"the kernel didn't answer the judge: {channel.dead}"

@@ -55,7 +55,8 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
     if left.shape == right.shape:
         assert differs is not None
         everywhere = from_tensor(differs, "differs", range(2, 9)) != 0
-        finding = f"{int(everywhere.sum())} of {everywhere.size} numbers differ."
+        count = int(everywhere.sum())
+        finding = f"{count} of {everywhere.size} numbers {'differs' if count == 1 else 'differ'}."
         at = tuple(np.argwhere(everywhere)[0].tolist()[:-2])
         part = f"Shown: the matrix at {list(at)}." if at else ""
         matrices, wrong = [left[at], right[at]], everywhere[at]

@@ -86,6 +86,6 @@ def watch_live(
                 drawn = svg
             if not more:
                 return
-            time.sleep(every)
+            time.sleep(min(every, max(0.0, end - time.monotonic())))
     except KeyboardInterrupt:
         display.update(Frame(f"{status()} (no longer watched)", drawn))

@@ -28,7 +28,9 @@ def aligned_shapes(shapes: Mapping[str, Sequence[int]]) -> Picture:
     grid = Grid([*shapes, "result"], names, cell_size(axes, WIDTH - 200, 62), ("tensor", "axis", "length"))
     cells = [_length_cell(own, lengths[axis]) for shape in padded for axis, own in enumerate(shape)]
     cells += [
-        Cell(AMOUNTS[3], str(length), f"length {length}") if length else leak_cell("!", "the lengths differ")
+        leak_cell("!", "the lengths differ")
+        if length is None
+        else Cell(AMOUNTS[3], str(length), f"length {length}")
         for length in lengths
     ]
     lines = [

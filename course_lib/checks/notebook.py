@@ -83,7 +83,7 @@ def check(
                 raise
             raise BrokenCheckError(
                 f"The check of {name} could not run: it raised {type(error).__name__} ({error}). This is an "
-                "error of the course, not of your code. Run the cell again; if it fails again, report it."
+                "error in the course, not in your code. Run the cell again; if it fails again, report it."
             ) from error
         finally:
             if grading is None:

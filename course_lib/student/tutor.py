@@ -65,8 +65,8 @@ def tutor(
         if not _agreed(settings["url"], agree):
             print(_notice(settings["url"], text))
             return
-        print(f"On {exercise}, from {settings['url']} (it can be wrong; the check decides):\n")
         answer = without_solution(_ask(settings, text), exercise, known=text)
+        print(f"On {exercise}, from {settings['url']} (it can be wrong; the check decides):\n")
         print("\n".join(textwrap.fill(line, 100) for line in answer.splitlines()))
     except (TutorError, ImportError, OSError) as error:  # The exceptions of requests are OSErrors.
         print(f"{error}\nYour notebook and your points are not affected.")
@@ -102,7 +102,7 @@ def _settings() -> dict[str, Any]:
         )
     try:
         found["timeout"] = float(found["timeout"])
-        valid = found["timeout"] > 0 and re.match(r"https?://[^/]", found["url"]) and found["model"]
+        valid = 0 < found["timeout"] <= 3600 and re.match(r"https?://[^/]", found["url"]) and found["model"]
     except (KeyError, TypeError, ValueError):
         valid = False
     if not (valid and isinstance(found["key"], str) and isinstance(found["model"], str)):
@@ -176,8 +176,7 @@ def _notice(url: str, text: str) -> str:
     return (
         f"Nothing has been sent yet. The tutor would send the text below to {url}.{plain} The owner of that "
         "server can read and keep it. A verdict can quote a line of your code, or what it printed. If you "
-        "agree, add agree=True: you are then not asked again for this server.\n\n"
-        + textwrap.indent(text, "  | ")
+        "agree, add agree=True. You won't be asked again for this server.\n\n" + textwrap.indent(text, "  | ")
     )
 
 
@@ -271,6 +270,8 @@ def without_solution(answer: str, exercise: str, known: str = "") -> str:
         lines = [line for line in match[2].splitlines() if line.strip()]
         if len(lines) <= _MAX_CODE and not defines.search(match[2]):
             return match[0]
+        if len(lines) == 1:
+            return "[1 line of code was removed, because it may be the solution.]"
         return f"[{len(lines)} lines of code were removed, because they may be the solution.]"
 
     answer = re.sub(r"(```|~~~)[^\n]*\n(.*?)(\1|\Z)", shortened, answer, flags=re.DOTALL)

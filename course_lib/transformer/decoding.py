@@ -91,7 +91,9 @@ def beam_search(
         source_mask = source_mask.expand(sentences, -1, -1).repeat_interleave(beam, dim=0)
         target = source.new_full((sentences, beam, 1), start_id)
         # All beams of a sentence start equal, so only the first may be extended, or they would stay equal.
-        total = torch.full((sentences, beam), -torch.inf, device=source.device, dtype=memory.dtype)
+        # In 16 bits, sums of log-probabilities and large lengths would be too coarse.
+        exact = torch.promote_types(memory.dtype, torch.float32)
+        total = torch.full((sentences, beam), -torch.inf, device=source.device, dtype=exact)
         total[:, 0] = 0.0
         ended = torch.zeros_like(total, dtype=torch.bool)
         length = torch.zeros_like(total)

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="course translate", description="Translate text with a trained run, one sentence a line."
+        prog="course translate", description="Translate text with a trained run, one sentence per line."
     )
     parser.add_argument(
         "run",
@@ -162,6 +162,8 @@ def _translate(translator: Translator, options: argparse.Namespace) -> None:
     ):
         done = 0
         for lines in arriving_lines(descriptor, options.file or "standard input"):
+            if options.attention is not None and done + len(lines) > MAX_ATTENTION_LINES:
+                raise BadInputError(f"--attention: expected at most {MAX_ATTENTION_LINES} lines, got more.")
             for index, length in translator.too_long(lines).items():
                 print(
                     f"translate: line {done + index + 1} has {length} tokens, and only the first "
@@ -172,10 +174,6 @@ def _translate(translator: Translator, options: argparse.Namespace) -> None:
             done += len(lines)
             advance()
             if options.attention is not None:
-                if done > MAX_ATTENTION_LINES:
-                    raise BadInputError(
-                        f"--attention: expected at most {MAX_ATTENTION_LINES} lines, got more."
-                    )
                 maps += [translator.attention(line) for line in lines]
         if options.attention is not None:
             with _write_errors_reported(options.attention):
@@ -277,7 +275,9 @@ def _opened(file: str | None, direction: Direction) -> Iterator[int]:
         if sys.stdin is None:
             raise BadInputError("standard input is closed. Give the file to translate.")
         if sys.stdin.isatty():
-            print(f"Type {_SOURCE[direction]}, one sentence a line; Ctrl-D ends.", file=sys.stderr)
+            print(
+                f"Type {_SOURCE[direction]}, one sentence per line. Press Ctrl-D to finish.", file=sys.stderr
+            )
         yield sys.stdin.fileno()
         return
     with contextlib.ExitStack() as stack:

@@ -273,7 +273,7 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # |---|---|
 # | **incorrect.** | no mistake that the check knows explains all of your results |
 # | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
-# | **But in the test ...** | a test in which the course's code gives another result than yours if it has that mistake |
+# | **But in the test ...** | a test in which the course's code gives a different result from yours if it has that mistake |
 # | **But the course's code with this mistake also fails ...** | a test that your code passes |
 # | **probably, ...**, or **in the ... tests that fail, ...** | a mistake that explains most or all of the tests that fail |
 # | **Your code passes ...** | how many tests it passes, with examples: what works already |

@@ -40,7 +40,7 @@ from course_lib.transformer import (
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
 from course_lib.translation.model import fused
-from course_lib.translation.model.fast_layers import decode_with_kernels, refresh, use_fast_layers
+from course_lib.translation.model.fast_layers import hidden_with_fused_attention, refresh, use_fast_layers
 from course_lib.translation.model.fused import BlockDropout, fused_attention, use_fused_layers
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE
@@ -244,7 +244,7 @@ def fused_layers(config: RunConfig) -> FusedKernels:
             layer.compile(dynamic=False)
         source = torch.ones(tokens // LENGTH, LENGTH, dtype=torch.int64)
         mask = REFERENCE.padding_mask(source, 0)
-        decode_with_kernels(model, source, mask, source, torch.bfloat16).sum().backward()
+        hidden_with_fused_attention(model, source, mask, source, torch.bfloat16).sum().backward()
 
     return FusedKernels.of(run, constant_kernels=2)
 

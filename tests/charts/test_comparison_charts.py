@@ -25,7 +25,7 @@ def test_counts_and_marks_what_differs(texts_of: TextsOf) -> None:
     found = expected.clone()
     found[1, 2] += 0.5
     texts = texts_of(_compared(found, expected))
-    assert "1 of 12 numbers differ." in texts
+    assert "1 of 12 numbers differs." in texts
     assert {"your result", "expected", "where they differ", "row", "column"} <= set(texts)
     assert texts.count("+0.50") == 1
     assert texts.count("=") == 11
@@ -94,7 +94,7 @@ def test_the_caller_decides_what_differs(texts_of: TextsOf) -> None:
     texts = texts_of(
         found_beside_expected(expected + 1e-4, expected, torch.tensor([[True, False], [False, False]]))
     )
-    assert "1 of 4 numbers differ." in texts
+    assert "1 of 4 numbers differs." in texts
     assert texts.count("+1e-4") == 1
 
 

@@ -120,7 +120,7 @@ def test_code_that_keeps_something_between_calls_is_told() -> None:
         seen.append(query)
         return attention_scores(query, key) * (1 + len(seen) * key.abs())[..., :1, :1].sqrt()
 
-    assert "If the check repeats this test, your code gives another result." in message(answer)
+    assert "When this test is repeated, your code gives a different result." in message(answer)
 
 
 def test_code_that_is_stopped_later_is_not_said_to_give_another_result(

@@ -513,7 +513,7 @@ def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None
         sleeping.setattr(LocalBackend, "ask", late)
         with (
             record() as findings,
-            pytest.raises(BrokenCheckError, match="error of the course, not of your code"),
+            pytest.raises(BrokenCheckError, match="error in the course, not in your code"),
         ):
             check("shift_target", {"shift_target": untouched.reference})
         assert [finding.verdict for finding in findings] == ["error"]

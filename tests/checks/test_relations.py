@@ -121,6 +121,16 @@ def test_unrelated_results_of_any_kind_give_no_error(seed: int) -> None:
         assert isinstance(relation(expected, found, Arguments((any_tensor(), 3, None))), str)
 
 
+@pytest.mark.parametrize("found", [1e306, 1e-320, -1e306])
+def test_extreme_numbers_give_no_error(found: float) -> None:
+    assert relation(3.0, found) == relation(1e200, found) == ""
+
+
+def test_results_on_another_device_are_not_compared() -> None:
+    here, elsewhere = torch.ones(2, 3), torch.ones(2, 3, device="meta")
+    assert relation((here, here), (elsewhere, elsewhere)) == relation(here, (elsewhere,)) == ""
+
+
 def _returns_the_values(query, key, value, mask=None, dropout=None):
     return value, scaled_dot_product_attention(query, key, value, mask, dropout)[1]
 

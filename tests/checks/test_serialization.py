@@ -265,6 +265,15 @@ def test_no_claim_is_believed(data: bytes) -> None:
         unpack_reply(data, handles=3)
 
 
+@pytest.mark.parametrize("depth", range(100, 1000, 50))
+def test_a_value_that_can_be_parsed_but_not_printed_is_refused(depth: int) -> None:
+    with pytest.raises(SerializationError):
+        unpack_reply(message(f'["returned",{chr(91) * depth}{chr(93) * depth}]'), handles=3)
+    nested = '["tuple",' * 39 + "[" * depth + "]" * depth + "]" * 39
+    with pytest.raises(SerializationError):
+        unpack_reply(message(f'["returned",{nested},["tuple"],["tuple"],["tuple"]]'), handles=3)
+
+
 def test_a_message_that_is_too_long_is_not_looked_at() -> None:
     with pytest.raises(SerializationError, match=f"the message has {67 * 2**20} bytes, more than"):
         unpack_reply(bytes(67 * 2**20), handles=1)

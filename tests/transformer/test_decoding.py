@@ -297,6 +297,25 @@ def test_one_mask_may_hold_for_the_whole_batch() -> None:
     )
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_beam_search_in_16_bits_counts_beyond_256() -> None:
+    class Endless(nn.Module):
+        """A model whose most likely token is always 3."""
+
+        def encode(self, source: Tensor, mask: Tensor) -> Tensor:
+            return torch.zeros(*source.shape, 2, dtype=torch.bfloat16)
+
+        def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+            return torch.zeros(*target.shape, 2, dtype=torch.bfloat16)
+
+        def generator(self, hidden: Tensor) -> Tensor:
+            return torch.tensor([0, 0, 0, 5], dtype=torch.bfloat16).expand(*hidden.shape[:-1], 4)
+
+    source = torch.ones(1, 2, dtype=torch.int64)
+    found = beam_search(Endless(), source, padding_mask(source, PAD), 2, 300, START, END, 0.6)
+    assert found.shape == (1, 300)
+
+
 @pytest.mark.parametrize(
     ("length", "alpha", "penalty"),
     [

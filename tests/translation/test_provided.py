@@ -11,6 +11,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints import provided
 from course_lib.translation.checkpoints.provided import find_run, load_provided, provide, provided_models
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_trained_run
@@ -75,6 +76,18 @@ def test_a_run_can_be_provided(trained_folder: Path, tmp_path: Path) -> None:
     assert found.model.weights.keys() == expected.model.weights.keys()
     for name, weight in expected.model.weights.items():
         torch.testing.assert_close(found.model.weights[name], weight.half().float(), rtol=0, atol=0)
+
+
+def test_a_model_of_many_pieces_is_put_together(
+    trained_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provided, "_PIECE_BYTES", 500)
+    provide(RunFolder(trained_folder), tmp_path / "model")
+    assert len(list((tmp_path / "model").glob("model.safetensors.*"))) > 100
+    load_provided(RunFolder(tmp_path / "model"))
+    (tmp_path / "model" / "model.sha256").unlink()
+    with pytest.raises(BadInputError, match="the provided model is damaged"):
+        load_provided(RunFolder(tmp_path / "model"))
 
 
 @pytest.mark.parametrize("piece", ["model.safetensors.00", "model.safetensors.07"])

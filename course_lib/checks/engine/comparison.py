@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import STUDENT_OBJECT
-from course_lib.checks.engine.exceptions import error_line, explained, location
+from course_lib.checks.engine.exceptions import error_line, explained, location, shortened
 from course_lib.checks.engine.reply import (
     OUT_OF_TIME,
     RAISED_BY_NAME,
@@ -209,9 +209,10 @@ class Comparison:
             )
         cut = [name for name, gradient in needed.items() if gradient is not None and arrived[name] is None]
         if cut:
-            names = "any input or weight" if len(cut) == len(needed) > 1 else ", ".join(cut[:4])
-            more = f" and {len(cut) - 4} more" if names != "any input or weight" and len(cut) > 4 else ""
-            return _structural(f"No gradient reaches {names}{more}. {GRADIENTS_ARE_CUT}")
+            names = ", ".join(cut[:4]) + (f" and {len(cut) - 4} more" if len(cut) > 4 else "")
+            if len(cut) == len(needed) > 1:
+                names = "any input or weight"
+            return _structural(f"No gradient reaches {names}. {GRADIENTS_ARE_CUT}")
         differences = (
             self.difference(gradient, arrived[name], f"the gradient of {name}")
             for name, gradient in needed.items()
@@ -247,7 +248,8 @@ class Comparison:
         position = tuple(int(index) for index in wrong.nonzero()[0])
         left, right = _digits(expected[position].item(), found[position].item())
         at = f" at {list(position)}" if position else ""
-        share = f" {count} of {wrong.numel()} numbers differ." if position else ""
+        verb = "differs" if count == 1 else "differ"
+        share = f" {count} of {wrong.numel()} numbers {verb}." if position else ""
         facts = f"Expected {name}{at} to be {left}, got {right}.{share}"
         invalid = found.is_floating_point() and not bool(
             found.isfinite().all() or not expected.isfinite().all()
@@ -303,7 +305,7 @@ def describe(value: Value) -> str:
         return f"an object of type {value.type_name}"
     if isinstance(value, Handle):
         return "the checked object itself" if value == STUDENT_OBJECT else "an object that the check has made"
-    return repr(str(value) if isinstance(value, Text) else value)
+    return shortened(repr(str(value) if isinstance(value, Text) else value))
 
 
 def shown_number(number: float) -> str:

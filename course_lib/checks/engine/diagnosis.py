@@ -20,7 +20,7 @@ from course_lib.checks.engine.comparison import (
     shown_number,
 )
 from course_lib.checks.engine.example import Example, example
-from course_lib.checks.engine.exceptions import named
+from course_lib.checks.engine.exceptions import explained, named
 from course_lib.checks.engine.exercise import Exercise, Prediction
 from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
@@ -226,14 +226,14 @@ def _compares_gradients(outcome: Outcome) -> bool:
 
 
 def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:
-    """Return whether the code runs to its end and gives another result if a probe is repeated."""
+    """Return whether the code runs to its end and gives a different result if a probe is repeated."""
     ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
     return not ended and first_difference(probe, found, again) is not None
 
 
-#: The fact about code that gives another result when a probe is repeated.
+#: The fact about code that gives a different result when a probe is repeated.
 _CHANGES = (
-    "If the check repeats this test, your code gives another result. Does it change a global variable or a "
+    "When this test is repeated, your code gives a different result. Does it change a global variable or a "
     "default argument, draw random numbers, or read numbers from `torch.empty` that it hasn't written?"
 )
 
@@ -246,14 +246,17 @@ _MAX_CAUSES = 3
 
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
     """Return a mistake, common to all exercises, that explains a wrong outcome with certainty, or None."""
-    for error in _unexpected_errors(expected, found):
+    error = next(_unexpected_errors(expected, found), None)
+    if error is not None:
         return named(error)
-    pairs = list(zip(expected.replies, found.replies, strict=False))
+    if len(expected.replies) != len(found.replies):
+        return None
     agree = Comparison(probe.tolerance).agree
+    pairs = zip(expected.replies, found.replies, strict=True)
     wrong = [(right, actual) for right, actual in pairs if not agree(right, actual)]
-    for parts in (0, 1, slice(None, -1)) if wrong and len(expected.replies) == len(found.replies) else ():
-        if all(agree(right, _part(actual, parts)) for right, actual in wrong):
-            return returned_with_more()
+    selections = (0, 1, slice(None, -1))
+    if wrong and any(all(agree(right, _part(actual, one)) for right, actual in wrong) for one in selections):
+        return returned_with_more()
     return None
 
 
@@ -335,7 +338,7 @@ def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber 
     """
     reply = Candidate(backend).number()
     if isinstance(reply, Raised):
-        return f"Expected a number, but reading it raised {reply.kind}: {reply.message}"
+        return f"Expected a number, but the value can't be read as one. {explained(reply)}"
     number = reply.value
     if number is None:
         return "The answer is still None. Replace None with your number."

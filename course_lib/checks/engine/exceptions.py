@@ -143,9 +143,7 @@ def _attribute(match: re.Match[str], line: str) -> str:
             f"{the_object} is None. Does a function that you call lack a `return`, or does this test not "
             "pass an optional argument?"
         )
-    own = {
-        "Tensor": ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill"),
-    }.get(owner, _KNOWN_NAMES.split())
+    own = _TENSOR_NAMES if owner == "Tensor" else _KNOWN_NAMES.split()
     near = get_close_matches(name, own, n=1, cutoff=0.75)
     if near and near[0] != name:
         return f"Did you mean `{near[0]}`?"
@@ -179,7 +177,9 @@ def _key(match: re.Match[str], line: str) -> str:
     return f"The set has no element {key}." if ".remove(" in line else f"The dict has no key {key}."
 
 
-#: The attributes that the exercises define, separated by spaces, used to recognise misspelled ones.
+#: Attributes of tensors.
+_TENSOR_NAMES = ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill")
+#: The attributes that the exercises define, separated by spaces.
 _KNOWN_NAMES = (
     "query_projection key_projection value_projection output_projection self_attention cross_attention "
     "feed_forward sublayers source_embedding target_embedding positions encoder_layers decoder_layers "

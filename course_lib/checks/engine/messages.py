@@ -118,8 +118,8 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
         but = f"But {with_it} also fails {other}, which your code passes. Your mistake may be a variant."
     elif any(mistake.patch or mistake.result for mistake in similar.mistakes):
         but = (
-            f"But in {other}, {with_it} gives another result than your code. Your mistake may be a variant, "
-            "or there may be a second one."
+            f"But in {other}, {with_it} gives a different result from your code. Your mistake may be a "
+            "variant, or there may be a second one."
         )
     else:
         but = f"But {other} fails in another way."

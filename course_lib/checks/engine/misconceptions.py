@@ -83,15 +83,10 @@ class Misconception:
             if (count := source.count(piece.find)) != 1:
                 raise PatchError(f"the patch looks for {piece.find!r}, which occurs {count} times, not once")
             source = source.replace(piece.find, piece.replace)
-        return source + (
-            _REPLACED_RESULT.format(
-                name=_callable_in(source),
-                result=self.result,
-                kind="torch.Tensor" if self.of_tensors else "object",
-            )
-            if self.result
-            else ""
-        )
+        if not self.result:
+            return source
+        kind = "torch.Tensor" if self.of_tensors else "object"
+        return source + _REPLACED_RESULT.format(name=_callable_in(source), result=self.result, kind=kind)
 
 
 _REPLACED_RESULT = """

@@ -82,7 +82,7 @@ def _of_parts(expected: Value, found: Value) -> str:
     if isinstance(expected, tuple) and isinstance(found, Tensor):
         for number, part in enumerate(expected):
             if isinstance(part, Tensor) and _equal(part, found):
-                return f"What you return is item {number} of the {len(expected)} expected items."
+                return f"Your result is only the item at index {number} of the {len(expected)} expected ones."
     if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found) == 2:
         tensors = all(isinstance(item, Tensor) for item in (*expected, *found))
         if tensors and _equal(expected[0], found[1]) and _equal(expected[1], found[0]):
@@ -229,10 +229,12 @@ def _of_one(expected: float, found: float) -> Iterator[str]:
     if not expected or not found:
         return
     ratio = found / expected
+    if not 1e-100 < abs(ratio) < 1e100:
+        return  # No simple relation is so extreme.
     if math.isclose(ratio, -1, rel_tol=1e-9):
         yield "It is the expected number with the opposite sign."
     is_one = math.isclose(abs(expected), 1, rel_tol=1e-9)
-    if not is_one and math.isclose(ratio * expected**2, 1, rel_tol=1e-9):
+    if not is_one and math.isclose(ratio * expected * expected, 1, rel_tol=1e-9):
         yield "It is 1 divided by the expected number."
     for factor in (ratio, 1 / ratio):
         whole = round(factor)
@@ -543,8 +545,10 @@ def _close(one: Tensor, other: Tensor, near: float = _NEAR) -> Tensor:
 
 
 def _equal(one: Tensor, other: Tensor, near: float = _NEAR) -> bool:
-    if one.shape != other.shape:
+    if one.shape != other.shape or one.device != other.device or one.is_complex() or other.is_complex():
         return False
+    if not one.numel():
+        return True
     one, other = one.double(), other.double()
     return bool(one.isfinite().all()) and bool(_close(one, other, near).all())
 

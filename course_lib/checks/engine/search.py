@@ -414,7 +414,7 @@ class Search:
         must be equal, including the messages of exceptions.
         """
         version = self._versions.outcome(mistakes, number)
-        # Most versions give another wrong result than the student, so that is tested first.
+        # Most versions give a different wrong result from the student's, so that is tested first.
         is_failing = number in self._failing
         if is_failing and not alike(self._exercise.probes[number], version, self._found[number]):
             return False

@@ -71,7 +71,7 @@ class Versions:
                 raise BrokenCheckError(
                     f"The check of {self._exercise.name} could not run: its reference raised {reply.kind} "
                     f"({reply.message}) in the test “{self._exercise.probes[number].description}”. This is "
-                    "an error of the course, not of your code. Run the cell again; if it fails again, report "
+                    "an error in the course, not in your code. Run the cell again; if it fails again, report "
                     "it."
                 )
         return outcome

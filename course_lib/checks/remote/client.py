@@ -13,7 +13,7 @@ from course_lib.checks.remote.server import MAX_NAMES, is_public_name
 from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOverrun, ChannelTimeout
 
 #: The timeout for a reply. The server stops the student's code a little earlier.
-PATIENCE = SECONDS + 5.0
+TIMEOUT = SECONDS + 5.0
 
 
 class StudentError(Exception):
@@ -24,19 +24,19 @@ class RemoteObject(Backend):
     """A backend for the object called `name` in the process at the other end of `channel`.
 
     The server has one backend for each name, so there must be only one `RemoteObject` for it, too.
-    `may_not_call` lists the functions that the object must not call, and `patience` is the timeout of a reply
+    `may_not_call` lists the functions that the object must not call, and `timeout` is the timeout of a reply
     in seconds. If a request times out or the channel fails, this and every later request fails with the same
     `Raised`; a request to create an object still returns a handle. `channel.dead` has the reason if the
     channel failed.
     """
 
     def __init__(
-        self, channel: Channel, name: str, may_not_call: Sequence[str] = (), patience: float = PATIENCE
+        self, channel: Channel, name: str, may_not_call: Sequence[str] = (), timeout: float = TIMEOUT
     ) -> None:
         self._channel = channel
         self._name = name
         self._may_not_call = tuple(may_not_call)
-        self._patience = patience
+        self._timeout = timeout
         self._count = 1
         """The number of objects in the server's backend."""
         self._stopped: Raised | None = None
@@ -77,7 +77,7 @@ class RemoteObject(Backend):
             "may_not_call": self._may_not_call,
             "request": request,
         }
-        data = _exchange(self._channel, pack(message), self._patience)
+        data = _exchange(self._channel, pack(message), self._timeout)
         if isinstance(data, Raised):
             self._stopped = data
             return data
@@ -95,17 +95,17 @@ class RemoteObject(Backend):
 def student_objects(
     channel: Channel,
     may_not_call: Mapping[str, Sequence[str]] | None = None,
-    patience: float = PATIENCE,
-    first_patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
+    first_timeout: float = TIMEOUT,
 ) -> dict[str, RemoteObject]:
     """Return a backend for each public name that the student's code defines.
 
     Returns an empty dict if the process doesn't send a valid list of names in time. `may_not_call` maps the
-    name of an exercise to the functions that it forbids. `patience` is the timeout of a reply in seconds.
-    `first_patience` is that of the list of names, which is sent without running the student's code.
+    name of an exercise to the functions that it forbids. `timeout` is the timeout of a reply in seconds.
+    `first_timeout` is that of the list of names, which is sent without running the student's code.
     """
     forbidden = may_not_call or {}
-    data = _exchange(channel, pack({"do": "names"}), first_patience)
+    data = _exchange(channel, pack({"do": "names"}), first_timeout)
     if isinstance(data, Raised):
         return {}
     try:
@@ -115,19 +115,19 @@ def student_objects(
     except SerializationError as error:
         _ended(channel, error)
         return {}
-    return {name: RemoteObject(channel, name, forbidden.get(name, ()), patience) for name in names}
+    return {name: RemoteObject(channel, name, forbidden.get(name, ()), timeout) for name in names}
 
 
-def _exchange(channel: Channel, message: bytes, patience: float) -> bytes | Raised:
+def _exchange(channel: Channel, message: bytes, timeout: float) -> bytes | Raised:
     """Send a message and return the reply, or a `Raised` with the reason if the channel fails or times out.
 
-    `patience` is the timeout in seconds, both for sending the message and for receiving the reply.
+    `timeout` is the timeout in seconds, both for sending the message and for receiving the reply.
     """
     try:
-        channel.send(message, patience)
-        return channel.receive(patience)
+        channel.send(message, timeout)
+        return channel.receive(timeout)
     except ChannelTimeout:
-        return Raised(OUT_OF_TIME, f"the call did not return within {patience:g} seconds")
+        return Raised(OUT_OF_TIME, f"the call did not return within {timeout:g} seconds")
     except (ChannelClosed, ChannelOverrun) as error:
         return _ended(channel, error)
 

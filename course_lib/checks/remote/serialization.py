@@ -9,6 +9,7 @@ Nothing is pickled, so reading runs no code. Replies from a student's process ar
 
 import json
 import math
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, get_args
@@ -165,6 +166,11 @@ class _Writer:
         return ["tensor", _NAMES[tensor.dtype], *tensor.shape]
 
 
+def _shown(content: object) -> str:
+    """Return the beginning of an untrusted value as text. `reprlib` limits the depth and the length."""
+    return reprlib.repr(content)[:40]
+
+
 class _Reader:
     """A converter of a message back to values. Every size is validated before it is used.
 
@@ -237,7 +243,7 @@ class _Reader:
             return self._text(content)
         if not isinstance(content, list) or not content or not isinstance(content[0], str):
             raise SerializationError(
-                f"expected a list that begins with the kind of a value, got {str(content)[:40]}"
+                f"expected a list that begins with the kind of a value, got {_shown(content)}"
             )
         read = self._kinds.get(content[0])
         if read is None:
@@ -271,7 +277,7 @@ class _Reader:
 
     def _unusual_float(self, items: list[Any], depth: int) -> float:
         if items not in (["nan"], ["inf"], ["-inf"]):
-            raise SerializationError(f"expected nan, inf or -inf, got {str(items)[:40]}")
+            raise SerializationError(f"expected nan, inf or -inf, got {_shown(items)}")
         return float(items[0])
 
     def _dict(self, items: list[Any], depth: int) -> dict[Any, Any]:
@@ -295,7 +301,7 @@ class _Reader:
 
     def _handle(self, items: list[Any], depth: int) -> Handle:
         if len(items) != 1 or type(items[0]) is not int or items[0] < 0:
-            raise SerializationError(f"handle: expected a non-negative integer, got {str(items)[:40]}")
+            raise SerializationError(f"handle: expected a non-negative integer, got {_shown(items)}")
         if self._handles is not None and items[0] >= self._handles:
             raise SerializationError(f"handle: expected an integer below {self._handles}, got {items[0]}")
         return Handle(items[0])
@@ -305,7 +311,7 @@ class _Reader:
         shape = items[1:]
         if len(shape) > MAX_AXES or not all(type(size) is int and size >= 0 for size in shape):
             raise SerializationError(
-                f"shape: expected at most {MAX_AXES} non-negative integers, got {str(shape)[:40]}"
+                f"shape: expected at most {MAX_AXES} non-negative integers, got {_shown(shape)}"
             )
         # With an axis of length 0 the total size is 0, however long the other axes are.
         if any(size > MAX_BYTES for size in shape):
@@ -329,7 +335,7 @@ class _Reader:
     def _request(self, items: list[Any], depth: int) -> Request:
         if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):
             raise SerializationError(
-                f"expected a request of a known action with all its parts, got {str(items)[:40]}"
+                f"expected a request of a known action with all its parts, got {_shown(items)}"
             )
         return Request(*self._each(items, depth))
 

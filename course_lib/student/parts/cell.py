@@ -36,7 +36,7 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
             case ast.Import() | ast.ImportFrom() | ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
                 try:
                     exec(compile(ast.Module([statement], []), "<setup>", "exec"), namespace)
-                except (Exception, SystemExit):  # an imported module of the student's can raise anything
+                except (Exception, SystemExit):  # the student's own modules can raise anything when imported
                     continue
         match statement:
             case ast.ImportFrom(module=str(module)) if module.startswith("course_lib.transformer"):
@@ -83,9 +83,8 @@ def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], tim
         raise PartsError(f"{_failing_line(error, location)}: raised {describe(error)}; {advice}") from None
     if name not in namespace:
         defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-        raise PartsError(
-            f"{location}: defines {' and '.join(defined) or 'nothing'}, but not {name}; restore that name"
-        )
+        found = f"the cell defines {' and '.join(defined)}" if defined else "the cell defines nothing"
+        raise PartsError(f"{location}: {name} is missing, and {found}; restore that name")
     if not callable(namespace[name]):
         raise PartsError(
             f"{location}: {name} should be a function or a class, got an object of type "

@@ -53,9 +53,11 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
         return alone
     for count in range(2, len(parts.yours) + 1):
         if difference := _first_difference(expected, parts.only(parts.yours[:count]), device):
-            return {parts.yours[count - 1]: f"correct on its own, but with your earlier parts {difference}"}
+            return {
+                parts.yours[count - 1]: f"correct on its own, but not with your earlier parts ({difference})"
+            }
     # A difference may be random, and a part may exceed the time limit only on a busy machine.
-    return {parts.yours[-1]: f"with your earlier parts {first}, but not every time"}
+    return {parts.yours[-1]: f"with your earlier parts, the model sometimes differs ({first})"}
 
 
 def _unequal_alone(
@@ -112,6 +114,10 @@ def _difference(name: str, expected: Tensor, found: object) -> str:
         tolerance = FLOAT32_TOLERANCE
     if torch.allclose(right, left, rtol=tolerance, atol=tolerance * max(largest, 1e-6)):
         return ""
+    if expected.dtype == torch.bool:
+        return f"expected {bool(expected)}, got {bool(found.detach())}"
+    if not right.isfinite().all():
+        return "it contains NaN or infinite numbers"
     return f"off by up to {float((left - right).abs().max()):.2g}"
 
 
@@ -140,7 +146,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
     early_end = int(ids[0, 2])
     ended = parts["greedy_decode"](model, source, source_mask, _MAX_LENGTH, _START, early_end)
     yield "the tokens of greedy_decode, up to their ends", ended
-    yield from _decode(parts, source, source_mask)
+    yield from _decoding_functions(parts, source, source_mask)
     tied = parts["tie_embeddings"](model)
     with torch.no_grad():
         # The student decides which of the three tensors the model keeps.
@@ -148,7 +154,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
         logits = tied(*batch)
     yield "the logits with tied embeddings", logits
     yield "the tokens of greedy_decode", ids
-    yield from _train(parts, labels)
+    yield from _training_functions(parts, labels)
     yield from _lower_precision(parts, batch, labels)
 
 
@@ -226,7 +232,7 @@ def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Te
     return {name: missing if gradient is None else gradient for name, gradient in gradients.items()}
 
 
-def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _training_functions(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the learning rates and the smoothed targets, if their functions are among the parts."""
     if "make_scheduler" in parts:
         rates = [float(parts["learning_rate"](step, 512, 4)) for step in range(1, 9)]
@@ -244,7 +250,7 @@ def _train(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Tensor]]:
         yield "the smoothed targets", parts["smooth_targets"](labels, _VOCAB, _PAD, 0.1).double()
 
 
-def _decode(parts: Parts, source: Tensor, source_mask: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _decoding_functions(parts: Parts, source: Tensor, source_mask: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield the results of the functions of lesson 11 that are among the parts."""
     if "length_penalty" in parts:
         penalties = [float(parts["length_penalty"](length, 0.6)) for length in range(1, 9)]

@@ -26,17 +26,17 @@ _BAR_LENGTH = 10
 _TEMPLATE = """\
 # Build the Transformer
 
-Click on a lesson to open it. They build on each other, so work from top to bottom. So far, {summary}
+Click a lesson to open it. The lessons build on each other, so work from top to bottom. So far, {summary}
 
 | lesson | minutes | points | your progress |
 |:--|--:|--:|:--|
 {rows}
 
-A check counts as it was when you last **saved** its notebook. You earn points with the checks, and for your \
-explanations, which are graded by hand.
+The table shows each check as of the last time you **saved** its notebook. You earn points for the checks, \
+and for your explanations, which are graded by hand.
 
 This page updates itself each time a notebook is saved, and JupyterLab also saves by itself while you work. \
-In a terminal, `course progress` shows the same.
+In a terminal, `course progress` shows the same table.
 """
 
 

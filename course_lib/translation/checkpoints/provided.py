@@ -70,9 +70,11 @@ def load_provided(folder: RunFolder) -> TrainedRun:
     """Load the provided model in a folder, with weights in float32. Raises BadInputError if it is damaged."""
     config = load_config(str(folder.config))
     vocabularies = load_vocabularies(folder.vocabulary, config.data.direction)
-    data = b"".join(path.read_bytes() for path in sorted(folder.path.glob("model.safetensors.*")))
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != (folder.path / _CHECKSUM).read_text("utf-8").strip():
+    pieces = sorted(folder.path.glob("model.safetensors.*"), key=lambda path: int(path.suffix[1:]))
+    data = b"".join(path.read_bytes() for path in pieces)
+    checksum = folder.path / _CHECKSUM
+    expected = checksum.read_text("utf-8").strip() if checksum.is_file() else ""
+    if hashlib.sha256(data).hexdigest() != expected:
         raise BadInputError(
             f"{folder.path}: the provided model is damaged (its checksum is wrong). Install the course again."
         )

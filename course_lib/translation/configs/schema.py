@@ -72,8 +72,7 @@ class DataConfig(Section):
     """Number of subwords in a vocabulary, learned from the training split. tokenizer: words uses min_count
     instead."""
     max_length: int = Field(default=128, ge=3, le=4000)
-    """Longest sentence in tokens, including the start and end tokens. too_long says what happens to longer
-    ones."""
+    """Longest sentence in tokens, including the start and end tokens. See too_long for longer ones."""
     tokenizer: Literal["joint-bpe", "separate-bpe", "words"] = "joint-bpe"
     """joint-bpe: subwords from one vocabulary for both languages, as in the paper. separate-bpe: one
     vocabulary for each language. words: whole words split by spaCy, as in early neural translation."""
@@ -166,8 +165,8 @@ class TrainingConfig(Section):
     """Decoupled weight decay, for adamw only."""
     schedule: Literal["paper", "inverse-sqrt", "linear", "cosine", "constant"] = "paper"
     """Learning rate schedule. paper: section 5.3, equation 3, times lr_factor. The others rise linearly to lr
-    over warmup_steps; then inverse-sqrt decays with the root of the step, linear and cosine decay to zero at
-    decay_steps, and constant stays at lr."""
+    over warmup_steps; then inverse-sqrt decays with the inverse square root of the step, linear and cosine
+    decay to zero at decay_steps, and constant stays at lr."""
     lr: float | None = Field(default=None, gt=0)
     """Highest learning rate, for every schedule but the paper's."""
     lr_factor: float = Field(default=1.0, gt=0)
@@ -257,7 +256,7 @@ class EvaluationConfig(Section):
     length_factor: MayChange[float] = Field(default=1.2, gt=0, le=1000)
     """A translation has at most length_factor times the length of its source plus length_extra tokens."""
     length_extra: MayChange[int] = Field(default=10, ge=1)
-    """The tokens that a translation may have in addition, see length_factor. Section 6.1 has 1 and 50."""
+    """Added to length_factor times the length of the source. Section 6.1 has the factor 1, and adds 50."""
 
     def max_target_length(self, source_length: int) -> int:
         """Return the maximum length of a translation, including the start token.

@@ -24,7 +24,8 @@ class Words:
 
     Decoding omits the space before (or after) a word if the training split usually has none there, as for
     commas, brackets and "n't". `joined` contains the words without a space before them, and the words without
-    a space after them. Opening and closing quotation marks are the same word, so they are often wrong.
+    a space after them. Opening and closing quotation marks are the same word, so the spaces around them are
+    often wrong.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)

@@ -124,8 +124,9 @@ class Translator:
         ids = self.vocabularies
         (source,) = self._ids([sentence])
         if translation is None:
-            ((best, *_),) = self._decoder.decode_all(self._backend, [source], self.settings)
-            target = best.ids if best.ids[-1:] != [ids.end_id] else best.ids[:-1]
+            (found,) = self._decoder.decode_all(self._backend, [source], self.settings)
+            target = found[0].ids if found else []  # as in `translate`
+            target = target[:-1] if target[-1:] == [ids.end_id] else target
         else:
             (target,) = ids.target.encode([translation])
         longest = self.config.data.max_length - 2

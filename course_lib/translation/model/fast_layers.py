@@ -71,7 +71,7 @@ def refresh(weights: "Sequence[MergedWeights]") -> None:
             torch._foreach_copy_(list(copies), list(originals))
 
 
-def decode_with_kernels(
+def hidden_with_fused_attention(
     model: Transformer,
     source: Int[Tensor, "B S"],
     source_mask: Bool[Tensor, "B 1 S"],
@@ -139,14 +139,14 @@ class MergedWeights:
         if self._copies and torch.is_grad_enabled():
             weights = [weight for group in self._groups for weight in group]
             sizes = [[len(weight) for weight in group] for group in self._groups]
-            merged: tuple[Tensor, ...] = _StandIn.apply(sizes, *self._copies, *weights)  # type: ignore[no-untyped-call]
+            merged: tuple[Tensor, ...] = _MergedCopies.apply(sizes, *self._copies, *weights)  # type: ignore[no-untyped-call]
             return merged
         return tuple(
             (torch.cat(list(group)) if len(group) > 1 else group[0]).to(self._dtype) for group in self._groups
         )
 
 
-class _StandIn(torch.autograd.Function):
+class _MergedCopies(torch.autograd.Function):
     """An autograd function that returns the merged copies, and passes their gradients to the weights."""
 
     @staticmethod

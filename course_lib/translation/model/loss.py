@@ -14,7 +14,7 @@ from course_lib.transformer import LabelSmoothingLoss, MultiHeadAttention, Trans
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.model.fast_layers import (
     MergedWeights,
-    decode_with_kernels,
+    hidden_with_fused_attention,
     refresh,
     use_fast_layers,
 )
@@ -147,7 +147,7 @@ class LossSum(nn.Module):
         if self._masks_for_kernels:
             assert isinstance(self.model, Transformer), "only its layers were replaced"
             dtype = self._dtype(source.device)
-            hidden = decode_with_kernels(self.model, source, source_mask, decoder_input, dtype)
+            hidden = hidden_with_fused_attention(self.model, source, source_mask, decoder_input, dtype)
         else:
             memory = self.model.encode(source, source_mask)
             mask = components.decoder_mask(decoder_input, self.pad_id)

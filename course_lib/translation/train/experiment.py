@@ -349,8 +349,8 @@ class Experiment:
     def _require_finite_weights(self) -> None:
         """Raise BadInputError on all ranks if training has diverged, before a good checkpoint is replaced.
 
-        All ranks have the same weights. A single update without effect, as float16 has them, is no reason to
-        stop. Must be called on every rank.
+        All ranks have the same weights. A skipped update, which is normal with float16, is no reason to stop.
+        Must be called on every rank.
         """
         finite = torch.stack([weight.isfinite().all() for weight in self.trainer.model.parameters()])
         if not finite.all():
@@ -358,8 +358,8 @@ class Experiment:
             raise_on_all_ranks(
                 self.distributed,
                 f"training: after update {self.trainer.step:,}, weights are NaN or infinite, so the run "
-                "stops. Its saved files are from before. Start a new run, with another run_folder, and with "
-                f"a lower training.{rate}, training.max_grad_norm=1, or more training.warmup_steps.",
+                "stops. The saved files are from before that. Start a new run, with another run_folder, and "
+                f"with a lower training.{rate}, training.max_grad_norm=1, or more training.warmup_steps.",
             )
 
     def _save_checkpoint(self) -> None:

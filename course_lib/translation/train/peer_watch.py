@@ -76,14 +76,14 @@ class _PeerWatch:
 
     def _send(self) -> None:
         sent = deque[dist.Work | None](maxlen=_IN_FLIGHT)
-        seconds, has_said_goodbye = _INTERVAL.total_seconds(), False
+        seconds, sent_last = _INTERVAL.total_seconds(), False
         try:
-            while self.receiver.is_alive() or not has_said_goodbye:
-                if not has_said_goodbye:
-                    has_said_goodbye = self.stopped.is_set()
-                    beat = torch.tensor([0.0 if has_said_goodbye else 1.0])
+            while self.receiver.is_alive() or not sent_last:
+                if not sent_last:
+                    sent_last = self.stopped.is_set()
+                    beat = torch.tensor([0.0 if sent_last else 1.0])
                     sent.append(dist.isend(beat, self._next, self._group))
-                if has_said_goodbye:
+                if sent_last:
                     self.receiver.join(seconds)
                 else:
                     self.stopped.wait(seconds)

@@ -70,7 +70,7 @@ class UpdateProfiler:
             if on_gpu:
                 torch.cuda.memory._dump_snapshot(str(self._folder / "memory.pickle"))
         except OSError as error:
-            return f"The profile could not be saved ({error.strerror}). Training continues."
+            return f"The profile could not be saved ({error.strerror})."
         finally:
             if on_gpu:
                 torch.cuda.memory._record_memory_history(enabled=None)

@@ -126,8 +126,8 @@ def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.devi
     """Return what `precision: auto` means for the run in a folder.
 
     A resumed run keeps the precision in which it was started. For a new one, the result is `resolved`, the
-    choice for this hardware. Raises BadInputError if a run was started in a 16-bit precision that isn't for
-    this hardware.
+    choice for this hardware. Raises BadInputError if a run was started in a 16-bit precision that
+    `auto` doesn't choose on this hardware.
     """
     if not folder.config.is_file() or not any(folder.checkpoints.glob("*")):
         return resolved

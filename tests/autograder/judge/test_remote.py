@@ -273,7 +273,7 @@ def test_a_program_that_ends_answers_nothing_more() -> None:
 
 def test_a_program_that_does_not_answer_is_not_waited_for_again() -> None:
     with forked(lambda there: time.sleep(60)) as channel:
-        candidate = Candidate(RemoteObject(channel, "f", patience=0.3))
+        candidate = Candidate(RemoteObject(channel, "f", timeout=0.3))
         assert candidate.call(1) == Raised(OUT_OF_TIME, "the call did not return within 0.3 seconds")
         assert candidate.build(1).call(1) == Raised(OUT_OF_TIME, "the call did not return within 0.3 seconds")
         assert channel.dead
@@ -307,7 +307,7 @@ def test_what_did_not_come_back_once_is_not_asked_for_again() -> None:
         time.sleep(60)
 
     with forked(answer_once) as channel:
-        candidate = Candidate(RemoteObject(channel, "f", patience=20))
+        candidate = Candidate(RemoteObject(channel, "f", timeout=20))
         assert [candidate.call(1) for _ in range(5)] == [late] * 5
         assert not channel.dead
 
@@ -315,7 +315,7 @@ def test_what_did_not_come_back_once_is_not_asked_for_again() -> None:
 def test_a_program_that_reads_nothing_is_not_waited_for() -> None:
     with forked(lambda there: time.sleep(60)) as channel:
         large = torch.zeros(2**22)
-        reply = Candidate(RemoteObject(channel, "f", patience=0.3)).call(large)
+        reply = Candidate(RemoteObject(channel, "f", timeout=0.3)).call(large)
         assert isinstance(reply, Raised)
         assert reply.kind == OUT_OF_TIME
 

@@ -253,12 +253,12 @@ def test_a_jupyter_command(student: Student) -> None:
 
 def test_a_renamed_function(student: Student) -> None:
     student.code["split_heads"] = "def split_head(x, heads):\n    return x"
-    assert "defines split_head, but not split_heads; restore that name" in why(student, "split_heads")
+    assert "split_heads is missing, and the cell defines split_head; restore that name" in why(student, "split_heads")
 
 
 def test_an_empty_cell(student: Student) -> None:
     student.code["split_heads"] = "# later"
-    assert "defines nothing, but not split_heads" in why(student, "split_heads")
+    assert "split_heads is missing, and the cell defines nothing" in why(student, "split_heads")
 
 
 def test_a_value_that_is_not_callable(student: Student) -> None:

@@ -139,9 +139,9 @@ def load_student_code(
     the reference's parts instead.
     """
     parts = _read(choice.folder, distributed)
-    code = dict.fromkeys((name for names in LESSONS.values() for name in names), "of the reference")
+    code = dict.fromkeys((name for names in LESSONS.values() for name in names), "the reference's")
     code |= {name: value[:12] for name, value in parts.fingerprints.items()}
-    require_equal(distributed, {f"the code of {name}": value for name, value in code.items()})
+    require_equal(distributed, {f"the code of {name}:": value for name, value in code.items()})
     unused = _unused(config)
     faults = {
         part.exercise: part.problem
