@@ -30,7 +30,7 @@ from autograder.sandbox.fork_server import ForkServer, ForkServerError
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
-from course_lib.checks.engine.findings import Finding
+from course_lib.checks.engine.findings import Finding, Kind
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
 from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
@@ -146,6 +146,7 @@ class _Run:
         runs = cells_to_run(cells, optional, judged, self.lesson.may_not_call)
         deadline = self.clock.seconds() + self.job.limits.notebook_seconds
         reason, failed = f"the kernel ended {self.job.limits.restarts + 1} times", None
+        verdict: Kind = "kernel-died"
         for _ in range(self.job.limits.restarts + 1):
             try:
                 async with self._kernel(self.job.files) as kernel:
@@ -168,6 +169,7 @@ class _Run:
                     break
                 if self.clock.seconds() > deadline:
                     reason = f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
+                    verdict = "out-of-time"
                     break
             finally:
                 self.clock.kernel_ended()
@@ -177,7 +179,7 @@ class _Run:
             await self._require_files_at_fault()
             reason = "no kernel starts with the files next to the notebook, but one starts without them"
         if failed is not None:
-            self._give_up(reason)
+            self._give_up(reason, verdict)
         for number, outputs in enumerate(self.result.outputs, start=1):
             for output in outputs:
                 if output.output_type == "execute_result":
@@ -297,17 +299,17 @@ class _Run:
                 return
         raise _KernelFailedError(f"{cell.id}: {channel.dead or 'the kernel is stuck after the check'}")
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str, verdict: Kind) -> None:
         """Record why the run was abandoned, and that the remaining locked cells were not run."""
         self._note(reason)
         for index in range(self.reached, len(self.job.cells)):
             if self.job.cells[index].judged:
-                self._not_judged(index, "NotRun", reason)
+                self._not_judged(index, "NotRun", reason, verdict)
 
-    def _not_judged(self, index: int, kind: str, message: str) -> None:
+    def _not_judged(self, index: int, kind: str, message: str, verdict: Kind = "kernel-died") -> None:
         name = self.job.cells[index].id
         self.result.outputs[index] = [_error(kind, message)]
-        finding = Finding(name.removeprefix("check_"), "kernel-died")
+        finding = Finding(name.removeprefix("check_"), verdict)
         self.result.findings[name] = asdict(finding)
 
     def _note(self, violation: str) -> None:

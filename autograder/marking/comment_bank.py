@@ -1,6 +1,7 @@
 """Comments that graders can insert: saved ones, criteria of the mark scheme, and misconceptions."""
 
 import json
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,14 +101,14 @@ class CommentBank:
         if not text:
             raise CommentError("The comment is empty. Write it first, then save it.")
         # The lock has a file of its own, because each write replaces the file of comments.
-        with FileLock(self._path.with_name(f".{FILE}.lock"), mode=0o664 if self._shared else 0o644):
+        with FileLock(self._path.with_name(f".{FILE}.lock"), mode=0o660 if self._shared else 0o600):
             saved = self._read()
             comments = saved.setdefault(f"{self._lesson}/{question.name}", {})
             if comments.setdefault(key, text) != text:
                 raise CommentError(f"There is another comment called {key!r}. Choose another name.")
             atomic_write_text(self._path, json.dumps(saved, indent=2, ensure_ascii=False) + "\n")
             if self._shared:
-                self._path.chmod(0o664)
+                self._path.chmod(stat.S_IMODE(self._path.stat().st_mode) | 0o060)
 
     def _read(self) -> dict[str, dict[str, str]]:
         try:

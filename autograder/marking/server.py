@@ -166,8 +166,10 @@ class _Handler(web.RequestHandler):
             raise web.HTTPError(403, reason="Open the whole address that course mark printed")
 
     def write_error(self, status_code: int, **options: Any) -> None:
+        error = options.get("exc_info", (None, None))[1]
+        is_known = isinstance(error, CourseError | SQLAlchemyError)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish(f"{status_code}: {self._reason}\n")
+        self.finish(f"{status_code}: {error if is_known else self._reason}\n")
 
     def log_exception(self, *about: Any) -> None:
         if not isinstance(about[1], web.HTTPError):

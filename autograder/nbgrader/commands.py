@@ -47,6 +47,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     nbgrader itself would end with exit code 0. With --force, it deletes each earlier submission before it
     writes the new one; here, the earlier submission is restored if that fails.
     """
+    failed = []
     for student, files in collected.items():
         course = app.coursedir
         path = course.format_path(course.submitted_directory, student, course.assignment_id)
@@ -57,11 +58,13 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
             with earlier.replacing() if app.force else nullcontext():
                 _transfer_files(app, {student: files})
         except OSError as error:
-            done = "replaced" if app.force else "written"
-            app.fail(f"{path} was not {done}, and the remaining students were not collected: {error}")
+            app.log.error("%s: not collected: %s", student, error)
+            failed.append(student)
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out
+    if failed:
+        app.fail(f"{len(failed)} of {len(collected)} students were not collected: {', '.join(failed)}")
     if left_out:
-        app.fail(f"All files were collected except {left_out} (see the warnings above)")
+        app.fail(f"{left_out} uploads were left out (see the warnings above)")
 
 
 def import_students(app: DbStudentImportApp) -> None:

@@ -169,7 +169,8 @@ class CourseAutograde(RecordingConverter, Autograde):
                 "--no-execute is not supported, because a student could have changed the outputs in the "
                 "submitted notebook. Run the command without it."
             )
-        steps: list[object] = self.autograde_preprocessors  # type: ignore[has-type]
+        configured: list[object] = self.autograde_preprocessors  # type: ignore[has-type]
+        steps = [import_item(step) if isinstance(step, str) else step for step in configured]
         if SandboxedExecute not in steps:
             if not any(_executes(step) for step in steps):
                 raise NbGraderException(
@@ -202,8 +203,7 @@ class CourseAutograde(RecordingConverter, Autograde):
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
         """Prepare a submission's graded folder and its entry in the gradebook. Record and re-raise errors.
 
-        Notebooks that were not handed in get no points. This replaces nbgrader's own method, which opens the
-        gradebook five times.
+        This replaces nbgrader's own method, which opens the gradebook five times.
         """
         with self.recording_errors():
             BaseConverter.init_assignment(self, assignment_id, student_id)
@@ -217,12 +217,6 @@ class CourseAutograde(RecordingConverter, Autograde):
             submission = book.update_or_create_submission(assignment_id, student_id, **given)
             if timestamp is not None and (late := submission.total_seconds_late) > 0:
                 self.log.warning("%s, %s: %s seconds late", student_id, assignment_id, late)
-            for notebook in submission.notebooks:
-                path = os.path.join(source, f"{notebook.name}.ipynb")
-                if path not in self.exporter.repaired and not os.path.exists(path):
-                    self.log.warning("No submitted file: %s", path)
-                    for grade in notebook.grades:
-                        grade.auto_score, grade.needs_manual_grade = 0, False
             book.db.commit()
 
     def _copy_lesson_files(self, assignment_id: str, student_id: str) -> None:
@@ -256,7 +250,7 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
         try:
             for problem in refresh(Path(self.coursedir.root)):
                 self.log.error("%s", problem)
-        except CourseError as error:
+        except (CourseError, OSError) as error:
             self.log.error("%s", error)
             raise NbGraderException(str(error)) from None
         super().init_notebooks()
@@ -301,9 +295,11 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
             except MissingEntry:
                 return
             submitted = len(known.submissions)
+            selected = {Path(path).stem for path in notebooks}
             old = {
                 f"{notebook.name}: {cell.name}"
                 for notebook in known.notebooks
+                if self.coursedir.notebook_id == "*" or notebook.name in selected
                 for cell in notebook.source_cells
             }
         new = {

@@ -102,6 +102,7 @@ class DownloadCollector(FileNameCollectorPlugin):
                     # As in autograding, a student's only notebook is accepted under any name.
                     choice = [file for file in files if file.path.suffix == ".ipynb"]
                     if not choice:
+                        self.left_out += 1
                         self.log.warning("%s has uploaded no notebook for %s", student, lesson)
                 if len(choice) == 1:
                     collected[choice[0].path] = {"student_id": student, "file_id": wanted}
@@ -123,16 +124,21 @@ class DownloadCollector(FileNameCollectorPlugin):
             )
         return collected
 
-    def _files_by_student(self) -> dict[str, list[DownloadedFile]]:
-        """Group the files by student, and report those that can't be attributed to one."""
-        folder = Path(self.parent._format_collect_path(self.parent.extracted_directory))
+    @cached_property
+    def students(self) -> Students:
+        """The students to whom files can belong. The command ends if they can't be read."""
         directory = self.parent.coursedir
         try:
             roster = read_roster(self.roster) if self.roster else []
             with open_gradebook(directory) as gradebook:
-                students = Students(gradebook, roster)
+                return Students(gradebook, roster)
         except ValueError as error:
             self.parent.fail(str(error))
+            raise
+
+    def _files_by_student(self) -> dict[str, list[DownloadedFile]]:
+        """Group the files by student, and report those that can't be attributed to one."""
+        folder = Path(self.parent._format_collect_path(self.parent.extracted_directory))
         found: dict[str, list[DownloadedFile]] = defaultdict(list)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             parts = self.parent.extractor_plugin_inst.original_parts(folder, path)
@@ -140,7 +146,7 @@ class DownloadCollector(FileNameCollectorPlugin):
             if any(part.startswith((".", "__MACOSX")) for part in parts) or path.suffix == ".html":
                 continue
             for file in interpretations(path, parts):
-                if student := students.find(file):
+                if student := self.students.find(file):
                     found[student].append(file)
                     break
             else:

@@ -5,12 +5,16 @@ copies the new ones, and stops at the first error.
 """
 
 import glob
+import grp
 import os
+import pwd
+import shutil
 import stat
+import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +26,13 @@ from nbgrader.exchange.default import (
     ExchangeReleaseAssignment,
     ExchangeReleaseFeedback,
 )
+from nbgrader.utils import ignore_patterns
 
 from autograder.nbgrader.gradebook import open_gradebook
 from autograder.nbgrader.replacement import FolderReplacement, owner
 from autograder.submissions.folder import refuse_bad_timestamp
-from autograder.submissions.reading import UnreadableError, printable
+from autograder.submissions.reading import UnreadableError, printable, shown
+from autograder.submissions.regular_file import read_file
 from course_lib.curriculum.course_file import CourseError
 
 
@@ -39,13 +45,39 @@ def students_of(gradebook: Gradebook, inbound: Path) -> set[str]:
 
 
 def impostor(submission: Path, student: str, students: Collection[str]) -> str | None:
-    """Return the account that owns a submission in the exchange, if it is that of another of `students`.
+    """Return the account that owns a submission in the exchange, if it may not hand in for the student.
 
-    Any account can create a submission under any student's name. Accounts that belong to no student prove
-    nothing: a grader may hand in for a student, and on some servers all students share one account.
+    Any account can create a submission under any student's name. The account of another of `students` may not
+    hand in for the student. If the student has an account of their own, only that one and graders may. If
+    not, any other account may, because on some servers all students share one.
     """
     account = _account(submission)
-    return account if account != student and account in students else None
+    if account in ("", student):
+        return None
+    if account in students or (_has_account(student) and account not in _graders(submission.parent)):
+        return account
+    return None
+
+
+def _has_account(student: str) -> bool:
+    try:
+        pwd.getpwnam(student)
+    except KeyError:
+        return False
+    return True
+
+
+def _graders(inbound: Path) -> set[str]:
+    """Return the accounts that can read what students hand in: the folder's owner, its group, and the caller.
+
+    nbgrader lets the group read the folder only if several graders share the course.
+    """
+    about = inbound.stat()
+    found = {pwd.getpwuid(os.geteuid()).pw_name, _account(inbound)}
+    if about.st_mode & stat.S_IRGRP:
+        found.update(grp.getgrgid(about.st_gid).gr_mem)
+        found.update(each.pw_name for each in pwd.getpwall() if each.pw_gid == about.st_gid)
+    return found
 
 
 def _account(submission: Path) -> str:
@@ -113,7 +145,10 @@ class CourseReleaseFeedback(_CourseExchange, ExchangeReleaseFeedback):
             self.src_path = glob.escape(folder)
             try:
                 super().copy_files()
-            except OSError as error:
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # ValueError: the file with the student's secret isn't UTF-8
                 reason: object = error
                 if not Path(folder, "submission_secret.txt").exists():
                     reason = "it was not handed in through the exchange. Return its pages in another way."
@@ -158,10 +193,12 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
     def _path_to_record(self, path: str) -> dict[str, Any]:
         name = Path(path).name
         try:
-            if not name.isprintable():  # A terminal would interpret the characters.
+            # A terminal would interpret the characters, and a path these names.
+            if not name.isprintable() or name.partition("+")[0] in ("", ".", ".."):
                 raise ValueError
             record: dict[str, Any] = super()._path_to_record(path)
-        except ValueError:  # Any student can create a folder with a bad name, which must not stop the others.
+        # Any student can create a folder with a bad name, which must not stop the others.
+        except (ValueError, OverflowError):
             problem = "expected STUDENT+LESSON+TIME as the name of a submission. Remove it."
         else:
             account = impostor(Path(path), record["username"], self._students) if self.check_owner else None
@@ -172,6 +209,31 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             )
         # As the submission of a student of its own, it doesn't take the place of another one.
         return {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "problem": problem}
+
+    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
+        """Copy a submission without following links, which can name any file that the grader may read.
+
+        Raises UnreadableError if the submission is or contains a link, even one that replaces a file while it
+        is copied, and RuntimeError if it is too large.
+        """
+        if os.path.islink(src):
+            raise UnreadableError("it is a symbolic link, and links are not followed")
+        if self.get_size(src) > 1000 * self.coursedir.max_dir_size:
+            raise RuntimeError(f"it is larger than {self.coursedir.max_dir_size / 1000:g} MB")
+        too_large = ignore_patterns(max_file_size=self.coursedir.max_file_size, log=self.log)
+
+        def left_out(folder: str, names: list[str]) -> list[str]:
+            for name in names:
+                if os.path.islink(os.path.join(folder, name)):
+                    raise UnreadableError(f"{shown(name)} is a symbolic link, and links are not followed")
+            return list(too_large(folder, names))
+
+        with tempfile.TemporaryDirectory(prefix="collect-") as private:
+            copy = Path(private, "submission")
+            max_bytes = 1000 * self.coursedir.max_file_size
+            copy_file = partial(_copy_regular_file, Path(src), max_bytes)
+            shutil.copytree(src, copy, ignore=left_out, copy_function=copy_file)
+            super().do_copy(str(copy), dest, log)
 
     @cached_property
     def _students(self) -> set[str]:
@@ -201,3 +263,9 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
                 yield
         else:
             yield  # nbgrader reports that it keeps the old one
+
+
+def _copy_regular_file(folder: Path, max_bytes: int, source: str, target: str) -> None:
+    """Copy a file in a folder. Raises UnreadableError if it is a link, a pipe or larger than `max_bytes`."""
+    Path(target).write_bytes(read_file(folder, os.path.relpath(source, folder), max_bytes))
+    shutil.copystat(source, target, follow_symlinks=False)

@@ -121,14 +121,14 @@ class GradingRun:
         return os.path.lexists(self._course.format_path(self._course.submitted_directory, student, lesson))
 
     def _is_due(self, submission: Submission) -> bool:
-        """Inspect a submission, undo an interrupted run's work on it, and return whether to grade it."""
+        """Undo an interrupted run's work on a submission, inspect it, and return whether to grade it."""
         with self._reporting(submission):
-            self._preparation.inspect(submission)
             replacement = FolderReplacement(
                 graded_folder(self._course, submission.student, submission.lesson)
             )
             if replacement.recover(self._restore(submission)):
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
+            self._preparation.inspect(submission)
             records = grading_records(self._course, submission)
             if self._converter.force or not all(record.get("complete") is True for record in records):
                 return True

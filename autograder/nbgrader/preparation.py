@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
@@ -127,10 +127,12 @@ class Preparation:
     def _files(self, submission: Submission) -> dict[str, bytes]:
         """Return the lesson's files and the student's other files, without refused and too large ones."""
         found = {} if submission.all_refused else neighbor_files(Path(submission.folder))
+        refused = {os.path.relpath(path, submission.folder) for path in submission.refused}
         files = {
             path: content
             for path, content in found.items()
-            if path not in _OF_NBGRADER and os.path.join(submission.folder, path) not in submission.refused
+            # A folder can be refused as well, with all that is in it.
+            if path not in _OF_NBGRADER and refused.isdisjoint([path, *map(str, PurePath(path).parents)])
         }
         for name, path in lesson_files(self._course, submission.lesson).items():
             if path.stat().st_size <= MAX_NEIGHBOR_BYTES:

@@ -143,11 +143,14 @@ class Regrading:
                             grade.needs_manual_grade = False
                 gradebook.db.commit()
                 written = self._record(gradebook, [change for change in changes if change.student in same])
-        if reason:
-            unwritten = {change.student for change in changes} - {change.student for change in written}
-            # If no student is affected, the failure is nbgrader's own.
-            for student in unwritten & graded.keys() or ("nbgrader autograde",):
-                self.failed.setdefault(student, reason)
+        unwritten = {change.student for change in changes} - {change.student for change in written}
+        for student in unwritten & graded.keys():
+            again = "it was handed in again meanwhile, and was graded as a new submission"
+            self.failed.setdefault(student, reason or again)
+        if reason and not unwritten & graded.keys():
+            self.failed.setdefault(
+                "nbgrader autograde", reason
+            )  # No student is affected: it is its own failure.
         return written
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:

@@ -5,6 +5,7 @@ Each release is kept in `autograder/releases/LESSON/DIGEST/`, because students m
 
 import hashlib
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ class Releases:
                 if self._course.groupshared:
                     for folder in (kept.parent, kept.parents[1], kept.parents[2]):
                         if folder.stat().st_uid == os.geteuid():
-                            folder.chmod(0o2775)
+                            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o2070)
                 with atomic_write(kept) as file:
                     file.write(content)
 

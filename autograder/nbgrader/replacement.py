@@ -133,12 +133,20 @@ class FolderReplacement:
 def require_writable(folder: Path) -> None:
     """Raise PermissionError if the caller may not create a folder, or replace it with all its content."""
     parent = next(parent for parent in folder.parents if parent.exists())
-    for path in (parent, *(Path(where) for where, _, _ in os.walk(folder))):
+    for path in (parent, *_folders_in(folder)):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise PermissionError(
                 f"{folder} cannot be replaced, because {path} belongs to {owner(path)}, and you cannot "
                 'write to it. If several people grade, see "Several graders" in the instructor\'s guide.'
             )
+
+
+def _folders_in(folder: Path) -> Iterator[Path]:
+    """Yield a folder, if it exists, and all folders in it, even those that can't be listed."""
+    if folder.is_dir():
+        yield folder
+    for where, names, _ in os.walk(folder):
+        yield from (path for name in names if not (path := Path(where, name)).is_symlink())
 
 
 def _remove(folder: Path) -> None:
@@ -149,8 +157,8 @@ def _remove(folder: Path) -> None:
 
 
 def owner(path: Path) -> str:
-    """Return the name of the account that owns a file or folder."""
-    number = path.stat().st_uid
+    """Return the name of the account that owns a file, a folder, or the link itself if `path` is one."""
+    number = path.lstat().st_uid
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

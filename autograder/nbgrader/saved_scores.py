@@ -17,6 +17,7 @@ from nbgrader.api import (
     SubmittedAssignment,
     SubmittedNotebook,
 )
+from nbgrader.converters.base import NbGraderException
 from nbgrader.preprocessors import SaveAutoGrades
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, is_task
 from sqlalchemy import select
@@ -31,6 +32,7 @@ class SaveScores(SaveAutoGrades):
         """Write the scores of a notebook's cells, and add the comment "No response." to unchanged answers.
 
         Cells without automatic points, and cells that a person has graded, are marked for manual grading.
+        Raises NbGraderException if the gradebook lacks a cell, because the lesson wasn't released again.
         """
         names = resources["nbgrader"]
         with Gradebook(names["db_url"]) as gradebook:
@@ -38,6 +40,15 @@ class SaveScores(SaveAutoGrades):
                 names["notebook"], names["assignment"], names["student"]
             )
             grades, comments = _by_cell(gradebook, submitted, Grade), _by_cell(gradebook, submitted, Comment)
+            graded = {cell.metadata.nbgrader.grade_id for cell in nb.cells if is_grade(cell)}
+            answers = {
+                cell.metadata.nbgrader.grade_id for cell in nb.cells if is_solution(cell) or is_task(cell)
+            }
+            if unknown := sorted((graded - grades.keys()) | (answers - comments.keys())):
+                raise NbGraderException(
+                    f"the gradebook doesn't have {', '.join(unknown)}. Run `nbgrader generate_assignment "
+                    f"{names['assignment']}`, which keeps all grades."
+                )
             for cell in nb.cells:
                 if is_grade(cell):
                     grade = grades[cell.metadata.nbgrader.grade_id]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, SubmittedAssignment
 
 from autograder.nbgrader.gradebook import points_after_penalty
 from autograder.reports.exporter import CourseExporter, write_csv
@@ -32,7 +32,11 @@ class CsvExport(CourseExporter):
         for lesson in gradebook.assignments:
             if not self.wants_lesson(lesson.name):
                 continue
-            graded = {each.student_id: each for each in gradebook.assignment_submissions(lesson.name)}
+            graded = {
+                each.student_id: each
+                for each in gradebook.assignment_submissions(lesson.name)
+                if _has_points(each)
+            }
             never_graded = [
                 each.student
                 for each in found
@@ -57,5 +61,14 @@ class CsvExport(CourseExporter):
         write_csv(target, rows)
         if waiting:
             self.log.warning(
-                "Never graded, and therefore without points in %s: %s", target, ", ".join(waiting)
+                "Not graded yet, and therefore without points in %s: %s", target, ", ".join(waiting)
             )
+
+
+def _has_points(submission: SubmittedAssignment) -> bool:
+    """Return whether any cell has points. A run in progress, or one that was killed, can leave none."""
+    return any(
+        grade.auto_score is not None or grade.manual_score is not None
+        for notebook in submission.notebooks
+        for grade in notebook.grades
+    )

@@ -129,7 +129,7 @@ class ResultStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             if self._group_shared:
                 with contextlib.suppress(PermissionError):
-                    self.folder.chmod(0o2775)
+                    self.folder.chmod(stat.S_IMODE(self.folder.stat().st_mode) | 0o2070)
         if not folder.is_dir():
             folder.mkdir(exist_ok=True)
             with contextlib.suppress(PermissionError):

@@ -282,17 +282,18 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _remove(folder: Path) -> None:
-    def make_writable_and_retry(function: Any, path: str, _: Any) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-            function(path)
-
-    if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder, onerror=make_writable_and_retry)
-    else:
-        folder.unlink(missing_ok=True)
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, even if it contains folders without permissions."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    path.chmod(0o700)
+    # `os.walk` lists a folder only after this loop has made it readable.
+    for where, names, _ in os.walk(path):
+        for folder in (os.path.join(where, name) for name in names):
+            if not os.path.islink(folder):
+                os.chmod(folder, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def import_all(names: Iterable[str]) -> None:

@@ -97,7 +97,8 @@ class DownloadExtractor(ExtractorPlugin):
                 target = self._folder / path.relative_to(source)
                 if path.is_file() and path.suffix in self.zip_ext:
                     # If the instructor has unpacked the download, this is a student's archive.
-                    is_students = any(interpretations(path, path.relative_to(source).parts))
+                    files = interpretations(path, path.relative_to(source).parts)
+                    is_students = any(map(self.parent.collector_plugin_inst.students.find, files))
                     written += self._unpack(path, target, 2 if is_students else 1)
                 elif path.is_file():
                     target.parent.mkdir(parents=True, exist_ok=True)

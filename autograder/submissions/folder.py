@@ -77,7 +77,7 @@ class Submission:
         raise UnreadableError(f"there is no notebook in it; expected {expected}")
 
     def digest(self) -> str:
-        """Return a hash of the files that would be graded or copied, with their paths.
+        """Return a hash of the graded files and of the files next to them, with their paths.
 
         Changing any of them, including `timestamp.txt`, changes the hash. Hidden folders are skipped. If the
         folder is a link, the result is an empty string. Raises UnreadableError if a file can't be read.
@@ -212,7 +212,7 @@ def _refuse_too_deep(folder: str) -> None:
 def _notebooks_in(folder: Path) -> list[Path]:
     found = []
     for where, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != ".ipynb_checkpoints")
+        folders[:] = sorted(name for name in folders if not name.startswith("."))  # as in `Submission.digest`
         found += [Path(where, name) for name in sorted(files) if name.endswith(".ipynb")]
     return found
 

@@ -185,7 +185,7 @@ def _odd_notebook(raw: bytes, notes: list[str]) -> _Notebook:
     cells = notebook.get("cells")
     if "worksheets" in notebook and cells is None:
         raise UnreadableError(
-            f"it is a notebook of nbformat {shown(notebook.get('nbformat'))}, which is no longer read; "
+            f"it is a notebook of nbformat {shown(notebook.get('nbformat'))}, which is not supported; "
             "open it in JupyterLab, save it, and hand it in again"
         )
     if not isinstance(cells, list):
@@ -356,5 +356,5 @@ def too_large(size: int) -> str:
 def _too_much_text() -> str:
     return (
         f"its cells have more than {MAX_SOURCE / 1e6:.0f} million characters of text, not counting outputs; "
-        "take the data out of the cells, and hand it in again"
+        "remove the data from the cells, and hand it in again"
     )

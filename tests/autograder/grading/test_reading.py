@@ -88,7 +88,7 @@ def test_other_files_are_refused_with_the_reason(raw: bytes, reason: str) -> Non
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_notebook_of_an_old_format_is_refused_with_the_reason(version: int) -> None:
     raw = json.dumps({"nbformat": version, "worksheets": [{"cells": []}]}).encode()
-    with pytest.raises(UnreadableError, match=f"nbformat {version}, which is no longer read"):
+    with pytest.raises(UnreadableError, match=f"nbformat {version}, which is not supported"):
         read_notebook(raw)
 
 

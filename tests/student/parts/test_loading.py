@@ -253,7 +253,9 @@ def test_a_jupyter_command(student: Student) -> None:
 
 def test_a_renamed_function(student: Student) -> None:
     student.code["split_heads"] = "def split_head(x, heads):\n    return x"
-    assert "split_heads is missing, and the cell defines split_head; restore that name" in why(student, "split_heads")
+    assert "split_heads is missing, and the cell defines split_head; restore that name" in why(
+        student, "split_heads"
+    )
 
 
 def test_an_empty_cell(student: Student) -> None:
