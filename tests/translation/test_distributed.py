@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from real_processes import in_processes, kill, received, start
+from real_processes import SECONDS, in_processes, kill, received, start
 
 from course_lib.errors import BadInputError
 from course_lib.translation.distributed import (
@@ -182,7 +182,7 @@ def freeze(distributed: DistributedInfo, rank: int) -> str:
 @pytest.mark.slow
 def test_a_frozen_process_is_not_waited_for() -> None:
     started = start(2, freeze, 0)
-    started[1][0].join(60)
+    started[1][0].join(SECONDS)
     assert started[1][0].exitcode == EXIT_LOST_PEER
     kill(started)
 

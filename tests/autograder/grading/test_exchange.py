@@ -230,6 +230,67 @@ def test_nobody_hands_in_for_another_student(department: Department) -> None:
         assert (department.classroom.folder(student.name) / f"{LESSON}.ipynb").read_text() != "forged"
 
 
+def test_no_submission_of_a_student_misleads_or_stops_the_graders(department: Department) -> None:
+    """Ben writes to the folder of submissions by hand. The gradebook has no students yet."""
+    ann, ben = department.students
+    department.run(ann, FetchAssignmentApp, LESSON)
+    department.run(ann, SubmitApp, LESSON)
+    department.run(department.instructor, CollectApp, LESSON)
+    inbound = department.exchange / "inbound"
+    [handed_in] = inbound.iterdir()
+    notebook = department.classroom.folder(ann.name) / f"{LESSON}.ipynb"
+    solution = department.classroom.course / "solutions" / LESSON / f"{LESSON}.ipynb"
+    assert solution.exists()
+    later = "2999-01-01 00:00:00.000000 UTC"
+
+    def by_ben() -> None:
+        # What Ben can't read himself, a grader's copy must not show him.
+        with_links = inbound / f"{ben.name}+{LESSON}+{later}"
+        (with_links / "data").mkdir(parents=True)
+        (with_links / f"{LESSON}.ipynb").symlink_to(notebook)
+        (with_links / "data" / "notes.txt").symlink_to(solution)
+        os.mkfifo(with_links / "pipe")
+        # The owner of a link's target proves nothing.
+        (inbound / f"{ann.name}+{LESSON}+{later}").symlink_to(department.home(ann))
+        for name in (
+            f"{ben.name}+{LESSON}+99999999999999999999",
+            f"..+{LESSON}+{later}",
+            f"+{LESSON}+{later}",
+        ):
+            (inbound / name).mkdir()
+
+    assert ben.call(by_ben) == (0, "")
+    code, printed = department.attempt(department.instructor, CollectApp, LESSON, "--update")
+    assert code == 1
+    assert "Traceback" not in printed
+    assert f"it was handed in by {ben.name}, in the name of {ann.name}" in printed
+    assert (
+        f"{ben.name}: not collected: {LESSON}.ipynb is a symbolic link, and links are not followed" in printed
+    )
+    assert printed.count("expected STUDENT+LESSON+TIME as the name of a submission") == 2
+    submitted = department.classroom.course / "autograder" / "submitted"
+    assert list(submitted.glob(f"*/{LESSON}")) == [department.classroom.folder(ann.name)]
+    assert (department.classroom.folder(ann.name) / "timestamp.txt").read_text() in handed_in.name
+
+    # A grader may hand in for a student.
+    by_a_grader = inbound / f"{ann.name}+{LESSON}+{later.replace('2999', '2998')}"
+    shutil.copytree(handed_in, by_a_grader)
+    (by_a_grader / "timestamp.txt").write_text(later.replace("2999", "2998"))
+    (by_a_grader / "submission_secret.txt").write_bytes(b"\xff")
+    for path in (by_a_grader, *by_a_grader.rglob("*")):
+        os.chown(path, department.instructor.uid, department.instructor.group)
+    department.attempt(department.instructor, CollectApp, LESSON, "--update")
+    assert "2998" in (department.classroom.folder(ann.name) / "timestamp.txt").read_text()
+
+    # A secret that is no text stops nobody else's feedback.
+    department.run(department.instructor, AutogradeApp, LESSON)
+    department.run(department.instructor, GenerateFeedbackApp, LESSON)
+    code, printed = department.attempt(department.instructor, ReleaseFeedbackApp, LESSON)
+    assert code == 1
+    assert "Traceback" not in printed
+    assert f"{ann.name}: the feedback was not released" in printed
+
+
 def test_one_student_cannot_read_what_another_hands_in(department: Department) -> None:
     ann, ben = department.students
     department.run(ann, FetchAssignmentApp, LESSON)

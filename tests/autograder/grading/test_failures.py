@@ -22,6 +22,8 @@ from stand_in import StandInExecute
 
 from autograder.judge.job import Cell, Job, NotComputedError, Result
 from autograder.nbgrader.converters import CourseGenerateFeedback
+from autograder.nbgrader.replacement import FolderReplacement
+from autograder.nbgrader.saved_scores import save_scores
 from autograder.reports.csv_export import CsvExport
 from autograder.reports.learning_management import final_grades
 from autograder.results.results import Results
@@ -115,6 +117,33 @@ def test_what_was_never_graded_has_no_points_in_exports(
     assert scores["carl"] == ""
     assert float(scores["anna"]) > 0
     assert points["carl"] == {}
+
+
+def test_a_submission_without_points_has_none_in_exports(graded: Classroom) -> None:
+    """A run in progress, or one that was killed, has entered the submission but no points yet."""
+    graded.hand_in("carl", solved(graded.released))
+    with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
+        gradebook.update_or_create_student("carl")
+        gradebook.update_or_create_submission(LESSON, "carl")
+    scores = {
+        row["student_id"]: row["score"] for row in csv.DictReader(exported(graded, CsvExport).splitlines())
+    }
+    assert scores["carl"] == ""
+    assert float(scores["anna"]) > 0
+
+
+def test_an_interrupted_run_is_undone_even_if_the_next_submission_is_unreadable(graded: Classroom) -> None:
+    before, page = graded.scores("anna"), graded.autograded("anna")
+    folder = graded.folder("anna", "autograded")
+    with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
+        FolderReplacement(folder).begin(save_scores(gradebook, LESSON, "anna"))
+        gradebook.find_grade("check_attention_scores", LESSON, LESSON, "anna").auto_score = 0.0
+        gradebook.db.commit()
+    graded.hand_in("anna", graded.released, at="yesterday")
+    graded.autograde()
+    assert "anna" in graded.not_graded
+    assert graded.scores("anna") == before
+    assert graded.autograded("anna") == page
 
 
 def test_a_run_that_cannot_start_says_why(graded: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:

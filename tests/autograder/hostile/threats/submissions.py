@@ -172,6 +172,12 @@ def _odd_names(folder: Path, arena: Arena) -> None:
     (folder / os.fsdecode(b"no-\xff-text.txt")).write_text("an odd name")
 
 
+def _folder_in_the_way(folder: Path, arena: Arena) -> None:
+    (folder / "data/words.txt").unlink(missing_ok=True)
+    (folder / "data/words.txt/inner").mkdir(parents=True)
+    (folder / "data/words.txt/inner/x").write_text("x")
+
+
 def _pipe(folder: Path, arena: Arena) -> None:
     os.mkfifo(folder / "words.txt")
 
@@ -285,4 +291,9 @@ for name in ("gradebook.txt", "neighbour.txt", "home.txt", "outside.txt", "varia
     ),
     Threat("odd-names", "hands in files whose names mean something elsewhere", hand_in=_odd_names),
     Threat("pipe", "hands in a pipe, which whoever reads it waits for", hand_in=_pipe),
+    Threat(
+        "folder-in-the-way",
+        "hands in a folder with the name of one of the lesson's files",
+        hand_in=_folder_in_the_way,
+    ),
 )

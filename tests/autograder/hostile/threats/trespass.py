@@ -240,6 +240,18 @@ for path, rights in (("no", 0), (".", 0o500)):
 """,
     ),
     Threat(
+        "leaves-folders-that-cannot-be-removed",
+        "leaves a folder that nobody may list, and one in thousands of others",
+        """\
+os.mkdir("unlisted", 0)
+start = os.open(".", os.O_RDONLY)
+for _ in range(3000):
+    os.mkdir("deeper")
+    os.chdir("deeper")
+os.fchdir(start)
+""",
+    ),
+    Threat(
         "leaves-code-for-the-next",
         "leaves code where the next student's kernel would find it",
         """\
