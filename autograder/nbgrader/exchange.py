@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -72,11 +72,13 @@ def _graders(inbound: Path) -> set[str]:
 
     nbgrader lets the group read the folder only if several graders share the course.
     """
-    about = inbound.stat()
-    found = {pwd.getpwuid(os.geteuid()).pw_name, _account(inbound)}
+    about, found = inbound.stat(), {_account(inbound)}
+    with suppress(KeyError):  # In a container, the caller can have a number only.
+        found.add(pwd.getpwuid(os.geteuid()).pw_name)
     if about.st_mode & stat.S_IRGRP:
-        found.update(grp.getgrgid(about.st_gid).gr_mem)
         found.update(each.pw_name for each in pwd.getpwall() if each.pw_gid == about.st_gid)
+        with suppress(KeyError):
+            found.update(grp.getgrgid(about.st_gid).gr_mem)
     return found
 
 
