@@ -173,6 +173,7 @@ def test_tensors_are_sent_as_they_are() -> None:
 def freeze(distributed: DistributedInfo, rank: int) -> str:
     """Freeze the process with this rank while the other one waits for it in a collective."""
     with watched_peers(distributed, 2):
+        dist.barrier()  # A process that freezes while the watch is being set up isn't watched yet.
         if distributed.rank == rank:
             os.kill(os.getpid(), signal.SIGSTOP)
         dist.all_reduce(torch.zeros(1))

@@ -78,7 +78,8 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
     said = tmp_path / "said"
     arguments = [str(config_file), "training.epochs=15", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
     arguments += ["checkpoints.stop_check_every=2"]
-    running = launch(said, "--standalone", "--max-restarts=1", *TRAIN, *arguments)
+    # One restart, and two in case another program takes the port that torchrun has chosen for it.
+    running = launch(said, "--standalone", "--max-restarts=3", *TRAIN, *arguments)
     wait_for_text(said, "step 4 ")
     os.kill(children(running.pid)[1], signal.SIGKILL)
     wait_for_text(said, "resuming after update")
