@@ -27,6 +27,7 @@ SAMPLE = [
 
 
 @pytest.mark.parametrize("answer", SAMPLE)
+@pytest.mark.slow
 def test_a_strangers_answer_gets_the_right_verdict(answer: Answer) -> None:
     found = outcome(answer)
     assert found.passed == answer.right, found.message or answer.slips

@@ -480,6 +480,7 @@ def test_what_a_notebook_has_left_on_changes_nothing(
 
 
 @pytest.mark.parametrize("interrupted", range(1, 14, 3))
+@pytest.mark.slow
 def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
     untouched: Exercise, interrupted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_an_update_is_that_of_torch_on_the_whole_batch(norm_first: bool, smoothi
 
 
 @given(seeds, st.lists(st.integers(0, 3), min_size=4, max_size=6), st.booleans())
+@pytest.mark.slow
 def test_pitfall_01_any_split_into_micro_batches_gives_the_same_parameters(
     seed: int, places: list[int], norm_first: bool
 ) -> None:
