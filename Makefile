@@ -15,7 +15,7 @@ help:
 	@echo "make progress     show your progress in the terminal"
 	@echo "make test         run make check, then the tests (about 25 minutes)"
 	@echo "make nightly      run the tests that repeat others with more cases or on whole services"
-	@echo "make quick        run the fast tests only (under three minutes)"
+	@echo "make quick        run the fast tests only (about three minutes)"
 	@echo "make check        check format, lint, types and imports of the tests, and that lessons/ matches solutions/"
 	@echo "make lessons      build lessons/ from solutions/"
 	@echo "make doctor       test how students' code is confined on this machine, and whether grading works"
