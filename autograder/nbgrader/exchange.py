@@ -147,10 +147,7 @@ class CourseReleaseFeedback(_CourseExchange, ExchangeReleaseFeedback):
             self.src_path = glob.escape(folder)
             try:
                 super().copy_files()
-            except (
-                OSError,
-                ValueError,
-            ) as error:  # ValueError: the file with the student's secret isn't UTF-8
+            except (OSError, ValueError) as error:  # ValueError: the student's secret isn't UTF-8
                 reason: object = error
                 if not Path(folder, "submission_secret.txt").exists():
                     reason = "it was not handed in through the exchange. Return its pages in another way."

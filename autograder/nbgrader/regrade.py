@@ -145,12 +145,12 @@ class Regrading:
                 written = self._record(gradebook, [change for change in changes if change.student in same])
         unwritten = {change.student for change in changes} - {change.student for change in written}
         for student in unwritten & graded.keys():
-            again = "it was handed in again meanwhile, and was graded as a new submission"
-            self.failed.setdefault(student, reason or again)
+            again = "it was collected again meanwhile, and was graded as a new submission"
+            differs = "its points are not those that were shown before"
+            self.failed.setdefault(student, reason or (differs if student in same else again))
         if reason and not unwritten & graded.keys():
-            self.failed.setdefault(
-                "nbgrader autograde", reason
-            )  # No student is affected: it is its own failure.
+            # No student is affected, so the failure is nbgrader's own.
+            self.failed.setdefault("nbgrader autograde", reason)
         return written
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:

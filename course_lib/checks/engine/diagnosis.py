@@ -65,7 +65,7 @@ class Verdict:
     named: tuple[Misconception, ...] = ()
     """Misconceptions whose results equal the student's in every probe; empty if there are none."""
     named_by_error: bool = False
-    """Whether every probe that fails raises an exception. Other mistakes can raise the same ones."""
+    """Whether they are named by exceptions alone, which other mistakes can raise as well."""
     similar: Resemblance | None = None
     """Misconceptions whose results equal the student's in one failing probe, but not in all probes."""
     example: Example | None = None
@@ -160,7 +160,8 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
         difference=difference,
         facts=facts,
         named=explanation.named,
-        named_by_error=set(explanation.named) <= set(exercise.misconceptions)
+        named_by_error=bool(explanation.named)
+        and set(explanation.named) <= set(exercise.misconceptions)
         and all(any(_unexpected_errors(versions.reference(number), found[number])) for number in differences),
         similar=explanation.similar,
         example=example(exercise, backend, failed) if unexplained else None,
