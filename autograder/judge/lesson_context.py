@@ -1,7 +1,6 @@
 """Prepare the judge's information about a lesson, and the files that its kernels can import."""
 
 import compileall
-import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,14 +56,13 @@ def _compiled(view: dict[str, bytes]) -> dict[str, bytes]:
         for path, content in view.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
-        with contextlib.redirect_stdout(None):
-            compileall.compile_dir(
-                folder,
-                quiet=2,
-                stripdir=name,
-                prependdir="/course",
-                invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
-            )
+        compileall.compile_dir(
+            folder,
+            quiet=2,
+            stripdir=name,
+            prependdir="/course",
+            invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+        )
         return {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))

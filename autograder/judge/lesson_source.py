@@ -1,13 +1,12 @@
 """The data about a lesson that the judge needs besides a submission, in a form that any worker can use."""
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import nbformat
 
+from autograder.judge.job import digest_of
 from course_lib.curriculum import Curriculum, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
 
@@ -43,14 +42,8 @@ class LessonSource:
     @cached_property
     def digest(self) -> str:
         """A hash of the parts of the lesson that can change a result, without its texts, hints and points."""
-        lesson = self.lesson
-        content = {
-            "name": self.name,
-            "cells": [asdict(cell) for cell in self.cells],
-            "withheld": withheld_exercises(self.curriculum, lesson) if lesson else {},
-            "may_not_call": self.may_not_call,
-        }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
+        withheld = withheld_exercises(self.curriculum, self.lesson) if self.lesson else {}
+        return digest_of(self.name, [asdict(cell) for cell in self.cells], withheld, self.may_not_call)
 
 
 def withheld_exercises(curriculum: Curriculum, lesson: Lesson) -> dict[str, str]:

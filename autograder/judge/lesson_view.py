@@ -4,6 +4,7 @@ The answers are not hidden by permissions: the copied files don't contain them.
 """
 
 import ast
+import importlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,19 +97,15 @@ def _fixtures(lesson: Lesson) -> set[str]:
     lessons = [known for known in public_curriculum().lessons if not names.isdisjoint(known.checked)]
     sources = [inspect.getsource(probes_of(known)) for known in lessons]
     found: set[str] = set()
-    has_shared = False
     while sources:
         for statement in ast.parse(sources.pop()).body:
             if isinstance(statement, ast.ImportFrom):
-                package, _, module = (statement.module or "").rpartition(".")
-                if package == fixtures.__name__ and module not in found:
+                module = statement.module or ""
+                is_fixture = module.startswith(f"{fixtures.__name__}.")
+                if (is_fixture or module == shared_requests.__name__) and module not in found:
                     found.add(module)
-                    path = PACKAGE / "checks/exercises/fixtures" / f"{module}.py"
-                    sources.append(path.read_text(encoding="utf-8"))
-                elif statement.module == shared_requests.__name__ and not has_shared:
-                    has_shared = True
-                    sources.append(inspect.getsource(shared_requests))
-    return found
+                    sources.append(inspect.getsource(importlib.import_module(module)))
+    return {module.rpartition(".")[2] for module in found - {shared_requests.__name__}}
 
 
 def _included_files(names: set[str]) -> Iterator[Path]:

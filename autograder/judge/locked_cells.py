@@ -108,11 +108,10 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
 def _run(source: str, namespace: dict[str, object]) -> object:
     """Run a cell in a namespace. Return the value of its last statement if that is an expression, or None."""
     body = ast.parse(source).body
-    last = body[-1] if body else None
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), "<locked cell>", "exec"), namespace)
     if not isinstance(last, ast.Expr):
-        exec(compile(ast.Module(body, []), "<locked cell>", "exec"), namespace)
         return None
-    exec(compile(ast.Module(body[:-1], []), "<locked cell>", "exec"), namespace)
     result: object = eval(compile(ast.Expression(last.value), "<locked cell>", "eval"), namespace)
     return result
 

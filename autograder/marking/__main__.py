@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from autograder.marking.answers import LessonAnswers
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not 0 <= options.port <= 65535:
         parser.error(f"--port: expected a number from 0 to 65535, got {options.port}")
     logging.basicConfig(format="%(name)s: %(message)s")
-    try:
+    with suppress(KeyboardInterrupt):
         course = CourseFolder(options.course)
         directory = course.directory(options.lesson)
         answers = LessonAnswers(course, options.lesson)
@@ -37,8 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bank = CommentBank(course.folder, Path(directory.root), options.lesson, bool(directory.groupshared))
         server = MarkingServer(answers, bank, options.formgrader)
         asyncio.run(_serve(server, options.port, sum(waiting for waiting, _ in counts.values())))
-    except KeyboardInterrupt:
-        return 0
     return 0
 
 

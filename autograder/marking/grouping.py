@@ -1,9 +1,11 @@
 """Group identical and nearly identical answers, so that graders mark them consistently."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 from itertools import groupby
 from typing import Literal
 
@@ -54,7 +56,10 @@ def grouped(answers: Iterable[Answer]) -> list[Group]:
     identical = [tuple(same) for _, same in groupby(by_content, key=lambda answer: answer.written.digest)]
     # Every group is built around its most frequent answer.
     identical.sort(key=lambda same: (-len(same), min(answer.id for answer in same)))
-    groups = [Group(tuple(_cards(members))) for members in _alike(identical)]
+    groups = [
+        Group(tuple(_cards(identical[member] for member in members)))
+        for members in _alike(tuple(_content(same[0]) for same in identical))
+    ]
 
     def is_unanswered(group: Group) -> bool:
         mark = group.cards[0].first.mark
@@ -63,23 +68,30 @@ def grouped(answers: Iterable[Answer]) -> list[Group]:
     return sorted(groups, key=lambda group: (is_unanswered(group), -group.size))
 
 
-def _alike(identical: Sequence[tuple[Answer, ...]]) -> Iterator[list[tuple[Answer, ...]]]:
-    words = [" ".join(_WORD.findall(same[0].written.source[:_COMPARED].casefold())) for same in identical]
-    ungrouped = set(range(len(identical)))
-    for index, text in enumerate(words):
-        if index not in ungrouped:
-            continue
-        others = [other for other in range(index, len(words)) if other in ungrouped]
-        scores = process.cdist(
-            [text], [words[other] for other in others], scorer=fuzz.ratio, score_cutoff=ALIKE, workers=1
-        )[0]
-        pictures = identical[index][0].written.attachments
-        members = [index]
-        for other, score in zip(others[1:], scores[1:], strict=True):
-            if text and score >= ALIKE and identical[other][0].written.attachments == pictures:
-                members.append(other)
-        ungrouped.difference_update(members)
-        yield [identical[member] for member in members]
+@lru_cache(maxsize=8)
+def _alike(contents: tuple[tuple[str, str], ...]) -> list[list[int]]:
+    """Group nearly equal texts with equal pictures, and return the positions of each group's members.
+
+    The groups of a thousand different answers take seconds, and a grader loads a page every minute.
+    """
+    ungrouped = dict(enumerate(text for text, _ in contents))
+    groups = []
+    while ungrouped:
+        index = next(iter(ungrouped))
+        text = ungrouped.pop(index)
+        # Texts without words are not alike, although all of them are equal.
+        alike = process.extract_iter(text, ungrouped, scorer=fuzz.ratio, score_cutoff=ALIKE) if text else ()
+        members = [other for _, _, other in alike if contents[other][1] == contents[index][1]]
+        for other in members:
+            del ungrouped[other]
+        groups.append([index, *members])
+    return groups
+
+
+def _content(answer: Answer) -> tuple[str, str]:
+    """Return the words of an answer, as far as they are compared, and its pictures."""
+    words = _WORD.findall(answer.written.source[:_COMPARED].casefold())
+    return " ".join(words), json.dumps(answer.written.attachments or {}, sort_keys=True)
 
 
 def _cards(members: Iterable[tuple[Answer, ...]]) -> Iterator[Card]:

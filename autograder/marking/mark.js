@@ -112,10 +112,6 @@ function changedMeanwhile(card, theirs) {
     text.textContent =
       `Nothing was saved: somebody else has marked ${which} since you loaded the page. ` +
       `It now has: ${state}${remark ? `, and the comment “${remark}”` : ", and no comment"}.`;
-    const update = () => {
-      card.dataset.mark = JSON.stringify(mine.map((answer) => now.get(answer.id) || answer));
-      conflict.replaceChildren();
-    };
     if (mine.length === 1)
       button("Keep their mark", () => {
         show(card, theirs);
@@ -126,7 +122,8 @@ function changedMeanwhile(card, theirs) {
         card.focus();
       });
     button("Save mine instead", () => {
-      update();
+      card.dataset.mark = JSON.stringify(mine.map((answer) => now.get(answer.id) || answer));
+      conflict.replaceChildren();
       saveAndGo(card);
     });
   }
@@ -233,17 +230,11 @@ async function addToBank() {
     keep.querySelector(".said").textContent = reply.message;
     return;
   }
-  const item = document.createElement("li");
-  const button = document.createElement("button");
-  const name = document.createElement("b");
-  const origin = document.createElement("span");
-  button.type = "button";
+  const item = document.getElementById("saved-comment").content.cloneNode(true);
+  const button = item.querySelector("button");
   button.dataset.text = text;
-  name.textContent = key;
-  origin.className = "quiet";
-  origin.textContent = "saved";
-  button.append(name, " ", origin, document.createElement("br"), text);
-  item.append(button);
+  button.querySelector("b").textContent = key;
+  button.append(text);
   document.getElementById("comments").prepend(item);
   keep.close();
   fields(current).said.textContent = "The comment is in the bank.";

@@ -1,5 +1,6 @@
 """The web server of the marking page. It accepts only local requests with a secret token in the address."""
 
+import asyncio
 import hmac
 import logging
 import math
@@ -203,7 +204,7 @@ class _File(_Handler):
 
 
 class _Page(_Handler):
-    def get(self, _: str, notebook: str, name: str) -> None:
+    async def get(self, _: str, notebook: str, name: str) -> None:
         """Show one page of the answers to a question: the unmarked ones or, with `show=all`, all of them.
 
         The page starts after the answer with the id `after`, if that is given. With `names=1`, it shows the
@@ -213,7 +214,8 @@ class _Page(_Handler):
         question = server.question(notebook, name)
         only_open = self.get_query_argument("show", "unmarked") != "all"
         names = self.get_query_argument("names", "") == "1"
-        groups = grouped(server.answers.answers(question))
+        # In a thread, so that marks can be saved meanwhile.
+        groups = await asyncio.to_thread(grouped, server.answers.answers(question))
         shown = [
             (group, card)
             for group in groups

@@ -141,8 +141,7 @@ def require(confinement: Confinement, allow_unconfined: bool) -> None:
 
 @functools.cache
 def _probe(disabled: frozenset[str]) -> Confinement:
-    reasons = {name: _unavailable_reason(name, disabled) for name in MECHANISMS}
-    reasons = {name: reason for name, reason in reasons.items() if reason}
+    reasons = {name: reason for name in MECHANISMS if (reason := _unavailable_reason(name, disabled))}
     return Confinement(
         bubblewrap="bubblewrap" not in reasons,
         landlock_abi=0 if "landlock" in reasons else landlock.abi(),

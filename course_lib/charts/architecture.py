@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Literal
 
 import altair as alt
 import pandas as pd
@@ -48,10 +47,10 @@ def architecture_map(
     parts = sorted(closed_boxes, key=lambda box: states[box.name])
     canvas = Canvas(WIDTH, HEIGHT + 30 * math.ceil(len(further) / 4))
     layers = [
-        *_boxes(canvas, open_boxes, states, OPEN_FILLS, corner=8, align="left"),
+        *_boxes(canvas, open_boxes, states, corner=8),
         *canvas.arrows(ARROWS),
         *canvas.arrows(TIES, [2, 3]),
-        *_boxes(canvas, parts, states, FILLS, corner=4, align="center"),
+        *_boxes(canvas, parts, states, corner=4),
         *_waves(canvas, states),
         canvas.texts(SIGNS),
         canvas.texts(HEADINGS, size=12, colour=INK, align="left", weight="bold"),
@@ -77,22 +76,16 @@ def _further_boxes() -> list[Box]:
     ]
 
 
-def _boxes(
-    canvas: Canvas,
-    boxes: Sequence[Box],
-    states: dict[str, str],
-    fills: dict[str, str],
-    corner: int,
-    align: Literal["left", "center"],
-) -> list[alt.Chart]:
-    """Draw boxes and their labels, later ones on top. Consecutive boxes in one state share a layer.
+def _boxes(canvas: Canvas, boxes: Sequence[Box], states: dict[str, str], *, corner: int) -> list[alt.Chart]:
+    """Draw boxes and their labels, later ones on top. Consecutive boxes of one kind and state share a layer.
 
-    `states` maps the name of a box to its state, and `fills` maps a state to its colour.
+    `states` maps the name of a box to its state.
     """
     about = public_curriculum().blocks
     fields = ("name:N", "part"), ("does:N", "what it does"), ("lesson:N", "lesson"), ("state:N", "state")
     layers = []
-    for state, alike in groupby(boxes, key=lambda box: states[box.name]):
+    for (state, is_open), alike in groupby(boxes, key=lambda box: (states[box.name], box.is_open)):
+        fills = OPEN_FILLS if is_open else FILLS
         table = pd.DataFrame(
             {
                 "name": box.name,
@@ -101,8 +94,8 @@ def _boxes(
                 "right": box.x + box.width,
                 "top": box.y,
                 "bottom": box.y + box.height,
-                "text x": box.x + 8 if box.is_open else box.x + box.width / 2,
-                "text y": box.y + 13 if box.is_open else box.y + box.height / 2 - 6 * box.label.count("\n"),
+                "text x": box.x + 8 if is_open else box.x + box.width / 2,
+                "text y": box.y + 13 if is_open else box.y + box.height / 2 - 6 * box.label.count("\n"),
                 "state": state,
                 "lesson": about[box.name][0].name,
                 "does": about[box.name][1].does,
@@ -111,7 +104,7 @@ def _boxes(
         )
         base = alt.Chart(table).encode(tooltip=tips(*fields))
         text = base.mark_text(
-            align=align,
+            align="left" if is_open else "center",
             fontSize=11,
             color=QUIET_INK if state == TO_COME else INK,
             lineBreak="\n",
@@ -150,7 +143,7 @@ def _waves(canvas: Canvas, states: dict[str, str]) -> list[alt.Chart]:
     ink = QUIET_INK if states["sinusoids"] == TO_COME else INK
     wave = alt.Chart(curve).mark_line(color=ink, strokeWidth=1.4, aria=False)
     return [
-        *_boxes(canvas, WAVES, states, FILLS, corner=12, align="center"),
+        *_boxes(canvas, WAVES, states, corner=12),
         wave.encode(x=canvas.x("x"), y=canvas.y("y"), detail="path:N"),
     ]
 

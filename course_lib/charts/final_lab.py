@@ -113,13 +113,6 @@ def _metric(table: pd.DataFrame, last: int, title: str, number: str, ticks: str)
     )
 
 
-CHOICE = "chosen"
-"""The name of the parameter that holds the selected layer and head."""
-
-MEAN = 0
-"""The number that stands for the mean over all heads of a layer."""
-
-
 def layers_and_heads(
     weights: Numbers,
     queries: Sequence[str],
@@ -141,7 +134,7 @@ def layers_and_heads(
     # A subword may be a single space, which would be invisible.
     rows, columns = ([word if word.strip() else "(space)" for word in words] for words in (rows, columns))
     table = _one_row_for_each_head(maps)
-    first = table[table["head"] != MEAN].sort_values("focus").iloc[-1]
+    first = table[table["head"] > 0].sort_values("focus").iloc[-1]  # head 0 is the mean over the heads
     layer, head = int(first["layer"]), int(first["head"])
 
     numbers = list(range(heads + 1))
@@ -149,7 +142,7 @@ def layers_and_heads(
     layer_list = alt.binding_select(options=list(range(1, layers + 1)), name="Layer: ")
     head_list = alt.binding_select(options=numbers, labels=names, name="Head: ")
     # The browser shows the lists in reverse order.
-    choice = clicked(CHOICE, {"head": head, "layer": layer}, {"head": head_list, "layer": layer_list})
+    choice = clicked("chosen", {"head": head, "layer": layer}, {"head": head_list, "layer": layer_list})
     subtitle = "Each row is a query, and its weights sum to 1. Click a head below, or use the lists."
     panels = _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice)
     return captioned(

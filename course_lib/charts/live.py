@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
 
+from IPython.display import DisplayHandle
+
 from course_lib.charts.theme import Picture, as_svg
 
 
@@ -43,10 +45,8 @@ def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20
 
 
 def _count(steps: int, picture: Callable[[], Picture], every: int) -> Iterator[int]:
-    from IPython.display import DisplayHandle
-
     display = DisplayHandle()
-    display.display(Frame(f"0 of {steps:,}", done=0, steps=steps))
+    display.display(Frame(f"0 of {steps:,}", steps=steps))
     for step in range(1, steps + 1):
         yield step
         if step % every == 0 or step == steps:
@@ -70,8 +70,6 @@ def watch_live(
     """
     if every < 0:
         raise ValueError(f"every: expected 0 or more seconds, got {every:g}.")
-    from IPython.display import DisplayHandle
-
     end = time.monotonic() + timeout
     display = DisplayHandle()
     display.display(Frame(status()))

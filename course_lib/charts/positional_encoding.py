@@ -163,8 +163,10 @@ def clock_hands(
     gap = 14
     clocks, details = [], []
     for pair in pairs:
-        angle, turn = _turns(points, pair, offset)
-        clocks.append(_clock(points, pair, angle, turn, (WIDTH - gap * (maximum - 1)) // maximum))
+        # Clockwise from twelve o'clock, in radians; and from there to the later hand, in degrees.
+        angle = np.arctan2(points[:, 2 * pair], points[:, 2 * pair + 1])
+        turn = np.degrees(angle[offset:] - angle[:-offset]) % 360
+        clocks.append(_clock(points, pair, angle[:-offset], turn, (WIDTH - gap * (maximum - 1)) // maximum))
         details.append(f"columns {2 * pair} and {2 * pair + 1} by {turn[start]:.0f} degrees")
     subtitle = f"Blue: the hand at the first position. Orange, dashed: {offset} positions later."
     slider = alt.param(name=POSITION, value=start, bind=handle)
@@ -174,16 +176,6 @@ def clock_hands(
         subtitle,
         f"From position {start} to {start + offset}: {', '.join(details)}.",
     )
-
-
-def _turns(points: Floats, pair: int, offset: int) -> tuple[Floats, Floats]:
-    """Return two arrays of clockwise angles, with one element for each first position.
-
-    The first array holds the angle from twelve o'clock to the hand at that position, in radians; the second,
-    the angle from there to the hand `offset` positions later, in degrees.
-    """
-    angle = np.arctan2(points[:, 2 * pair], points[:, 2 * pair + 1])
-    return angle[:-offset], np.degrees(angle[offset:] - angle[:-offset]) % 360
 
 
 def _clock(points: Floats, pair: int, angle: Floats, turn: Floats, side: int) -> alt.LayerChart:

@@ -32,7 +32,7 @@ Ben,,77,ben@example.org,-,-,1791
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    graded = GradedClass(empty_course(tmp_path_factory.mktemp("lms") / "course"))
+    graded = empty_course(tmp_path_factory)
     graded.release("01-first")
     graded.release("02-second")
     graded.gradebook.add_student("ann", first_name="Ann", last_name="Ås", email="ann@example.org")
@@ -48,6 +48,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def graded(folder: Path, tmp_path: Path) -> Iterator[GradedClass]:
     yield from copy_of(folder, tmp_path)
+
+
+def roster_of(graded: GradedClass, text: str, encoding: str = "utf-8") -> str:
+    """Write a roster next to the gradebook, and return its path."""
+    path = graded.root / "roster.csv"
+    path.write_text(text, encoding=encoding)
+    return str(path)
 
 
 def rows_of(exporter: CanvasExport | MoodleExport, graded: GradedClass) -> list[dict[str, str]]:
@@ -66,9 +73,7 @@ def test_canvas_without_a_roster_has_its_columns_and_only_final_points(graded: G
 def test_canvas_with_a_roster_keeps_its_rows_and_adds_lessons(
     graded: GradedClass, caplog: pytest.LogCaptureFixture
 ) -> None:
-    roster = graded.root / "roster.csv"
-    roster.write_text(CANVAS, encoding="utf-8-sig")
-    exporter = CanvasExport(roster=str(roster))
+    exporter = CanvasExport(roster=roster_of(graded, CANVAS, "utf-8-sig"))
     exporter.log = logging.getLogger("test")
     possible, ann, gus = rows_of(exporter, graded)
     assert (ann["ID"], ann["01-first (771)"], ann["Homework (12)"], ann["02-second"]) == (
@@ -86,29 +91,22 @@ def test_students_who_are_not_exported_are_not_called_unknown(
     graded: GradedClass, caplog: pytest.LogCaptureFixture
 ) -> None:
     graded.gradebook.add_student("cem", first_name="Cem")
-    roster = graded.root / "roster.csv"
-    roster.write_text(MOODLE, encoding="utf-8")
-    ann, ben = rows_of(MoodleExport(roster=str(roster), student=["ben"]), graded)
+    ann, ben = rows_of(MoodleExport(roster=roster_of(graded, MOODLE), student=["ben"]), graded)
     assert (ann["Assignment: 01-first (Real)"], ben["Assignment: 02-second (Real)"]) == ("-", "3.5")
     assert "gradebook" not in caplog.text
 
 
 def test_moodle_fills_the_grade_items_of_its_export(graded: GradedClass) -> None:
-    roster = graded.root / "roster.csv"
-    roster.write_text(MOODLE, encoding="utf-8")
-    ann, ben = rows_of(MoodleExport(roster=str(roster)), graded)
+    ann, ben = rows_of(MoodleExport(roster=roster_of(graded, MOODLE)), graded)
     assert (ann["Assignment: 01-first (Real)"], ann["Assignment: 02-second (Real)"]) == ("5.5", "-")
     assert (ben["Assignment: 01-first (Real)"], ben["Assignment: 02-second (Real)"]) == ("-", "3.5")
 
 
 def test_a_number_of_canvas_that_is_another_students_name(graded: GradedClass) -> None:
     graded.gradebook.add_student("77", first_name="Seven")
-    roster = graded.root / "roster.csv"
     header, possible, *_ = CANVAS.splitlines()
-    roster.write_text(
-        "\n".join([header, possible, "Ben,77,,ben,A,,,", "Seven,78,,77,A,,,", ""]), encoding="utf-8"
-    )
-    ben, seven = rows_of(CanvasExport(roster=str(roster)), graded)[1:]
+    text = "\n".join([header, possible, "Ben,77,,ben,A,,,", "Seven,78,,77,A,,,", ""])
+    ben, seven = rows_of(CanvasExport(roster=roster_of(graded, text)), graded)[1:]
     assert (ben["02-second"], seven["02-second"]) == ("3.5", "")
 
 
@@ -125,9 +123,7 @@ def test_a_number_of_canvas_that_is_another_students_name(graded: GradedClass) -
 def test_a_roster_that_does_not_fit_changes_no_file(
     graded: GradedClass, caplog: pytest.LogCaptureFixture, text: str, says: str
 ) -> None:
-    roster = graded.root / "roster.csv"
-    roster.write_text(text, encoding="utf-8")
     with pytest.raises(SystemExit, match="1"):
-        rows_of(MoodleExport(roster=str(roster)), graded)
+        rows_of(MoodleExport(roster=roster_of(graded, text)), graded)
     assert says in caplog.text
     assert not (graded.root / "out.csv").exists()

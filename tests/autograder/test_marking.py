@@ -26,17 +26,9 @@ from course_lib.curriculum import public_curriculum
 LONG = "The variances of independent terms add up, so the standard deviation grows with the root of d."
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> MarkedClass:
-    return MarkedClass.make(tmp_path_factory.mktemp("marking") / "course")
-
-
 @pytest.fixture
-def marked(empty: MarkedClass, tmp_path: Path) -> MarkedClass:
-    shutil.copytree(empty.root, tmp_path / "course")
-    config = tmp_path / "course/autograder/nbgrader_config.py"
-    config.write_text(config.read_text().replace(str(empty.root), str(tmp_path / "course")))
-    return MarkedClass(tmp_path / "course")
+def marked(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> MarkedClass:
+    return MarkedClass.make(tmp_path / "course", tmp_path_factory)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from typing import Any
 from xml.etree import ElementTree
 
 import altair as alt
@@ -8,10 +9,19 @@ from course_lib.charts import Picture, as_svg
 
 
 @pytest.fixture
-def texts_of() -> Callable[[Picture], list[str]]:
-    """Return all lines of text in a picture, in the order of its SVG."""
+def texts_of() -> Callable[..., list[str]]:
+    """Return all lines of text in a picture, in the order of its SVG.
 
-    def read(chart: Picture) -> list[str]:
+    Keyword arguments are values that the student has chosen for the chart's parameters.
+    """
+
+    def read(chart: Picture, **chosen: Any) -> list[str]:
+        if chosen:
+            spec = chart.to_dict()
+            parameters = {parameter["name"]: parameter for parameter in spec["params"]}
+            for name, value in chosen.items():
+                parameters[name]["value"] = value
+            chart = alt.Chart.from_dict(spec)
         root = ElementTree.fromstring(as_svg(chart))
         return [line for node in root.iter("{http://www.w3.org/2000/svg}text") for line in node.itertext()]
 

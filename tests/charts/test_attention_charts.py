@@ -125,12 +125,6 @@ def test_four_wide_panels_are_drawn_in_two_rows(texts_of: TextsOf) -> None:
     assert attention_heatmap(torch.full((4, 4, 4), 0.25), WORDS, WORDS).columns == 4
 
 
-def test_half_precision_weights_of_a_graph(texts_of: TextsOf) -> None:
-    weights = torch.softmax(_scores().requires_grad_(), dim=-1).to(torch.bfloat16)
-    chart = attention_heatmap(weights, WORDS, WORDS)
-    assert set(WORDS) <= set(texts_of(chart))
-
-
 @pytest.mark.parametrize(
     ("queries", "panels", "weights", "message"),
     [

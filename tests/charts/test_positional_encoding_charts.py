@@ -17,9 +17,9 @@ def _field(values: Any) -> Picture:
     return number_field(values, rows="place", columns="feature", title="What stands where?")
 
 
-@pytest.mark.parametrize("shape", [(1, 5_000), (9, 512), (512, 9), (5_000, 1)])
-def test_a_long_row_or_column_fits_the_page(shape: tuple[int, int]) -> None:
-    chart = _field(torch.zeros(shape))
+@pytest.mark.parametrize("shape", [(1, 1), (3, 200), (70, 70), (1, 5_000), (9, 512), (512, 9), (5_000, 1)])
+def test_fields_of_many_shapes_fit_the_page(shape: tuple[int, int]) -> None:
+    chart = _field(torch.rand(shape))
     assert chart.width <= 570
     assert chart.height <= 360
 
@@ -58,13 +58,6 @@ def test_a_field_tells_its_size_and_ends(texts_of: TextsOf) -> None:
     assert {"place", "feature", "value"} <= set(texts_of(chart))
     told = "3 rows (place) by 2 columns (feature); value from -2 to 1."
     assert told in str(chart.description)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 200), (200, 3), (70, 70)])
-def test_fields_of_many_shapes_fit(shape: tuple[int, int]) -> None:
-    spec = _field(torch.rand(shape)).to_dict()
-    assert spec["width"] <= 600
-    assert spec["height"] <= 600
 
 
 @pytest.mark.parametrize(

@@ -104,18 +104,9 @@ def test_a_level_line_is_drawn(texts_of: TextsOf) -> None:
         assert "level" in texts_of(_drawn(_lines(level=[2.0, 2.0]), log=log))
 
 
-def test_lines_leave_the_table_as_it_was() -> None:
-    table = _lines(fast=[4.0, 1.0], slow=[4.0, 3.0])
-    before = table.copy()
-    _drawn(table, log=True)
-    pd.testing.assert_frame_equal(table, before)
-
-
 @pytest.mark.parametrize(
     ("table", "options", "message"),
     [
-        (pd.DataFrame({"x": [1], "y": [1]}), {}, r"missing columns \['line'\]"),
-        (_lines(), {}, "got an empty table"),
         (_lines(**{str(number): [1.0] for number in range(8)}), {}, "1 to 7 lines, got 8"),
         (_lines(fast=[1.0]), {"dashed": ["slow"]}, r"names from \['fast'\], got \['slow'\]"),
         (_lines(fast=[math.nan]), {}, "finite numbers in x and y, got y nan in row 0"),
@@ -139,8 +130,6 @@ def test_costs_say_the_shares(texts_of: TextsOf) -> None:
 @pytest.mark.parametrize(
     ("parameters", "work", "message"),
     [
-        (PARAMETERS, _work().drop(columns="part"), r"missing columns \['part'\]"),
-        (PARAMETERS, _work().iloc[:0], "got an empty table"),
         ({}, _work(), "non-negative counts, not all 0, got {}"),
         ({"network": -1}, _work(), "non-negative counts, not all 0"),
         ({"network": 0}, _work(), "non-negative counts, not all 0"),

@@ -83,17 +83,9 @@ def test_parameters_are_told_in_words() -> None:
     assert "tied, 44.2 million: words 19.0 M, 43%, feed-forward 25.2 M, 57%." in told
 
 
-def test_the_table_is_left_as_it_was() -> None:
-    table = _parameters()
-    parameters_by_part(table)
-    pd.testing.assert_frame_equal(table, _parameters())
-
-
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        (pd.DataFrame({"model": [], "part": []}), "missing columns .'parameters'."),
-        (_parameters().head(0), "got an empty table"),
         (_parameters().assign(parameters=-1), "non-negative counts, got parameters -1"),
         (_parameters().assign(parameters=0), "parameters in at least one part"),
     ],

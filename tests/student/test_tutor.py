@@ -83,19 +83,25 @@ def serving() -> Iterator[Server]:
         server.shutdown()
 
 
+@pytest.fixture(scope="module")
+def mistake() -> CheckError:
+    """The error of a check of WRONG."""
+    wrong: dict[str, object] = {}
+    exec(WRONG, wrong)
+    with pytest.raises(CheckError) as error:
+        check("attention_scores", wrong)
+    return error.value
+
+
 @pytest.fixture
-def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def failed(mistake: CheckError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A folder with a lesson in which a check has just failed, and a server approved by the student."""
     (tmp_path / LESSON.name).write_bytes(LESSON.read_bytes())
     monkeypatch.chdir(tmp_path)
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    wrong: dict[str, object] = {}
-    exec(WRONG, wrong)
-    with pytest.raises(CheckError) as error:
-        check("attention_scores", wrong)
     monkeypatch.delattr("sys.last_type", raising=False)  # With it, pytest would delete sys.last_value.
-    monkeypatch.setattr("sys.last_value", error.value, raising=False)
+    monkeypatch.setattr("sys.last_value", mistake, raising=False)
     with serving() as server:
         monkeypatch.setenv("COURSE_TUTOR_URL", server.url)
         monkeypatch.setenv("COURSE_TUTOR_MODEL", "a-model")

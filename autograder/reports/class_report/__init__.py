@@ -15,9 +15,6 @@ from autograder.reports.class_report.records import read_records
 from autograder.reports.exporter import CourseExporter
 from course_lib.atomic_files import atomic_write_text
 
-#: The default path of the report.
-REPORT = "report.html"
-
 #: The first characters that make a spreadsheet interpret a cell as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -38,7 +35,7 @@ class ClassReport(CourseExporter):
 
         Unless `to` ends with .html or .htm, .html is appended.
         """
-        page = Path(self.to or REPORT)
+        page = Path(self.to or "report.html")
         if page.suffix.lower() not in (".html", ".htm"):
             page = page.with_name(page.name + ".html")
         records = read_records(gradebook, self.course, self.wants_student, self.wants_lesson)

@@ -1,14 +1,15 @@
 """Material for the next class: explanations of common mistakes, and comparisons with the reference."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
 from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
 
 #: The number of mistakes that the report explains.
@@ -21,27 +22,13 @@ _ALIKE = 0.5
 _MAX_COMPARED = 20_000
 
 
-@dataclass(frozen=True)
-class CommonMistake:
-    """A mistake that many students made, with its explanation for use in class."""
+def explanations(misconceptions: pd.DataFrame) -> list[tuple[dict[Hashable, Any], Misconception]]:
+    """Return the rows of the most common mistakes, at most EXPLAINED, with the misconceptions they count.
 
-    exercise: str
-    students: int
-    of_students: int
-    statement: str
-    hint: str
-    source: str
-
-
-def explanations(misconceptions: pd.DataFrame) -> list[CommonMistake]:
-    """Return explanations of the most common mistakes, at most EXPLAINED. Unknown mistakes are skipped.
-
-    `misconceptions` is the table of this name in `Figures`.
+    `misconceptions` is the table of this name in `Figures`. Unknown mistakes are skipped.
     """
     found = [
-        CommonMistake(
-            entry.name, row["students"], row["of_students"], known.statement, known.hint, known.source
-        )
+        (row, known)
         for row in misconceptions.to_dict("records")
         if isinstance(entry := catalogue().get(row["exercise"]), Exercise)
         for known in entry.misconceptions

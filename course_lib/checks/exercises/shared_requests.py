@@ -19,6 +19,9 @@ from course_lib.checks.exercises.fixtures.results import (
 
 Weights = Mapping[str, Tensor]
 
+#: The description of probes that use `call_after_another`.
+SECOND_CALL = "a second call with other numbers has its own result, even if the first one was overwritten"
+
 
 def call_with_normals(
     candidate: Candidate, draw: Draw, *arguments: int | tuple[int, ...], dtype: torch.dtype = torch.float64

@@ -84,7 +84,18 @@ def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
         assert process.wait(timeout=60) == 0
 
 
-@pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
+#: The first has a forbidden call, the second builds its models on this side. The others repeat what
+#: `test_every_lesson.py` grades.
+EACH_DAY = "01-attention", "11-decoding"
+
+
+@pytest.mark.parametrize(
+    "lesson",
+    [
+        pytest.param(lesson, id=lesson.name, marks=[] if lesson.name in EACH_DAY else pytest.mark.nightly)
+        for lesson in CURRICULUM.lessons
+    ],
+)
 def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_path: Path) -> None:
     with kernel(lesson, tmp_path) as channel:
         forbidden = {"attention_scores_watched": ["torch.Tensor.transpose"]}

@@ -4,21 +4,15 @@ Without bubblewrap, a sandbox has no network of its own. `test_every_lesson` tes
 """
 
 import inspect
-import os
 import sys
 from collections.abc import Iterator
 
 import pytest
+from worker_run import Classroom, classroom_of
 
 from autograder.example_class import example_files
-from autograder.judge.job import Cell, Job, Result
-from autograder.judge.lesson_source import load_lesson_source
+from autograder.judge.job import Result
 from autograder.release.build import COURSE
-from autograder.results.local_executor import LocalExecutor
-from autograder.results.version import checks_version
-from autograder.results.worker import grade, initialize
-from autograder.sandbox.confinement import probe
-from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import load_curriculum
 from course_lib.transformer.data_parallel import global_token_mean, shard
 
@@ -64,31 +58,10 @@ def judged(name: str, points: float, **options: object) -> str:
     )
 
 
-class Classroom:
-    """A worker that runs the lesson's cells in one of the sandboxes."""
-
-    def __init__(self, without: tuple[str, ...]) -> None:
-        self.executor = LocalExecutor(1, initialize, (os.getpid(), probe(without)))
-
-    def run(self, *sources: str, files: dict[str, bytes], lesson: str = LESSON.name) -> Result:
-        cells = tuple(
-            Cell(f"cell-{place}", source, source.startswith("# judged"), False)
-            for place, source in enumerate(sources)
-        )
-        source = load_lesson_source(COURSE, lesson)
-        files_beside = tuple(sorted(files.items()))
-        job = Job(lesson, cells, files_beside, Limits(), version=checks_version(source))
-        return Result.from_json(*self.executor.submit(grade, source, job).result())
-
-
 @pytest.fixture(scope="module")
 def classroom() -> Iterator[Classroom]:
-    left_out = ("bubblewrap",)
-    if not probe(left_out).sufficient:
-        pytest.skip("Landlock and seccomp cannot confine code here")
-    made = Classroom(left_out)
-    yield made
-    made.executor.shutdown(cancel_futures=True)
+    with classroom_of(LESSON.name, without=("bubblewrap",)) as made:
+        yield made
 
 
 def verdicts(result: Result) -> list[str]:
@@ -103,7 +76,6 @@ def test_right_answers_get_all_points(classroom: Classroom) -> None:
         judged("shard", 3),
         inspect.getsource(global_token_mean),
         judged("global_token_mean", 5),
-        files={},
         lesson=PARALLEL.name,
     )
     assert result.outputs[1][0]["text"] == "NotImplementedError\n"
@@ -116,7 +88,7 @@ def test_a_good_run_gets_all_points(classroom: Classroom) -> None:
         REWRITES,
         judged("hand_in_metrics", 1),
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
-        files=FILES,
+        files=tuple(FILES.items()),
     )
     assert verdicts(result) == ["right", "right"]
     assert result.violations == []
@@ -128,7 +100,6 @@ def test_what_the_code_writes_is_no_hand_in(classroom: Classroom) -> None:
         SETUP,
         forges,
         judged("hand_in_translations", 8, levels=LESSON.hand_ins[-1].levels),
-        files={},
     )
     assert verdicts(result) == ["missing"]
 
@@ -138,7 +109,6 @@ def test_a_known_mistake_is_named(classroom: Classroom) -> None:
         SETUP,
         "def shard(batches, rank, world_size):\n    return batches[rank:]",
         judged("shard", 3),
-        files={},
         lesson=PARALLEL.name,
     )
     assert verdicts(result) == ["wrong"]
@@ -153,7 +123,7 @@ def test_copied_references_are_for_a_person_to_look_at(classroom: Classroom) -> 
     result = classroom.run(
         check,
         f"{check}\n{judged('hand_in_metrics', 1)}",
-        files={"config.yaml": FILES["config.yaml"], "translations.txt": copied},
+        files=(("config.yaml", FILES["config.yaml"]), ("translations.txt", copied)),
     )
     assert verdicts(result) == ["right", "missing"]
     # The second cell has another check after the first, which doesn't hide what the first one found.

@@ -11,15 +11,11 @@ from pathlib import Path
 import pytest
 
 from autograder.sandbox import bubblewrap
-from autograder.sandbox.confinement import probe
+from autograder.sandbox.confinement import MECHANISMS, SANDBOX_FILES, probe
 from autograder.sandbox.limits import Limits
 
-COURSE = Path(__file__).parents[3]
-OWN = (COURSE / "autograder" / "__init__.py", COURSE / "autograder" / "sandbox")
-
-ALL = ("bubblewrap", "landlock", "seccomp")
 #: What grading may run under, the strongest first.
-WAYS = (ALL, ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
+WAYS = (MECHANISMS, ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
 
 #: The program. `inherited` is a listening socket, as a kernel has some; a refusal is printed by its name.
 _PROGRAM = """
@@ -71,7 +67,7 @@ def run(
     scratch = bubblewrap.SCRATCH if "bubblewrap" in mechanisms else around / "scratch"
     if "bubblewrap" not in mechanisms:
         scratch.mkdir(exist_ok=True)
-    readable = (*bubblewrap.environment_paths(), *OWN)
+    readable = (*bubblewrap.environment_paths(), *SANDBOX_FILES)
     task = {
         "mechanisms": list(mechanisms),
         "code": code,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autograder.sandbox import bubblewrap
-from autograder.sandbox.confinement import WITHOUT, Confinement, attempt, probe, require
+from autograder.sandbox.confinement import WITHOUT, Confinement, _unavailable_reason, attempt, probe, require
 from autograder.sandbox.fork_server import ForkServer
 from course_lib.curriculum.course_file import CourseError
 
@@ -46,10 +46,8 @@ def test_a_bubblewrap_that_does_not_work_is_off_with_its_own_words(
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
-    from autograder.sandbox import confinement
-
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    reason = confinement._unavailable_reason("bubblewrap", frozenset())
+    reason = _unavailable_reason("bubblewrap", frozenset())
     assert reason.startswith("bubblewrap does not work here: bwrap: setting up uid map: Permission denied")
 
 
@@ -59,10 +57,8 @@ def test_a_bubblewrap_that_confines_nothing_is_off(tmp_path: Path, monkeypatch: 
     false.chmod(0o755)
     monkeypatch.setattr(bubblewrap, "SCRATCH", tmp_path / "scratch")
     (tmp_path / "scratch").mkdir()
-    from autograder.sandbox import confinement
-
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    reason = confinement._unavailable_reason("bubblewrap", frozenset())
+    reason = _unavailable_reason("bubblewrap", frozenset())
     assert reason.startswith("bubblewrap is not effective here")
     assert "read" in reason
 
@@ -94,11 +90,9 @@ print(confinement._unavailable_reason({refused!r}, frozenset()))
 
 
 def test_no_bubblewrap_is_off_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from autograder.sandbox import confinement
-
     monkeypatch.setenv("PATH", str(tmp_path))
     assert (
-        confinement._unavailable_reason("bubblewrap", frozenset())
+        _unavailable_reason("bubblewrap", frozenset())
         == "bubblewrap is not installed: there is no program bwrap."
     )
 

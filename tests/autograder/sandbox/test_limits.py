@@ -1,5 +1,6 @@
 import dataclasses
 import re
+from itertools import product
 
 import pytest
 
@@ -8,8 +9,14 @@ from autograder.sandbox.limits import Limits
 pytestmark = pytest.mark.sandbox
 
 
-@pytest.mark.parametrize("value", [0, -1, True, None, "60", float("nan"), float("inf"), 2**63])
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
+NAMES = [field.name for field in dataclasses.fields(Limits)]
+VALUES = (0, -1, True, None, "60", float("nan"), float("inf"), 2**63)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*product(["cell_seconds", "restarts"], VALUES), *((name, 0) for name in NAMES)],
+)
 def test_only_positive_numbers_are_limits(name: str, value: object) -> None:
     with pytest.raises(
         ValueError, match=rf"limit {name}: expected a positive .*, got {re.escape(repr(value))}"

@@ -10,20 +10,12 @@ from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
 from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import after_another_call
-from course_lib.checks.exercises.shared_requests import call_after_another, call_with_normals
+from course_lib.checks.exercises.shared_requests import SECOND_CALL, call_after_another, call_with_normals
 from course_lib.transformer.attention import (
     attention_scores,
     attention_weights,
     scaled_dot_product_attention,
 )
-
-_SECOND_CALL = "a second call with other numbers has its own result, even if the first one was overwritten"
-
-
-def _add_second_call(exercise: Exercise, prefix: str, *shapes: tuple[int, ...]) -> None:
-    """Add a probe of two calls with arguments of these shapes. Its name begins with `prefix`."""
-    exercise.random_cases(call_after_another, __name__)(f"{prefix}_again", _SECOND_CALL, *shapes)
-
 
 # --- attention_scores ---------------------------------------------------------------------------------------
 
@@ -54,7 +46,8 @@ def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5).transpose(1, 2), draw.normal(2, 6, 4, 5).transpose(1, 2))
 
 
-_add_second_call(ATTENTION_SCORES, "_scores", (2, 3, 4), (2, 5, 4))
+again = ATTENTION_SCORES.random_cases(call_after_another, __name__)
+again("_scores_again", SECOND_CALL, (2, 3, 4), (2, 5, 4))
 
 
 @probe("gradients reach the queries and the keys")
@@ -133,7 +126,10 @@ def _weights_of_low_scores(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("scores of any size work, even if masked scores are the largest")
 def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_far_scores(draw), _far_mask())
+    mask = torch.tensor([[1, 1, 1, 0, 1], [0, 1, 0, 1, 1], [1, 0, 1, 1, 1]], dtype=torch.bool)
+    # Exponentials of these scores still fit into float64.
+    scores = draw.integers(-3, 4, 3, 5) + 600 * torch.tensor([[1], [0], [-1]])
+    return candidate.call(scores.masked_fill(~mask, 690).double(), mask)
 
 
 @probe("a masked score may be far above the allowed ones")
@@ -156,19 +152,6 @@ def _weights_in_float16(candidate: Candidate, draw: Draw) -> Reply:
 def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.integers(-3, 4, 2, 3, 5) + torch.tensor([[20], [0], [-20]])
     return candidate.call(scores.half(), _mask_with_empty_row())
-
-
-def _far_scores(draw: Draw) -> torch.Tensor:
-    """Return large scores whose exponentials still fit into float64.
-
-    Each row has a different offset, and the scores of masked keys are far above all others.
-    """
-    allowed = draw.integers(-3, 4, 3, 5) + 600 * torch.tensor([[1], [0], [-1]])
-    return allowed.masked_fill(~_far_mask(), 690).double()
-
-
-def _far_mask() -> torch.Tensor:
-    return torch.tensor([[1, 1, 1, 0, 1], [0, 1, 0, 1, 1], [1, 0, 1, 1, 1]], dtype=torch.bool)
 
 
 @probe("in float16, a query with very low scores may attend to nothing")
@@ -198,7 +181,7 @@ def _weights_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe(_SECOND_CALL)
+@probe(SECOND_CALL)
 def _weights_again(candidate: Candidate, draw: Draw) -> Reply:
     first = draw.normal(2, 3, 5), torch.ones(2, 3, 5, dtype=torch.bool).tril()
     return candidate.fixture(after_another_call(candidate)).call(
@@ -238,7 +221,8 @@ case(
     (4, 4, 4),
 )
 case("_attention_of_one", "one query and one key work, and keep their axes", (1, 1, 4), (1, 1, 4), (1, 1, 3))
-_add_second_call(SCALED_DOT_PRODUCT_ATTENTION, "_attention", (2, 3, 4), (2, 5, 4), (2, 5, 6))
+again = SCALED_DOT_PRODUCT_ATTENTION.random_cases(call_after_another, __name__)
+again("_attention_again", SECOND_CALL, (2, 3, 4), (2, 5, 4), (2, 5, 6))
 
 
 @probe("the mask is applied")

@@ -215,7 +215,7 @@ probe = GRADIENT_BUCKETS.probe
 
 #: Four layers of 3 x 3 float32 numbers, 36 bytes each.
 _ALIKE = ((3, "float32"),) * 4
-#: Layers of 100, 64, 36 and 16 bytes.
+#: Layers of 16, 36, 64 and 100 bytes.
 _GROWING = ((2, "float32"), (3, "float32"), (4, "float32"), (5, "float32"))
 
 _passes = partial(_on_ranks, backward_passes)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -334,33 +333,13 @@ def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     )
 
 
-# Pre-norm models with large weights react to every token; post-norm ones repeat themselves.
-_REAL: dict[str, Any] = {
-    "layers": 2,
-    "d_model": 6,
-    "heads": 2,
-    "d_ff": 8,
-    "norm_first": True,
-    "dropout": 0.0,
-}
-_REAL_SEED = 31
-
-
-def _real_sources() -> Tensor:
-    return torch.tensor(
-        [
-            [3, 8, 5, 4, 6, 7],
-            [5, 5, 8, 3, 0, 0],
-            [7, 4, 0, 0, 0, 0],
-            [6, 3, 4, 8, 7, 0],
-        ]
-    )
-
-
 @probe("the result is correct for a real model and sentences of different lengths", tolerance=1e-6)
 def _beam_real(candidate: Candidate, draw: Draw) -> Observed:
-    source = _real_sources()[draw.normal(4).argsort()]
-    model = transformer(9, target_vocab=11, seed=_REAL_SEED, gain=3.0, **_REAL)
+    sources = [[3, 8, 5, 4, 6, 7], [5, 5, 8, 3, 0, 0], [7, 4, 0, 0, 0, 0], [6, 3, 4, 8, 7, 0]]
+    source = torch.tensor(sources)[draw.normal(4).argsort()]
+    # Pre-norm models with large weights react to every token; post-norm ones repeat themselves.
+    sizes = {"layers": 2, "d_model": 6, "heads": 2, "d_ff": 8, "norm_first": True, "dropout": 0.0}
+    model = transformer(9, target_vocab=11, seed=31, gain=3.0, **sizes)
     inputs = (source, (source != _PADDING).unsqueeze(1))
     return _search(candidate, model, inputs, beam=3, alpha=0.6)
 

@@ -1,7 +1,6 @@
 """Judge the files that a run writes: whether its configuration is edited, and its metrics are plausible."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,19 +87,10 @@ def _settings(config: object) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Metrics:
-    """The training losses, the last step and the test score of a finished run."""
+    """The test score of a finished run, and a summary of all its metrics for the student."""
 
-    losses: Sequence[float]
-    last_step: int
     test_bleu: float
-
-    @property
-    def in_words(self) -> str:
-        """A summary of the metrics for the student."""
-        return (
-            f"After {self.last_step:,} updates, the loss has fallen from {self.losses[0]:.2f} to "
-            f"{self.losses[-1]:.2f}, and the test score is {self.test_bleu:.1f}"
-        )
+    in_words: str
 
 
 def read_metrics(content: bytes) -> Metrics:
@@ -128,14 +118,22 @@ def read_metrics(content: bytes) -> Metrics:
     fifth = max(1, len(losses) // 5)
     first, last = sum(losses[:fifth]) / fifth, sum(losses[-fifth:]) / fifth
     if last >= first:
-        raise FileError(f"expected a falling loss, but it goes from {first:.2f} to {last:.2f}")
+        raise FileError(
+            f"expected a falling loss, but its mean is {first:.2f} in the first fifth of the rows, and "
+            f"{last:.2f} in the last"
+        )
     scores = [row["test_bleu"] for row in rows if "test_bleu" in row]
     if not scores:
         raise FileError(
             "expected a last row with the test score, but there is none: the run has not finished. "
             "Start it again with the same command to resume it"
         )
-    return Metrics(losses, step, float(scores[-1]))
+    bleu = float(scores[-1])
+    return Metrics(
+        bleu,
+        f"After {step:,} updates, the mean loss has fallen from {first:.2f} in the first fifth of the run to "
+        f"{last:.2f} in the last, and the test score is {bleu:.1f}",
+    )
 
 
 def final_bleu(content: bytes) -> float | None:

@@ -41,9 +41,8 @@ def score_lines(
     The number of lines identifies the corpus. Raises FileError if it doesn't match the test set of
     any of these corpora, or if the file or the references can't be read.
     """
-    from course_lib.translation.train.scoring import (
-        score,  # sacrebleu takes a while, and few cells need it
-    )
+    # sacrebleu takes a while to import, and few cells need it.
+    from course_lib.translation.train.scoring import score
 
     lines = _lines(content)
     corpus = next((name for name in corpora if SENTENCES.get(name) == len(lines)), None)

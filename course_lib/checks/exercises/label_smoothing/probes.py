@@ -220,10 +220,6 @@ def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-# A vocabulary of 10 and a smoothing of 0.1: 0.91 on the label, 0.01 on each of the other nine.
-LABEL_TERM, OTHER_TERM = -0.91 * math.log(0.91), -0.01 * math.log(0.01)
-LOWEST = LABEL_TERM + 9 * OTHER_TERM
-
 PREDICT_TARGET = Prediction(
     name="predict_target",
     answer=0.91,
@@ -243,7 +239,7 @@ PREDICT_GAP = Prediction(
 
 PREDICT_LOWEST = Prediction(
     name="predict_lowest",
-    answer=LOWEST,
+    answer=-0.91 * math.log(0.91) - 9 * 0.01 * math.log(0.01),
     tolerance=0.02,
     hint="The best possible model predicts exactly the targets. Use the same numbers for q and for p.",
     reason="The entropy of the targets: -0.91 · ln 0.91 - 9 · 0.01 · ln 0.01 = 0.50.",

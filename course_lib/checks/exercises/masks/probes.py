@@ -26,9 +26,9 @@ def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
     return tokens
 
 
-def _masked(candidate: Candidate, draw: Draw, *lengths: int, width: int) -> Reply:
-    """Call a function that makes the mask of sentences, which are padded with 0."""
-    return candidate.call(_sentences(draw, *lengths, width=width, pad_id=0), 0)
+def _masked(candidate: Candidate, draw: Draw, *lengths: int, width: int, pad_id: int = 0) -> Reply:
+    """Call a function that makes the mask of sentences, which are padded with `pad_id`."""
+    return candidate.call(_sentences(draw, *lengths, width=width, pad_id=pad_id), pad_id)
 
 
 def _padded_in_front(candidate: Candidate, draw: Draw) -> Reply:
@@ -60,13 +60,16 @@ def _with_new_contents(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(after_new_contents(candidate)).call((first, 0), second, 0)
 
 
-def _add_second_call(exercise: Exercise, prefix: str) -> None:
-    """Add probes of two calls. Their names begin with `prefix`."""
+def _add_shared_probes(exercise: Exercise, prefix: str) -> None:
+    """Add probes of two calls, and of tokens on another device. Their names begin with `prefix`."""
     exercise.random_cases(_with_new_contents, __name__)(
         f"{prefix}_of_new_contents", "if the numbers in a tensor of tokens change, so does its mask"
     )
     description = "a second call with another pad_id has its own mask, even if the first was overwritten"
     exercise.random_cases(_after_another, __name__)(f"{prefix}_again", description)
+    exercise.random_cases(_stays_on_device, __name__)(
+        f"{prefix}_elsewhere", "the mask is on the device of the tokens"
+    )
 
 
 def _add_small_batches(case: Callable[..., None], prefix: str) -> None:
@@ -100,19 +103,12 @@ def _padding_among_the_numbers(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(tokens, 50)
 
 
-@probe("pad_id may be a large number")
-def _padding_of_a_large_number(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(_sentences(draw, 3, 4, width=4, pad_id=40_000), 40_000)
-
-
+case("_padding_of_a_large_number", "pad_id may be a large number", 3, 4, width=4, pad_id=40_000)
 PADDING_MASK.random_cases(_padded_in_front, __name__)(
     "_padding_in_front", "padding is masked at every position, including the beginning"
 )
 case("_padding_alone", "in a sentence that is all padding, every key is masked", 0, 2, width=2)
-_add_second_call(PADDING_MASK, "_padding")
-PADDING_MASK.random_cases(_stays_on_device, __name__)(
-    "_padding_elsewhere", "the mask is on the device of the tokens"
-)
+_add_shared_probes(PADDING_MASK, "_padding")
 
 
 # --- causal_mask --------------------------------------------------------------------------------------------
@@ -126,13 +122,9 @@ def _of_length(candidate: Candidate, length: int) -> Reply:
 
 
 case = CAUSAL_MASK.cases(_of_length)
-
-
 case("the mask for four positions", 4)
 case("the mask for one position, which may attend to itself", 1)
 case("the mask for two positions", 2)
-
-
 case("the mask for 260 positions: no length is too large", 260)
 
 
@@ -155,10 +147,7 @@ case("_decoder_of_one_word", "one sentence of one token works", 1, width=1)
 DECODER_MASK.random_cases(_padded_in_front, __name__)(
     "_decoder_with_padding_in_front", "padding at the beginning is masked too"
 )
-_add_second_call(DECODER_MASK, "_decoder")
-DECODER_MASK.random_cases(_stays_on_device, __name__)(
-    "_decoder_elsewhere", "the mask is on the device of the tokens"
-)
+_add_shared_probes(DECODER_MASK, "_decoder")
 
 
 # --- shift_target -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from course_lib.checks.exercises.fixtures.refusals import error_of, refusal
 from course_lib.checks.exercises.fixtures.results import after_new_contents
 from course_lib.checks.exercises.fixtures.starting_weights import equal_weights
 from course_lib.checks.exercises.shared_requests import (
+    SECOND_CALL,
     call_after_another,
     call_with_normals,
     gradients_of,
@@ -29,8 +30,6 @@ from course_lib.checks.exercises.shared_requests import (
     updated,
 )
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
-
-_SECOND_CALL = "a second call with other numbers has its own result, even if the first one was overwritten"
 
 _DEVICE = "everything is on the device of the inputs"
 
@@ -69,7 +68,7 @@ def _split_refuses_too_many(candidate: Candidate, draw: Draw) -> Observed:
     return {"the response": response}
 
 
-SPLIT_HEADS.random_cases(call_after_another, __name__)("_split_again", _SECOND_CALL, (2, 3, 8), 4)
+SPLIT_HEADS.random_cases(call_after_another, __name__)("_split_again", SECOND_CALL, (2, 3, 8), 4)
 SPLIT_HEADS.random_cases(stays_on_device, __name__)("_split_elsewhere", _DEVICE, (2, 3, 8), 4)
 case("_split_in_float32", "float32 in, float32 out", (2, 3, 8), 2, dtype=torch.float32)
 case("_split_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), 2, dtype=torch.bfloat16)
@@ -116,7 +115,7 @@ def _merge_what_was_split(candidate: Candidate, draw: Draw) -> Reply:
 case("_merge_one", "a single head works", (2, 1, 3, 5))
 case("_merge_single_features", "heads of a single feature work", (2, 5, 3, 1))
 case("_merge_one_word", "one sentence of one token works", (1, 2, 1, 3))
-MERGE_HEADS.random_cases(call_after_another, __name__)("_merge_again", _SECOND_CALL, (2, 3, 4, 5))
+MERGE_HEADS.random_cases(call_after_another, __name__)("_merge_again", SECOND_CALL, (2, 3, 4, 5))
 MERGE_HEADS.random_cases(stays_on_device, __name__)("_merge_elsewhere", _DEVICE, (2, 3, 4, 5))
 case("_merge_in_float32", "float32 in, float32 out", (2, 3, 4, 5), dtype=torch.float32)
 case("_merge_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 4, 5), dtype=torch.bfloat16)

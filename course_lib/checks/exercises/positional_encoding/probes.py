@@ -43,9 +43,7 @@ def _waves_of_least_width(candidate: Candidate, draw: Draw) -> Observed:
     return {"the table of one feature": candidate.call(4, 1), "the table of two": candidate.call(4, 2)}
 
 
-@probe("positions in the thousands are as exact as the first ones")
-def _waves_of_many(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.call(3001, 4)
+case("positions in the thousands are as exact as the first ones", 3001, 4)
 
 
 @probe("a second call with one of the sizes changed has its own result")

@@ -115,8 +115,11 @@ LEARNING_RATE = Exercise(learning_rate)
 probe = LEARNING_RATE.probe
 
 
-def _rates(candidate: Candidate, steps: Sequence[int], d_model: int, warmup: int) -> Observed:
-    return numbers(candidate, {f"the rate of step {step}": (step, d_model, warmup) for step in steps})
+def _rates(
+    candidate: Candidate, steps: Sequence[int], d_model: int, warmup: int, **keywords: float
+) -> Observed:
+    calls = {f"the rate of step {step}": (step, d_model, warmup) for step in steps}
+    return numbers(candidate, calls, **keywords)
 
 
 case = LEARNING_RATE.cases(_rates)
@@ -147,19 +150,9 @@ def _rate_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Observed:
     return _rates(candidate, steps, d_model, warmup)
 
 
-@probe("a factor of 200 gives rates above 1")
-def _rate_with_large_factor(candidate: Candidate, draw: Draw) -> Observed:
-    return numbers(candidate, {f"the rate of step {step}": (step, 10, 3) for step in (2, 9)}, factor=200.0)
-
-
-@probe("a factor of 0.5 halves the rate before and after the peak")
-def _rate_with_factor(candidate: Candidate, draw: Draw) -> Observed:
-    return numbers(candidate, {f"the rate of step {step}": (step, 10, 3) for step in (1, 20)}, factor=0.5)
-
-
-@probe("a factor of 0 gives rates of 0")
-def _rate_with_factor_zero(candidate: Candidate, draw: Draw) -> Observed:
-    return numbers(candidate, {f"the rate of step {step}": (step, 10, 3) for step in (1, 20)}, factor=0.0)
+case("a factor of 200 gives rates above 1", (2, 9), d_model=10, warmup=3, factor=200.0)
+case("a factor of 0.5 halves the rate before and after the peak", (1, 20), d_model=10, warmup=3, factor=0.5)
+case("a factor of 0 gives rates of 0", (1, 20), d_model=10, warmup=3, factor=0.0)
 
 
 @probe("the factor may also be given as the fourth positional argument")

@@ -540,18 +540,15 @@ def _tied_is_equal(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("changing the source's table changes all three matrices")
-def _tied_follows_source(candidate: Candidate, draw: Draw) -> Observed:
+def _follows(candidate: Candidate, draw: Draw, changed: str) -> Observed:
     model, reply = _tied(candidate)
-    model.load({_MATRICES[0]: draw.normal(_WORDS, _WIDTH)})
+    model.load({changed: draw.normal(_WORDS, _WIDTH)})
     return after(reply, lambda: _matrices(model.weights()))
 
 
-@probe("changing the generator's matrix changes all three matrices")
-def _tied_follows_generator(candidate: Candidate, draw: Draw) -> Observed:
-    model, reply = _tied(candidate)
-    model.load({_MATRICES[2]: draw.normal(_WORDS, _WIDTH)})
-    return after(reply, lambda: _matrices(model.weights()))
+case = TIE_EMBEDDINGS.random_cases(_follows, __name__)
+case("_tied_follows_source", "changing the source's table changes all three matrices", _MATRICES[0])
+case("_tied_follows_generator", "changing the generator's matrix changes all three matrices", _MATRICES[2])
 
 
 @probe("both tables and the generator are one parameter, which collects the gradients of all three uses")
