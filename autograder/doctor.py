@@ -75,12 +75,7 @@ def run_smoke_test(confinement: Confinement) -> float:
     fork_server.start()
     course = pack_files(whole_course())
     try:
-        try:
-            result = run(job, LessonContext(course, {}, {}), fork_server)
-        except NotComputedError as error:
-            raise CourseError(
-                f"Grading a notebook of two cells failed: {error}\n{fork_server.log_tail()}"
-            ) from None
+        result = run(job, LessonContext(course, {}, {}), fork_server)
         texts = [
             str(output.get("text") or output.get("evalue")) for cell in result.outputs for output in cell
         ]
@@ -90,6 +85,10 @@ def run_smoke_test(confinement: Confinement) -> float:
                 "Grading a notebook of two cells failed. Expected the student's cell to print 42 and the "
                 f"locked cell to pass, got:\n{found}"
             )
+    except NotComputedError as error:
+        raise CourseError(
+            f"Grading a notebook of two cells failed: {error}\n{fork_server.log_tail()}"
+        ) from None
     finally:
         os.close(course)
         fork_server.close()

@@ -48,13 +48,8 @@ class PartialMistake:
     exercise: Exercise
     misconception: Misconception
     cost: float
-
-    @property
-    def code(self) -> str:
-        """The code of the exercise, including the mistake."""
-        entry = catalogue()[self.exercise.name]
-        assert isinstance(entry, checks.Exercise)
-        return entry.source_with(self.misconception)
+    code: str
+    """The code of the exercise, including the mistake."""
 
 
 def example_lesson(curriculum: Curriculum) -> Lesson:
@@ -111,9 +106,11 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
     """
     for exercise in reversed(lesson.exercises):
         entry = catalogue()[exercise.name]
-        for misconception in entry.misconceptions if isinstance(entry, checks.Exercise) else ():
+        assert isinstance(entry, checks.Exercise)
+        for misconception in entry.misconceptions:
             if misconception.name in exercise.deductions:
-                return PartialMistake(exercise, misconception, exercise.deductions[misconception.name])
+                cost, code = exercise.deductions[misconception.name], entry.source_with(misconception)
+                return PartialMistake(exercise, misconception, cost, code)
     raise ValueError(
         f"course.toml has no deductions for {lesson.name}, so this lesson cannot show partial credit. "
         "Choose another lesson."

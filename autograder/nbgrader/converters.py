@@ -65,7 +65,6 @@ def install() -> None:
     zipcollectapp.ZipCollectApp._transfer_files = commands.transfer_files
     dbapp.DbStudentImportApp.start = commands.import_students
     gradebook.create_engine = _gradebook_engine
-    # Formgrader grades many times in one process: its workers are kept between runs.
     api.Autograde = partial(CourseAutograde, workers=SharedExecutor(_IDLE_SECONDS))
 
 
@@ -111,9 +110,7 @@ class RepairedNotebookExporter(NotebookExporter):
 
 
 def _executes(step: object) -> bool:
-    """Return whether a preprocessor (a class, an instance or a dotted name) is nbgrader's `Execute`."""
-    if isinstance(step, str):
-        step = import_item(step)
+    """Return whether a preprocessor, a class or an instance, is nbgrader's `Execute`."""
     return issubclass(step, Execute) if isinstance(step, type) else isinstance(step, Execute)
 
 

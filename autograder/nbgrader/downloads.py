@@ -17,8 +17,8 @@ from traitlets import Unicode
 from autograder.nbgrader.gradebook import open_gradebook
 from autograder.submissions.downloaded_files import DownloadedFile, interpretations
 from autograder.submissions.reading import shown
+from course_lib.check_log import LOG
 from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
-from course_lib.student.check_log import LOG
 
 _CANVAS_LOGINS = ("SIS Login ID", "SIS User ID", "Integration ID")
 

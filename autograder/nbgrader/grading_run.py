@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from nbgrader.api import Gradebook, MissingEntry
@@ -28,7 +29,7 @@ from autograder.nbgrader.grading_folder import (
 from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.nbgrader.saved_scores import restore_scores, save_scores
+from autograder.nbgrader.saved_scores import Snapshot, restore_scores, save_scores
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
 from course_lib.curriculum.course_file import CourseError
@@ -57,7 +58,7 @@ class GradingRun:
         converter: Autograde,
         execute: SandboxedExecute | None,
         write_grades: Callable[[PreparedSubmission, Gradebook], None],
-        students: Collection[str] | None = None,
+        students: Collection[str] | None,
     ) -> None:
         self._converter, self._course, self._log = converter, converter.coursedir, converter.log
         self._execute, self._write_grades, self._students = execute, write_grades, students
@@ -86,7 +87,7 @@ class GradingRun:
                 self._require_release(lesson)
             self._not_graded.prune(self._is_handed_in)
             due = [submission for submission in found if self._is_due(submission)]
-            if self._execute is not None and self._execute.results is not None:
+            if self._execute is not None:
                 self._execute.results.expect(sum(len(submission.notebooks) for submission in due))
             with open_gradebook(self._course) as gradebook:
                 for prepared in self._preparation.prepare_ahead(due, self._reporting):
@@ -126,7 +127,7 @@ class GradingRun:
             replacement = FolderReplacement(
                 graded_folder(self._course, submission.student, submission.lesson)
             )
-            if replacement.recover(self._restore(submission)):
+            if replacement.recover(partial(self._restore, submission)):
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
             self._preparation.inspect(submission)
             records = grading_records(self._course, submission)
@@ -192,7 +193,7 @@ class GradingRun:
         with FolderReplacement(graded_folder(self._course, submission.student, submission.lesson)).replacing(
             save_scores(gradebook, submission.lesson, submission.student),
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
-            self._restore(submission),
+            partial(self._restore, submission),
         ):
             refused = {submission.folder} if submission.all_refused else submission.refused
             course.ignore = [*ignored, *map(glob.escape, refused)]
@@ -204,12 +205,9 @@ class GradingRun:
                 course.ignore = ignored
                 gradebook.db.remove()  # The next submission starts with a new session.
 
-    def _restore(self, submission: Submission) -> Callable[[dict[str, Any]], None]:
-        def restore(scores: dict[str, Any]) -> None:
-            with open_gradebook(self._course) as gradebook:
-                restore_scores(gradebook, submission.lesson, submission.student, scores)
-
-        return restore
+    def _restore(self, submission: Submission, scores: Snapshot) -> None:
+        with open_gradebook(self._course) as gradebook:
+            restore_scores(gradebook, submission.lesson, submission.student, scores)
 
     @contextmanager
     def _reporting(self, submission: Submission) -> Iterator[None]:

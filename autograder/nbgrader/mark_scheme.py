@@ -81,9 +81,8 @@ class ShowMarkScheme(NbGraderPreprocessor):
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
             if is_grade(cell) and is_solution(cell) and grade_id in schemes:
                 known = schemes[grade_id]
-                text = "\n\n".join(
-                    ["**Model answer and mark scheme, for graders only**", known.model_answer, known.scheme]
-                )
+                heading = "**Model answer and mark scheme, for graders only**"
+                text = f"{heading}\n\n{known.model_answer}\n\n{known.scheme}"
                 name = f"{MARK_SCHEME}-{grade_id}"
                 cells.append(new_markdown_cell(text, id=name, metadata={"tags": [MARK_SCHEME]}))
         nb.cells = cells

@@ -63,9 +63,7 @@ class Preparation:
         be read.
         """
         digest = submission.digest()
-        notebooks = {name: self._read(submission, name) for name in submission.notebooks}
-        for notebook in notebooks.values():
-            notebook.metadata[GRADING]["handed_in"] = digest
+        notebooks = {name: self._read(submission, name, digest) for name in submission.notebooks}
         if self._execute is not None:
             files = self._files(submission)
             for name, notebook in notebooks.items():
@@ -90,13 +88,14 @@ class Preparation:
         while waiting:
             yield waiting.popleft()
 
-    def _read(self, submission: Submission, name: str) -> NotebookNode:
+    def _read(self, submission: Submission, name: str, digest: str) -> NotebookNode:
         found, expected = submission.find(name), f"{name}.ipynb"
         repaired = self._repair(read_file(Path(submission.folder), found), submission.lesson, name)
         renamed = [] if found == expected else [f"it was handed in as {shown(found)}, not {expected}"]
         repaired.notebook.metadata[GRADING] |= {
             "repairs": [*renamed, *submission.notes, *repaired.notes],
             "tampering": [*submission.tampering, *repaired.tampering],
+            "handed_in": digest,
         }
         return repaired.notebook
 

@@ -125,13 +125,11 @@ class Regrading:
             coursedir=self._directory, config=self._course.config, workers=self._workers, students=graded
         )
         converter.log, converter.force = self._log, True
-        written: list[Change] = []
+        reason = ""
         try:
             converter.start()
         except NbGraderException as error:
             reason = str(error)
-        else:
-            reason = ""
         finally:
             # A submission that was collected again in the meantime has a new grade, which is no correction.
             same = {student for student, found in graded.items() if self._is_graded_from(*found)}

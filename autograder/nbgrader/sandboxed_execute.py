@@ -71,9 +71,9 @@ class SandboxedExecute(NbGraderPreprocessor):
     allow_plain_tcp = Bool(
         False, help="Whether to use a cluster without TLS, in a network that only graders can reach"
     ).tag(config=True)
-    #: The source of results, which is set for the duration of a run.
-    results: Results | None = None
-    #: The number of submissions to read ahead of the one being graded, which is set when a run starts.
+    #: The source of results, and the number of submissions to read ahead of the one being graded. Both are
+    #: set for the duration of a run.
+    results: Results
     ahead: int
 
     def __init__(self, **options: Any) -> None:
@@ -89,7 +89,6 @@ class SandboxedExecute(NbGraderPreprocessor):
         names = resources["nbgrader"]
         student, notebook = names["student"], names["notebook"]
         job, result = self.collect(student, names["assignment"], notebook)
-        assert self.results is not None
         self.log.info("%s, %s: ran in %.1f s. %s.", student, notebook, result.seconds, self.results.progress)
         insert_outputs(nb, result)
         repaired = nb.metadata[GRADING]  # ClearMetadataPreprocessor removes it
@@ -118,32 +117,29 @@ class SandboxedExecute(NbGraderPreprocessor):
             try:
                 yield
             finally:
-                self.results = None
+                del self.results
                 self.requested.clear()
 
     def request(
         self, student: str, lesson: str, name: str, nb: NotebookNode, files: Mapping[str, bytes]
     ) -> None:
-        """Schedule a student's notebook, whose result will be needed soon. Does nothing outside `running`.
+        """Schedule a student's notebook, whose result will be needed soon.
 
         `files` contains the files next to the notebook, keyed by path.
         """
-        if self.results is not None:
-            job = self.requested[student, lesson, name] = self.job(lesson, nb, files)
-            self.results.request(self.source(lesson), job)
+        job = self.requested[student, lesson, name] = self.job(lesson, nb, files)
+        self.results.request(self.source(lesson), job)
 
     def collect(self, student: str, lesson: str, name: str) -> tuple[Job, Result]:
         """Wait for a requested notebook, and return its job and result.
 
         Raises NotComputedError if the notebook can't be run.
         """
-        assert self.results is not None
         job = self.requested.pop((student, lesson, name))
         return job, self.results.get(self.source(lesson), job)
 
     def is_ready(self, student: str, lesson: str, name: str) -> bool:
         """Return whether `collect` would return at once for a requested notebook."""
-        assert self.results is not None
         return self.results.is_ready(self.requested[student, lesson, name])
 
     @property

@@ -167,7 +167,7 @@ class GradingService:
         new = {path: student for path, student in submissions.items() if path.name not in self._forged}
         if not new:
             return
-        try:
+        with suppress(OSError, CourseError, DBAPIError):
             with self._course.gradebook() as gradebook:
                 students = students_of(gradebook, inbound)
             for path, student in new.items():
@@ -175,8 +175,6 @@ class GradingService:
                 self._forged[path.name] = account is not None
                 if account is not None:
                     self._log.warning("%s: not graded: it was handed in by %s", path.name, account)
-        except (OSError, CourseError, DBAPIError):
-            return
 
     def _start(self) -> None:
         busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}

@@ -54,7 +54,7 @@ def _list(console: Console, course: CourseFolder) -> int:
         lesson = entry.header.lesson if entry.header else "(damaged)"
         row = rows[lesson]
         row[0] += 1
-        row[1] += entry.header is not None and _is_current(course, entry)
+        row[1] += _is_current(course, entry)
         row[2] += about.st_size
         row[3] += entry.header.seconds if entry.header else 0
     table = Table("Lesson", "Results", "Current", "Size (MB)", "Time saved (min)", title=str(store.folder))
@@ -90,7 +90,7 @@ def _prune(console: Console, course: CourseFolder, older_than: float | None) -> 
     deleted = size = failed = 0
     youngest = time.time() - (older_than or 0) * 86400
     for entry, about in _entries(course.execute.store, verify=True):
-        if about.st_mtime > youngest or (entry.header is not None and _is_current(course, entry)):
+        if about.st_mtime > youngest or _is_current(course, entry):
             continue
         try:
             entry.path.unlink(missing_ok=True)
@@ -115,7 +115,8 @@ def _entries(store: ResultStore, verify: bool = False) -> Iterator[tuple[Entry, 
 
 
 def _is_current(course: CourseFolder, entry: Entry) -> bool:
-    assert entry.header is not None
+    if entry.header is None:
+        return False
     current = course.current(entry.header.lesson)
     return all(entry.header.depends_on.get(part) in current[part] for part in ("checks", "limits"))
 

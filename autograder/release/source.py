@@ -96,12 +96,10 @@ def _role(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
 def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
     """Return the problems found by comparing the source's cells with course.toml."""
     exercises = {entry.name for entry in lesson.exercises}
-    predictions = {entry.name for entry in lesson.predictions}
-    files = {entry.name for entry in lesson.hand_ins}
     wanted = {
         "build": exercises,
-        "predict": predictions,
-        "check": exercises | predictions | files,
+        "predict": {entry.name for entry in lesson.predictions},
+        "check": set(lesson.checked),
         "hints": exercises,
         "explain": {entry.name for entry in lesson.explanations},
     }
@@ -124,7 +122,7 @@ def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str
         if count > 1
     ]
     # Given cells are also restored by name, so their names must differ from all others.
-    taken = exercises | predictions | files | wanted["explain"]
+    taken = wanted["check"] | wanted["explain"]
     problems += [
         f'{shown}, cell given="{name}": another cell has the same name. Choose a different one.'
         for role, name in found

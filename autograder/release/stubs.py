@@ -7,6 +7,8 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import ClearSolutions
 from traitlets import Dict, Unicode
 
+from course_lib.curriculum.stubs import UNWRITTEN
+
 #: The text that nbgrader inserts for each solution, with its indentation, before a named stub replaces it.
 PLACEHOLDER = "a stub without a name"
 
@@ -46,6 +48,6 @@ class NamedStubs(ClearSolutions):
     def _stub(self, exercise: str, name: str) -> str:
         number, count = self._exercises.index(exercise) + 1, len(self._exercises)
         return (
-            f'raise NotImplementedError("{name} is yours to write: '
+            f'raise NotImplementedError("{name} {UNWRITTEN}: '
             f'lesson {self._lesson[:2]}, exercise {number} of {count}")'
         )

@@ -24,14 +24,6 @@ _MAX_FAILED_STARTS = 3
 RETRY_SECONDS = 60.0
 
 
-class WorkerDiedError(NotComputedError):
-    """The error raised by a call whose worker process died on every attempt."""
-
-
-class WorkerStartError(NotComputedError):
-    """The error raised by calls if no worker can be started. The message gives the reason."""
-
-
 class WorkerExecutor(Executor):
     """An executor with a known number of workers, such as `LocalExecutor`.
 
@@ -65,8 +57,7 @@ class LocalExecutor(WorkerExecutor):
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Schedule a call on the next free worker, and return its future.
 
-        The future raises WorkerDiedError if a worker dies on every attempt, and WorkerStartError if workers
-        don't start.
+        The future raises NotComputedError if a worker dies on every attempt, or if workers don't start.
         """
         return self._threads.submit(lambda: self._run(function, *args, **kwargs))
 
@@ -96,12 +87,12 @@ class LocalExecutor(WorkerExecutor):
                 return result
             except BrokenProcessPool:
                 self._discard_worker()
-        raise WorkerDiedError(
+        raise NotComputedError(
             f"the worker process died {_ATTEMPTS} times while it ran this notebook. Is there enough memory?"
         )
 
     def _start_worker(self) -> None:
-        """Start this thread's worker. Raises WorkerStartError if its initializer fails or ends it."""
+        """Start this thread's worker. Raises NotComputedError if its initializer fails or ends it."""
         spawn = multiprocessing.get_context("spawn")
         worker_end, lifeline = spawn.Pipe(duplex=False)
         worker = ProcessPoolExecutor(1, spawn, initializer=_end_with, initargs=(worker_end,))
@@ -109,7 +100,7 @@ class LocalExecutor(WorkerExecutor):
             wait = self._failed_starts >= _MAX_FAILED_STARTS and time.monotonic() < self._retry_at
             if self._closed or wait:
                 lifeline.close()
-                raise CancelledError if self._closed else WorkerStartError(self._start_problem)
+                raise CancelledError if self._closed else NotComputedError(self._start_problem)
             self._workers[worker] = lifeline
         self._local.worker = worker
         try:
@@ -124,7 +115,7 @@ class LocalExecutor(WorkerExecutor):
                 self._retry_at = time.monotonic() + RETRY_SECONDS
                 reason = "the process died before it was ready. Is there enough memory?" if died else error
                 self._start_problem = f"no worker process could be started: {reason}"
-            raise WorkerStartError(self._start_problem) from None
+            raise NotComputedError(self._start_problem) from None
         with self._lock:
             self._failed_starts = 0
 

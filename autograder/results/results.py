@@ -3,6 +3,7 @@
 import logging
 import time
 from concurrent.futures import Future
+from functools import partial
 
 from autograder.judge.job import Job, NotComputedError, Result
 from autograder.judge.lesson_source import LessonSource
@@ -36,23 +37,22 @@ class Results:
         if (result := self._load(job)) is not None:
             self._stored += 1
             future.set_result(result)
-            self._futures[job.digest] = future
-            return
-
-        def finish(computed: Future[tuple[bytes, float]]) -> None:
-            try:
-                body, seconds = computed.result()
-                self._save(job, body, seconds)
-                self._computed += 1
-                future.set_result(Result.from_json(body, seconds))
-            except NotComputedError as error:
-                future.set_exception(error)
-            except BaseException as error:
-                reason = f"its notebook could not be run: {type(error).__name__}: {error}"
-                future.set_exception(NotComputedError(reason))
-
-        self._executor.submit(grade, source, job).add_done_callback(finish)
+        else:
+            computed = self._executor.submit(grade, source, job)
+            computed.add_done_callback(partial(self._finish, job, future))
         self._futures[job.digest] = future
+
+    def _finish(self, job: Job, future: Future[Result], computed: Future[tuple[bytes, float]]) -> None:
+        try:
+            body, seconds = computed.result()
+            self._save(job, body, seconds)
+            self._computed += 1
+            future.set_result(Result.from_json(body, seconds))
+        except NotComputedError as error:
+            future.set_exception(error)
+        except BaseException as error:
+            reason = f"its notebook could not be run: {type(error).__name__}: {error}"
+            future.set_exception(NotComputedError(reason))
 
     def get(self, source: LessonSource, job: Job) -> Result:
         """Wait for the result of a job, return it, and remove it from memory.

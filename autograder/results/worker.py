@@ -25,10 +25,6 @@ _EXTRA_SECONDS = 300.0
 _LESSONS = 20
 
 
-class OtherVersionError(NotComputedError):
-    """The error raised if a worker's checks differ from those of the process that requested a result."""
-
-
 class GradingWorker:
     """A warm sandbox, and the lessons for which it has been prepared."""
 
@@ -53,13 +49,13 @@ class GradingWorker:
     def grade(self, source: LessonSource, job: Job) -> tuple[bytes, float]:
         """Run and judge one notebook. Return its serialised result, and the time that it took in seconds.
 
-        Raises OtherVersionError if the checks on this machine aren't those that the job asks for, or
-        NotComputedError if the notebook can't be run or judged.
+        Raises NotComputedError if the checks on this machine aren't those that the job asks for, or if the
+        notebook can't be run or judged.
         """
         from autograder.judge.notebook_run import run
 
         if job.version != checks_version(source):
-            raise OtherVersionError(
+            raise NotComputedError(
                 f"this worker ({os.uname().nodename}) and the machine that runs the grading have different "
                 "versions of the course, Python or the installed packages, so the worker did not run a "
                 f"notebook of {job.lesson}. Install the same versions on both machines, and restart all "

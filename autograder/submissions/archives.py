@@ -118,7 +118,7 @@ class DownloadExtractor(ExtractorPlugin):
         paths = (folder.joinpath(*parts[: depth + 1]) for depth in range(len(parts)))
         return tuple(self._names.get(each, each.name) for each in paths)
 
-    def _unpack(self, archive: Path, path: Path, nesting: int = 1, budget: _Budget | None = None) -> int:
+    def _unpack(self, archive: Path, path: Path, nesting: int, budget: _Budget | None = None) -> int:
         """Unpack an archive and the archives inside it, and return the number of files that were written.
 
         The files are written to a folder whose path is `path` without its suffix. `nesting` is the depth of
@@ -247,9 +247,9 @@ def _write(content: _Reader, target: Path, max_bytes: int, budget: _Budget | Non
 
 def _shortened(name: str) -> str:
     """Return a name, shortened if it is too long for Linux. A hash keeps shortened names distinct."""
-    if len(name.encode(errors="surrogateescape")) <= _MAX_NAME:
-        return name
     encoded = name.encode(errors="surrogateescape")
+    if len(encoded) <= _MAX_NAME:
+        return name
     suffix = Path(name).suffix if len(Path(name).suffix.encode(errors="surrogateescape")) <= 20 else ""
     ending = f"~{hashlib.sha256(encoded).hexdigest()[:12]}{suffix}"
     return encoded[: _MAX_NAME - len(ending.encode())].decode(errors="ignore") + ending

@@ -3,7 +3,7 @@
 import codecs
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -43,11 +43,11 @@ class SubmittedCell:
     kind: str
     """One of KINDS."""
     source: str
-    id: str | None = None
-    nbgrader: dict[str, Any] | None = None
+    id: str | None
+    nbgrader: dict[str, Any] | None
     """nbgrader's metadata, whose entries are not validated, or None if there are none."""
-    tags: tuple[str, ...] = ()
-    attachments: dict[str, dict[str, str]] = field(default_factory=dict)
+    tags: tuple[str, ...]
+    attachments: dict[str, dict[str, str]]
 
 
 @dataclass

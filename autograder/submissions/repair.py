@@ -6,7 +6,7 @@ The released lesson determines the cells, their order, and which of them are loc
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -39,11 +39,11 @@ class RepairedNotebook:
     """A notebook that nbgrader accepts, with notes for the instructor, one sentence each."""
 
     notebook: NotebookNode
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
     """Repairs of changes that look accidental."""
-    tampering: list[str] = field(default_factory=list)
+    tampering: list[str]
     """Repairs of changes that look intentional."""
-    from_another_release: bool = False
+    from_another_release: bool
     """Whether locked cells are those of another release."""
 
 

@@ -60,7 +60,8 @@ class SubmissionRecord:
     cells: tuple[GradedCell, ...]
     code: Mapping[str, str]
     """The source of the student's own cells, by name."""
-    grading: GradingNotes | None
+    grading: tuple[GradingNotes, ...]
+    """The notes on each notebook."""
     flagged: bool
     """Whether a grader flagged the submission in Formgrader."""
 
@@ -179,7 +180,7 @@ class _Reader:
             due=due + submission.extension if due and submission.extension else due,
             cells=tuple(cells),
             code=code,
-            grading=notes[0] if notes else None,
+            grading=tuple(notes),
             flagged=any(notebook.flagged for notebook in submission.notebooks),
         )
 

@@ -16,11 +16,11 @@ from autograder.reports.learning.concept_test import TESTS, ConceptTest
 from autograder.submissions.folder import Submission, submissions
 from autograder.submissions.reading import UnreadableError, read_notebook
 from autograder.submissions.regular_file import read_file
+from course_lib.check_log import LOG, parse_log
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import common_misconceptions
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import public_curriculum
-from course_lib.student.check_log import LOG, parse_log
 
 
 @dataclass(frozen=True)
