@@ -2,14 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from jaxtyping import config, install_import_hook
 
-# One thread a process, for all that the tests start: the cores are shared out among pytest's workers.
+# One thread per process, including those that the tests start, because pytest's workers share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 _LAB = Path(__file__).parents[1] / "course_lib" / "translation"
@@ -23,7 +22,7 @@ CHECKED = (
     ),
 )
 
-# pytest reads this file before any test, in each worker of pytest-xdist too.
+# pytest reads this file before any test, also in each worker of pytest-xdist.
 if early := [name for name in CHECKED if name in sys.modules]:
     raise RuntimeError(
         f"{', '.join(early)} was imported before tests/conftest.py, so its shapes would not be checked; "
@@ -36,8 +35,6 @@ settings.load_profile("course")
 
 
 @pytest.fixture
-def shapes_unchecked() -> Iterator[None]:
+def shapes_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the checks of shapes, as in a notebook, for tests that run small models ten thousand times."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
+    monkeypatch.setattr(config, "jaxtyping_disable", True)

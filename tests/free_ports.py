@@ -4,8 +4,8 @@ import random
 import socket
 from contextlib import ExitStack
 
-#: Below those that the system gives to whoever asks for any (32768 and up; 49152 and up on a Mac): nobody
-#: gets one of these by chance between its choice and its use. And below those of the SLURM scripts.
+#: Below the ephemeral ports (from 32768, on a Mac from 49152), which the system may assign to another process
+#: before the test uses them, and below the ports of the SLURM scripts.
 _NOBODY_S = range(10_000, 20_000)
 
 

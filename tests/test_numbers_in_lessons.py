@@ -32,6 +32,7 @@ from course_lib.transformer import (
 )
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora import load_corpus
+from course_lib.translation.decoding.translator import load_translator
 
 SOLUTIONS = Path(__file__).parents[1] / "solutions"
 
@@ -44,7 +45,7 @@ def said(lesson: str, *numbers: str) -> None:
 
 
 def given(lesson: str, name: str) -> Callable[..., Any]:
-    """Return a function that a lesson gives to students, from its source."""
+    """Return a function that a lesson provides for students, from its source."""
     [path] = SOLUTIONS.glob(f"{lesson}-*/{lesson}-*.py")
     found = re.search(rf'^# %% given="{name}"\n(.*?)^# %%', path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert found, f"lesson {lesson} gives no {name}"
@@ -63,7 +64,7 @@ def test_lesson_02() -> None:
     biases = sum(weight.numel() for name, weight in attention.named_parameters() if name.endswith("bias"))
     assert biases == 2048
     assert parameters(attention) == pytest.approx(1e6, rel=0.1)
-    # One half is the best mean squared error that one mean of two neighbours allows, with any weights.
+    # With any weights, one mean of two neighbours has a mean squared error of at least one half.
     for p, q in ((0.5, 0.5), (0.9, 0.1), (1.0, 0.0)):
         total = p**2 + q**2
         assert (1 - p**2 / total + 1 - q**2 / total) / 2 == pytest.approx(0.5)
@@ -253,3 +254,15 @@ def test_lesson_13() -> None:
     assert [min(differences), max(differences)] == pytest.approx([0.011, 0.067], abs=0.0006)
     assert all(bleu_a > bleu_b for _, _, bleu_a, bleu_b in rows)
     assert pytest.approx(1 / 32) == 2 * 0.5**6
+
+    said("13", "head 3 of layer 2 both times, but *Hund* gets only 3% of the weight there, and *Katze* 6%")
+    translator = load_translator("multi30k")
+    for article, noun, pronoun, percent in [
+        ("Ein kleiner", "Hund", "er", 3),
+        ("Eine kleine", "Katze", "sie", 6),
+    ]:
+        maps = translator.attention(f"{article} {noun} schläft, weil {pronoun} müde ist.")
+        row, column = maps.source_tokens.index(pronoun), maps.source_tokens.index(noun)
+        weights = maps.encoder_self[:, :, row, column]
+        assert weights.max() == weights[1, 2]
+        assert round(100 * weights.max().item()) == percent

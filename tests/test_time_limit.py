@@ -231,7 +231,7 @@ over.set()
 
 
 def test_the_look_at_a_frame_starts_no_garbage_collection() -> None:
-    """In Python 3.11, that would stop the process for ever: https://github.com/python/cpython/issues/106883"""
+    """In Python 3.11, that would hang the process: https://github.com/python/cpython/issues/106883"""
     done = subprocess.run([sys.executable, "-c", LOOKS_AT_FRAMES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -1,6 +1,5 @@
 """Checks that recognise mistakes: they probe a student's object and compare it with the reference."""
 
-from course_lib.checks.exercises.registry import catalogue
 from course_lib.checks.notebook import CheckError, check
 
-__all__ = ["CheckError", "catalogue", "check"]
+__all__ = ["CheckError", "check"]

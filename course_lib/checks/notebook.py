@@ -2,11 +2,11 @@
 
 import contextlib
 import dis
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import NotRequired, TypedDict, cast
 
+from course_lib import check_log
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference, shown_number
@@ -19,7 +19,6 @@ from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
 from course_lib.checks.engine.versions import BrokenCheckError
 from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, judge_file
 from course_lib.checks.exercises.registry import catalogue, find
-from course_lib.student import check_log
 
 _PRACTICE_SEED = "practice"
 
@@ -87,7 +86,8 @@ def check(
             ) from error
         finally:
             if grading is None:
-                check_log.append(findings, names.get(name))
+                for finding in findings:
+                    check_log.append(finding.name, finding.verdict, finding.misconceptions, names.get(name))
 
 
 def _check(
@@ -110,16 +110,13 @@ def _check(
     backend = cast(Backend, found) if is_backend else LocalBackend(found, tuple(may_not_call))
     if isinstance(entry, Prediction):
         return _check_prediction(entry, backend, grading)
-    wrong_parts = partial(_wrong_parts, name, {} if grading or is_backend else names)
-    return _check_exercise(entry, backend, grading, wrong_parts)
+    return _check_exercise(entry, backend, grading, {} if grading or is_backend else names)
 
 
 def _check_exercise(
-    exercise: Exercise,
-    backend: Backend,
-    grading: GradingOptions | None,
-    wrong_parts: Callable[[], Sequence[str]],
+    exercise: Exercise, backend: Backend, grading: GradingOptions | None, names: Mapping[str, object]
 ) -> float | None:
+    """Check an exercise. `names` holds the student's objects that can be blamed for a failure."""
     verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
     _emit(exercise.name, _kind(verdict), verdict.named, verdict.forbidden)
     if verdict.passed:
@@ -128,7 +125,8 @@ def _check_exercise(
     if verdict.difference is not None and not verdict.unwritten:
         _show(verdict.difference)
     points = 0.0 if verdict.forbidden else _points(verdict.named, grading)
-    return _finish(messages.failure(verdict, () if verdict.unwritten else wrong_parts()), points)
+    wrong_parts = () if verdict.unwritten else _wrong_parts(exercise.name, names)
+    return _finish(messages.failure(verdict, wrong_parts), points)
 
 
 def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:

@@ -1,1 +1,1 @@
-"""The students' tools: model parts from notebooks, progress, check log, tutor and Jupyter configuration."""
+"""The students' tools: model parts from notebooks, progress, tutor and Jupyter configuration."""

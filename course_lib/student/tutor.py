@@ -11,6 +11,7 @@ file that `tutor()` names while it is off.
 """
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -119,7 +120,7 @@ def _material(question: str, hints: int, code: Callable[..., object] | None) -> 
 
     Raises TutorError if no check has failed or an argument is invalid.
     """
-    from course_lib.student.check_log import source_of
+    from course_lib.check_log import source_of
 
     failed = getattr(sys, "last_value", None)
     exercise = getattr(failed, "exercise", "")
@@ -286,11 +287,11 @@ def _statements(exercise: str) -> Iterator[str]:
 
     Short expressions are omitted, because they would also occur by coincidence.
     """
-    from course_lib.checks.engine.exercise import Exercise
-    from course_lib.checks.exercises.registry import catalogue
+    from course_lib import transformer
 
-    entry = catalogue().get(exercise)
-    for node in ast.walk(ast.parse(entry.source if isinstance(entry, Exercise) else "")):
+    # Predictions and files have no reference.
+    reference = getattr(transformer, exercise, None)
+    for node in ast.walk(ast.parse(inspect.getsource(inspect.unwrap(reference)) if reference else "")):
         if isinstance(node, ast.Assign | ast.Return) and node.value is not None:
             statement = re.sub(r"\s", "", ast.unparse(node.value))
             if len(statement) >= _TELLING:

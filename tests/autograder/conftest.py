@@ -1,4 +1,4 @@
-"""Fixtures with courses for the tests of the autograder."""
+"""Course fixtures for the tests of the autograder."""
 
 from pathlib import Path
 

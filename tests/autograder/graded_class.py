@@ -17,6 +17,7 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
 from autograder.reports.class_report import ClassReport
+from tests.made_once import made_once
 
 DUE = datetime(2026, 10, 9, 18)
 POINTS = {"check_scores": 4.0, "check_guess": 1.0, "explain": 2.0}
@@ -24,7 +25,7 @@ CODE = "def scores(query, key):\n    return query @ key.mT  # <script>alert(1)</
 
 
 class GradedClass:
-    """A gradebook and graded notebooks like those that grading creates, without grading."""
+    """A gradebook and graded notebooks like those that grading creates, built without running a grader."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -106,12 +107,18 @@ NOT_SCALED = {
 }
 
 
-def empty_course(root: Path) -> Path:
-    """Create a course with an empty gradebook and return its folder, because copying it is faster."""
-    with pytest.MonkeyPatch.context() as patch:
-        # nbgrader makes a gradebook with the program `alembic`.
-        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-        return folder_of(GradedClass(root))
+def empty_course(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
+    """Open a course with an empty gradebook: a copy, because a new gradebook takes longer."""
+
+    def make() -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            # nbgrader makes a gradebook with the program `alembic`.
+            patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+            return folder_of(GradedClass(tmp_path_factory.mktemp("empty") / "course"))
+
+    root = tmp_path_factory.mktemp("graded") / "course"
+    shutil.copytree(made_once(tmp_path_factory, "empty_course", make), root)
+    return GradedClass(root)
 
 
 def folder_of(graded: GradedClass) -> Path:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 import urllib.error
@@ -24,6 +25,7 @@ from autograder.marking.answers import LessonAnswers, Question
 from autograder.marking.comment_bank import CommentBank
 from autograder.marking.server import MarkingServer
 from autograder.nbgrader.course_folder import CourseFolder
+from tests.made_once import made_once
 
 LESSON, NAME = "01-sums", "explain_sums"
 SCHEME = """\
@@ -36,10 +38,12 @@ They add up.
 ### END MARK SCHEME
 """
 CONFIG = """\
+from pathlib import Path
+root = Path(__file__).resolve().parents[1]
 c = get_config()
-c.CourseDirectory.root = "{root}"
+c.CourseDirectory.root = str(root)
 c.CourseDirectory.course_id = "a-course"
-c.CourseDirectory.db_url = "sqlite:///{root}/gradebook.db"
+c.CourseDirectory.db_url = f"sqlite:///{root}/gradebook.db"
 c.CourseDirectory.autograded_directory = "autograder/autograded"
 c.CourseDirectory.groupshared = True
 """
@@ -57,10 +61,19 @@ class MarkedClass:
     root: Path
 
     @classmethod
-    def make(cls, root: Path) -> "MarkedClass":
-        """Create a course without submissions."""
+    def make(cls, root: Path, tmp_path_factory: pytest.TempPathFactory) -> "MarkedClass":
+        """Create a course without submissions: a copy, because a new gradebook takes longer."""
+
+        def make() -> Path:
+            return cls._make(tmp_path_factory.mktemp("marked") / "course").root
+
+        shutil.copytree(made_once(tmp_path_factory, "marked_class", make), root)
+        return cls(root)
+
+    @classmethod
+    def _make(cls, root: Path) -> "MarkedClass":
         (root / "autograder").mkdir(parents=True)
-        (root / "autograder/nbgrader_config.py").write_text(CONFIG.format(root=root), encoding="utf-8")
+        (root / "autograder/nbgrader_config.py").write_text(CONFIG, encoding="utf-8")
         cells = [
             new_markdown_cell("Some text.\n\n### Explain it\n\nWhy **the root**?"),
             new_markdown_cell(SCHEME, metadata=_about(grade=True, solution=True)),

@@ -160,7 +160,7 @@ def test_nbgraders_own_command_gives_the_same_bytes(small: SmallCourse) -> None:
     write_lessons(small.root)
     lessons = small.root / "lessons"
     built = {path: path.read_bytes() for path in lessons.rglob("*") if path.is_file()}
-    # As in a fresh clone: lessons/ is there, the solution notebooks and the gradebook are not.
+    # As in a fresh clone: lessons/ exists, but the solution notebooks and the gradebook don't.
     (small.root / "solutions" / LESSON / f"{LESSON}.ipynb").unlink()
     done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 0, done.stderr
@@ -174,7 +174,7 @@ def test_nbgrader_releases_no_lesson_that_is_not_in_order(small: SmallCourse) ->
     small.change_source('# %% check="predict_spread"\n', "")
     done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 1
-    # Said once, although nbgrader loads its configuration several times.
+    # Reported once, although nbgrader loads its configuration several times.
     assert done.stderr.count("cannot be released") == 1
     assert done.stderr.splitlines()[:2] == [
         "These lessons have problems and cannot be released:",
@@ -268,7 +268,7 @@ def test_solution_notebooks_are_rebuilt_only_when_stale(small: SmallCourse) -> N
     assert not refreshed()
     path.write_text("half a notebook")
     assert refreshed()
-    # An older time on a changed file, as a restored copy has it, hides nothing.
+    # A changed file is noticed even if its time is older, like that of a restored copy.
     small.change_source("# # A small lesson", "# # Another lesson")
     os.utime(path.with_suffix(".py"), (0, 0))
     assert refreshed()

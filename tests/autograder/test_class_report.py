@@ -212,7 +212,7 @@ def test_what_needs_a_person_is_listed_the_most_urgent_first(graded: GradedClass
     assert list(rows["student"]) == ["dee", "ann", "ben", "ann", "ann"]
     for words in ("no JSON", "asked for 10.0.0.1:443", "a person gave 3 of 4 points"):
         assert words in page
-    # What a person once gave counts until another person says otherwise.
+    # Points given by a person count until a person changes them.
     assert tables["scores"].set_index(["lesson", "student"]).loc[("02-second", "ben"), "points"] == 3
 
 

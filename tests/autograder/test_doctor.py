@@ -1,6 +1,6 @@
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -13,50 +13,58 @@ from course_lib.curriculum.course_file import CourseError
 pytestmark = pytest.mark.sandbox
 
 
-def doctor(without: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "autograder.doctor"],
-        env=os.environ | {WITHOUT: without},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+Doctor = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture
+def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Run the command without the named mechanisms, and return its exit code and its output."""
+
+    def run(without: str) -> tuple[int, str]:
+        monkeypatch.setenv(WITHOUT, without)
+        if not without:  # in a process of its own, as users run it
+            command = [sys.executable, "-m", "autograder.doctor"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout + done.stderr
+        monkeypatch.setattr("sys.argv", ["doctor"])
+        return program.main(), capsys.readouterr().out
+
+    return run
 
 
 @pytest.mark.parametrize("left_out", ["", "bubblewrap", "landlock"])
-def test_it_reports_mechanisms_and_gaps(left_out: str) -> None:
+def test_it_reports_mechanisms_and_gaps(doctor: Doctor, left_out: str) -> None:
     confinement = probe(without=filter(None, [left_out]))
     if not confinement.sufficient:
         pytest.skip("; ".join(reason for _, reason in confinement.reasons))
-    done = doctor(left_out)
-    assert done.returncode == 0, done.stderr
-    assert f"Students' code is confined by {confinement.name}." in done.stdout
-    assert "A notebook of two cells was graded" in done.stdout
+    code, said = doctor(left_out)
+    assert code == 0, said
+    assert f"Students' code is confined by {confinement.name}." in said
+    assert "A notebook of two cells was graded" in said
     for gap in confinement.gaps:
-        assert gap in done.stdout
+        assert gap in said
     for fact in ("torch", "nbgrader", "cores", "GiB"):
-        assert fact in done.stdout
+        assert fact in said
 
 
-def test_insufficient_confinement_exits_with_1_and_advice() -> None:
-    done = doctor("bubblewrap,landlock")
-    assert done.returncode == 1, done.stderr
-    assert "bubblewrap is disabled" in done.stdout
-    assert "apt install bubblewrap" in done.stdout
-    assert "c.SandboxedExecute.allow_unconfined = True" in done.stdout
+def test_insufficient_confinement_exits_with_1_and_advice(doctor: Doctor) -> None:
+    code, said = doctor("bubblewrap,landlock")
+    assert code == 1, said
+    assert "bubblewrap is disabled" in said
+    assert "apt install bubblewrap" in said
+    assert "c.SandboxedExecute.allow_unconfined = True" in said
 
 
-def test_an_unknown_mechanism_exits_with_1() -> None:
-    done = doctor("bubblewarp")
-    assert done.returncode == 1
-    assert "unknown confinement mechanism bubblewarp" in done.stdout
-    assert done.stderr == ""
+def test_an_unknown_mechanism_exits_with_1(doctor: Doctor) -> None:
+    code, said = doctor("bubblewarp")
+    assert code == 1
+    assert "unknown confinement mechanism bubblewarp" in said
 
 
 def test_a_kernel_that_does_not_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
-    # This can't be unpacked: a file, and another file below it.
+    # This can't be unpacked: one file's path continues that of another.
     monkeypatch.setattr(program, "whole_course", lambda: {"course": b"a file", "course/one.py": b""})
     with pytest.raises(CourseError, match=r"(?s)the kernel didn't start, .*Traceback"):
         program.run_smoke_test(probe())

@@ -83,7 +83,7 @@ def test_what_the_summary_says_is_text() -> None:
 @pytest.fixture(scope="module")
 def one_lesson(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a course in which ann has handed in one lesson."""
-    empty = GradedClass(empty_course(tmp_path_factory.mktemp("feedback") / "course"))
+    empty = empty_course(tmp_path_factory)
     empty.release(LESSON)
     points = {"check_scores": 2.0, "check_guess": 1.0, "explain": None}
     verdicts = {"scores": NOT_SCALED, "guess": RIGHT}

@@ -348,7 +348,7 @@ def test_a_class_of_200_is_shown_a_page_at_a_time(marked: MarkedClass, browser: 
         pages += 1
         if pages == 1:
             assert len(cards[0]) == 25, "the largest group is the first"
-            # Marked answers leave the list, and the next page continues behind them all the same.
+            # Marked answers leave the list, but the next page still continues after them.
             versions = {one["id"]: one["version"] for one in cards[0]}
             assert browser.post("marks", versions=versions, points=1, comment="")[0] == 200
         found = findall(r"after=(\w+)", page)

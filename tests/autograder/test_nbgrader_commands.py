@@ -13,17 +13,18 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from grading.classroom import RIGHT, solved
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from rich.console import Console
-from small_course import cell_of
+from small_course import LESSON, SmallCourse, cell_of
 
 from autograder.demo import copy_course, first_verdict, score_table
 from autograder.example_class import ExampleSubmission, example_lesson, hand_in, partial_mistake
 from autograder.graded_notebooks.feedback import CHECK_ERROR
 from autograder.nbgrader.converters import install
 from autograder.release.build import COURSE
-from autograder.release.lessons import released
+from autograder.release.lessons import released, write_lessons
 from course_lib.checks import CheckError
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import load_curriculum
@@ -73,7 +74,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
 
 def grade(root: Path) -> GradedClass:
     copy_course(COURSE, root)
-    # As in the repository: the folder where the commands are typed has a package with this name.
+    # As in the repository, the working folder of the commands has a package with this name.
     (root / "autograder" / "nbgrader").mkdir()
     (root / "autograder" / "nbgrader" / "__init__.py").write_text(
         "raise ImportError('not nbgrader')\n", "utf-8"
@@ -89,7 +90,7 @@ def grade(root: Path) -> GradedClass:
 
 
 def hand_in_spoilt(root: Path, lesson: Lesson, right: NotebookNode) -> ExampleSubmission:
-    """Hand in a correct lesson with a deleted last check, whose answer attacks the browser of its reader."""
+    """Submit a correct lesson without its last check, and with an explanation that attacks a browser."""
     notebook = copy.deepcopy(right)
     last_check = f"check_{lesson.exercises[-1].name}"
     notebook.cells = [cell for cell in notebook.cells if cell.id != last_check]
@@ -105,7 +106,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
-    """The points that each student has earned before a person has read the explanations."""
+    """Return the points that each student has earned before a person has read the explanations."""
     nothing = dict.fromkeys(lesson.points, 0.0)
     right = nothing | {f"check_{name}": float(entry.points) for name, entry in lesson.checked.items()}
     mistake = partial_mistake(lesson)
@@ -148,7 +149,7 @@ def test_only_answers_in_words_wait_for_a_person(graded: GradedClass) -> None:
                 graded.lesson.name, graded.lesson.name, submission.student
             )
             waiting = {grade.name for grade in notebook.grades if grade.needs_manual_grade}
-            # An answer that was left as it was is worth nothing, and nobody has to read it.
+            # An unchanged answer is worth nothing, and nobody has to read it.
             assert waiting == (set() if submission.student in ("chiyo", "emeka") else explanations)
 
 
@@ -172,18 +173,20 @@ def test_sources_are_copied_nowhere(graded: GradedClass) -> None:
     assert not list((graded.classroom / "autograded").rglob("*.py"))
 
 
-def test_a_lesson_as_released_fails_validation_on_each_graded_cell(graded: GradedClass) -> None:
-    name = graded.lesson.name
-    said = nbgrader(graded.root / "autograder", "validate", f"../lessons/{name}/{name}.ipynb").stdout
-    assert f"VALIDATION FAILED ON {len(graded.lesson.points)} CELL(S)" in said
-    for exercise in graded.lesson.exercises:
-        assert f"{exercise.name} is yours to write: lesson {name[:2]}, exercise " in said
+def test_a_lesson_fails_validation_on_each_graded_cell_until_it_is_solved(small: SmallCourse) -> None:
+    write_lessons(small.root)
+    folder = small.root / "lessons" / LESSON
 
+    def validate() -> str:
+        return nbgrader(small.root / "autograder", "validate", f"../lessons/{LESSON}/{LESSON}.ipynb").stdout
 
-def test_a_solved_lesson_validates(graded: GradedClass) -> None:
-    name = graded.lesson.name
-    said = nbgrader(graded.root / "autograder", "validate", f"submitted/amara/{name}/{name}.ipynb").stdout
-    assert said == "Success! Your notebook passes all the tests.\n"
+    said = validate()
+    assert "VALIDATION FAILED ON 3 CELL(S)" in said
+    assert "attention_scores is yours to write: lesson 01, exercise " in said
+    notebook = solved(small.released())
+    cell_of(notebook, "attention_scores").source = RIGHT
+    nbformat.write(notebook, folder / f"{LESSON}.ipynb")
+    assert validate() == "Success! Your notebook passes all the tests.\n"
 
 
 @pytest.mark.parametrize("student", ["amara", "bruno", "chiyo", "daria", "emeka", "felix"])

@@ -18,7 +18,7 @@ AFTER_BUILD = '# %% [markdown] hints="attention_scores"'
 
 
 def test_a_course_in_order_is_not_refused(small: SmallCourse, capfd: pytest.CaptureFixture[str]) -> None:
-    # A hint may say what it likes, and what Jupyter and Python leave behind is not stray.
+    # A hint may contain anything, and files that Jupyter and Python leave behind aren't stray.
     small.change_manifest("Divide by the root.", SOLUTION_LINE)
     small.write(f"lessons/{LESSON}/.ipynb_checkpoints/{LESSON}-checkpoint.ipynb", "{}")
     small.write(f"solutions/{LESSON}/__pycache__/x.pyc", "")
@@ -42,7 +42,7 @@ def test_the_command_line_says_each_refusal_on_a_line(
     ]
 
 
-# --- lessons/ is what the sources give ----------------------------------------------------------------------
+# --- lessons/ matches the sources ---------------------------------------------------------------------------
 
 
 def test_a_lesson_edited_by_hand_is_refused(small: SmallCourse) -> None:
@@ -145,31 +145,21 @@ def test_a_solution_that_fails_its_check_is_refused(
     assert len(problems) == 2
 
 
-def test_a_cell_that_fails_with_the_solutions_is_refused(small: SmallCourse) -> None:
-    small.change_source("# A cell to play with.", "import sys; print('careful', file=sys.stderr)")
-    write_lessons(small.root)
-    assert validate(small.root) == [
-        f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code-1: it fails with the solutions: careful"
-    ]
-
-
-def test_a_cell_that_does_not_end_is_refused(small: SmallCourse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_that_fail_or_do_not_end_and_a_stub_that_passes_are_refused(
+    small: SmallCourse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("autograder.release.validate._SECONDS", 8)
-    small.change_source("# A cell to play with.", "while True: pass")
-    write_lessons(small.root)
-    assert validate(small.root) == [
-        f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code-1: it fails with the solutions: "
-        "it was interrupted after 8 seconds"
-    ]
-
-
-def test_a_stub_that_passes_is_refused(small: SmallCourse) -> None:
     gift = "# %%\nfrom course_lib.transformer.attention import attention_scores\n\n"
     small.change_source(AFTER_BUILD, gift + AFTER_BUILD)
+    fails = "import sys; print('careful', file=sys.stderr)"
+    small.change_source("# A cell to play with.", f"{fails}\n\n# %%\nwhile True: pass")
     write_lessons(small.root)
+    place = f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code"
     assert validate(small.root) == [
+        f"{place}-2: it fails with the solutions: careful",
+        f"{place}-3: it fails with the solutions: it was interrupted after 8 seconds",
         f"{NOTEBOOK}, cell check_attention_scores: it passes before anything is written. "
-        "A cell above it gives the answer."
+        "A cell above it gives the answer.",
     ]
 
 

@@ -168,7 +168,7 @@ def _counting(
 
 
 def _transformer(sizes: ModelConfig, vocabulary: int) -> Transformer:
-    # Without build_model, because a fake model cannot be moved to a device.
+    # build_model can't be used, because a fake model can't be moved to a device.
     shape = TransformerConfig(
         sizes.layers, sizes.d_model, sizes.heads, sizes.d_ff, sizes.dropout, attention=fused_attention
     )

@@ -7,8 +7,8 @@
 2. Target tokens per second by batch size, sentence length and number of processes.
 3. The peak memory of a process by vocabulary size.
 
-The benchmark uses a GPU if there is one. It uses Multi30k if COURSE_DATA names a folder that contains it, and
-the built-in captions otherwise.
+The benchmark runs on the CPU; `course gpu-check` measures GPUs. It uses Multi30k if COURSE_DATA names a
+folder that contains it, and the built-in captions otherwise.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
-from course_lib.translation.model.devices import peak_memory, synchronize
+from course_lib.translation.model.devices import peak_memory
 from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.train.gpu_check.speed import (
     TextbookTraining,
@@ -41,6 +41,7 @@ from course_lib.translation.train.gpu_check.speed import (
 from course_lib.translation.train.gpu_check.workload import number_vocabularies
 from course_lib.translation.train.trainer import Trainer
 
+CPU = torch.device("cpu")
 BASE = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}
 SMALL = {"layers": 3, "d_model": 192, "heads": 4, "d_ff": 512}
 VOCABULARY = 8000
@@ -48,19 +49,13 @@ VOCABULARY = 8000
 _WARM_UP = 3
 
 
-def device() -> torch.device:
-    """The machine's first GPU, or its CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: int = 1) -> RunConfig:
     """Return the config of a run like the paper's on the available data."""
-    attention = "fused" if device().type == "cuda" else "plain"
     training = {
         "epochs": 1,
         "tokens_per_batch": tokens_per_batch,
         "batches_per_update": batches_per_update,
-        "precision": resolve_precision("auto", device()),
+        "precision": resolve_precision("auto", CPU),
     }
     return RunConfig.model_validate(
         {
@@ -69,7 +64,7 @@ def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: 
                 "corpus": "multi30k" if os.environ.get("COURSE_DATA") else "captions",
                 "vocab_size": VOCABULARY,
             },
-            "model": {**model, "attention": attention},
+            "model": model,
             "training": training,
         }
     )
@@ -88,26 +83,26 @@ def new_trainer(
     vocabularies: Vocabularies,
     distributed: DistributedInfo = SINGLE_PROCESS,
 ) -> Trainer:
-    """Return a trainer of the lab on the machine's device."""
-    return Trainer(config, TokenPairs.of(pairs), vocabularies, distributed, device())
+    """Return a trainer of the lab."""
+    return Trainer(config, TokenPairs.of(pairs), vocabularies, distributed, CPU)
 
 
 def against_the_textbook(console: Console, quick: bool) -> None:
     """Print the speed of both methods and their ratio."""
     model = SMALL if quick else BASE
     rounds, seconds = (2, 4) if quick else (4, 20)
-    config = config_of(model, 25_000 if device().type == "cuda" else 2048)
+    config = config_of(model, 2048)
     pairs, subwords = real_pairs(config)
     trainer = new_trainer(config, pairs, subwords)
     warm_up(trainer, trainer.plan()[:_WARM_UP])
     trainer.measure_machine()
-    textbook = TextbookTraining(config.model, len(subwords), device())
+    textbook = TextbookTraining(config.model, len(subwords), CPU)
     batches = fixed_batches(pairs)
     textbook.update(*next(batches))
     rows, theirs = [], 0.0
     for _ in range(rounds):
         rows.append(train_for(trainer, seconds))
-        theirs += items_per_second(lambda: textbook.update(*next(batches)), seconds, device()) / rounds
+        theirs += items_per_second(lambda: textbook.update(*next(batches)), seconds, CPU) / rounds
     ours = [row["tokens_per_second"] for row in rows]
     mean = sum(ours) / rounds
     table = Table(title=f"Compared with the textbook method: {_sizes(model)}, {config.data.corpus}")
@@ -136,8 +131,7 @@ def growth(console: Console, quick: bool) -> None:
     def add(what: str, value: str, row: dict[str, float]) -> None:
         table.add_row(what, value, f"{row['tokens_per_second']:,.0f}", f"{row['padded']:.1%}")
 
-    sizes = (256, 1024, 4096, 16_384) if device().type == "cpu" else (1024, 4096, 16_384, 65_536)
-    for tokens in sizes:
+    for tokens in (256, 1024, 4096, 16_384):
         trainer = new_trainer(config_of(SMALL, tokens), pairs, subwords)
         warm_up(trainer, trainer.plan()[:_WARM_UP])
         add("tokens per batch", f"{tokens:,}", train_for(trainer, seconds))
@@ -146,9 +140,8 @@ def growth(console: Console, quick: bool) -> None:
         trainer = new_trainer(config_of(SMALL, 4096), same, subwords)
         warm_up(trainer, trainer.plan()[:_WARM_UP])
         add("tokens per sentence", str(length), train_for(trainer, seconds))
-    maximum = torch.cuda.device_count() if device().type == "cuda" else os.cpu_count() or 1
     for ranks in (1, 2, 4, 8):
-        if ranks <= maximum:
+        if ranks <= (os.cpu_count() or 1):
             row = _in_processes(ranks, "--measure-rank", str(seconds))
             add("processes with one thread each", str(ranks), {"tokens_per_second": row[0], "padded": row[1]})
     console.print(table)
@@ -169,8 +162,6 @@ def measure_rank(seconds: float) -> None:
     """Train on one of several ranks. Rank 0 prints the result."""
     torch.set_num_threads(1)
     with process_group() as distributed:
-        if device().type == "cuda":
-            torch.cuda.set_device(distributed.local_rank)
         config = config_of(SMALL, 2048, batches_per_update=8)
         pairs, subwords = real_pairs(config)
         trainer = new_trainer(config, pairs, subwords, distributed)
@@ -192,7 +183,6 @@ def measure_memory(vocabulary: int) -> None:
     trainer = new_trainer(config_of(SMALL, 4096), pairs, number_vocabularies(vocabulary))
     for batches in trainer.plan()[:3]:
         trainer.update(batches)
-    synchronize(device())
     # Adam keeps two numbers for each parameter, next to the parameter itself and its gradient.
     state = 4 * sum(4 * parameter.numel() for parameter in trainer.model.parameters())
     print(peak_memory() / 2**30, state / 2**30)
@@ -236,9 +226,9 @@ def main() -> None:
     if chosen.measure_memory:
         measure_memory(chosen.measure_memory)
         return
-    name = torch.cuda.get_device_name() if device().type == "cuda" else platform.processor()
     console = Console(highlight=False)
-    console.print(f"{date.today()}: {name or platform.machine()}, {torch.get_num_threads()} threads")
+    name = platform.processor() or platform.machine()
+    console.print(f"{date.today()}: {name}, {torch.get_num_threads()} threads")
     if chosen.only in (None, "textbook"):
         against_the_textbook(console, chosen.quick)
     if chosen.only in (None, "growth"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from course_lib.student.progress.lab import command
 from tests.browser.jupyterlab import jupyterlab
@@ -14,7 +14,7 @@ from tests.browser.jupyterlab import jupyterlab
 CHROMIUM = os.environ.get("COURSE_CHROMIUM") or shutil.which("chromium")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of the browser. Without it, these tests are skipped, except in CI."""
     if CHROMIUM is None:
@@ -33,18 +33,18 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
     """Run JupyterLab in the folder, and yield its address with the token."""
-    # All cells are on the page, also those that are scrolled away.
+    # Render all cells, including those that are scrolled out of view.
     settings = {"notebook-extension/tracker": {"windowingMode": "none"}}
-    # What Validate runs: importing torch may take longer than nbgrader's 30 seconds on two busy cores.
+    # The timeout of Validate: importing torch may take longer than nbgrader's 30 seconds on two busy cores.
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "nbgrader_config.py").write_text("get_config().Execute.timeout = 120\n")
     with jupyterlab(command(folder), folder, tmp_path, settings) as server:
         yield server.url("lab/tree/{}")
 
 
-@pytest.fixture
-def page(chromium: str) -> Iterator[Page]:
-    """A window of Chromium that can reach only this machine."""
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A browser for the tests of a module: while it runs, `asyncio.run` can't be called."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium,
@@ -58,9 +58,16 @@ def page(chromium: str) -> Iterator[Page]:
                 "--disable-sync",
             ],
         )
-        window = browser.new_page(viewport={"width": 1300, "height": 1400})
-        window.route(lambda address: "127.0.0.1" not in address, lambda route: route.abort())
-        window.set_default_timeout(120_000)
-        expect.set_options(timeout=120_000)  # two busy cores take their time
-        yield window
+        expect.set_options(timeout=120_000)  # two busy cores are slow
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A window of Chromium with its own cookies, which can reach only this machine."""
+    with browser.new_context(viewport={"width": 1300, "height": 1400}) as context:
+        context.set_default_timeout(120_000)
+        window = context.new_page()
+        window.route(lambda address: "127.0.0.1" not in address, lambda route: route.abort())
+        yield window

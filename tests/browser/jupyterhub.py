@@ -16,12 +16,12 @@ import psutil
 from tests.free_ports import free_ports
 
 ROOT = Path(__file__).parents[2]
-#: What people on the hub run.
+#: The folders that users of the hub run programs from.
 NEEDED = (Path(sys.base_prefix), Path(sys.prefix), ROOT)
 #: The configuration that instructors copy.
 CONFIGURATION = ROOT / "docs" / "jupyterhub_config.py"
 
-#: What the test adds: free ports, and a folder for Jupyter's configuration other than /etc/jupyter.
+#: The test's additions: free ports, and a folder for Jupyter's configuration other than /etc/jupyter.
 _FOR_THE_TEST = """
 c.JupyterHub.bind_url = "http://127.0.0.1:{public}"
 c.JupyterHub.hub_port = {hub}
@@ -56,7 +56,7 @@ def configuration(names: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def readable(paths: Sequence[Path]) -> list[str]:
-    """Return the beginning of a command line with which every account can read the paths.
+    """Return a prefix for commands with which every account can read the paths.
 
     Python may be installed in root's home folder, which nobody else can enter. Bubblewrap then shows an empty
     folder in its place, with only Python's own folders inside.
@@ -116,12 +116,12 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End JupyterHub as `kill` does, and then everything that remains of the processes that it started."""
+    """End JupyterHub as `kill` does, and then the remaining processes that it started."""
     try:
         started = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:  # it has ended by itself
         return
-    hub = started[0] if readable(NEEDED) else process  # Bubblewrap passes no signal on
+    hub = started[0] if readable(NEEDED) else process  # Bubblewrap doesn't forward signals
     hub.terminate()
     _, left = psutil.wait_procs([psutil.Process(process.pid), *started], timeout=30)
     for each in left:

@@ -45,7 +45,7 @@ def jupyterlab(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
     [port] = free_ports(1)
-    # A gradebook of the person who runs the tests must not be written to.
+    # Don't write to the gradebook of the person who runs the tests.
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     environment |= {
         "JUPYTERLAB_SETTINGS_DIR": str(scratch / "settings"),
@@ -74,7 +74,7 @@ def jupyterlab(
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a server as `kill` does, and require that every process that it started ends with it."""
-    server = psutil.Process(process.pid)  # there still: nobody has waited for it
+    server = psutil.Process(process.pid)  # still exists, because nobody has waited for it
     started = [server, *server.children(recursive=True)]
     process.terminate()
     _, left = psutil.wait_procs(started, timeout=60)

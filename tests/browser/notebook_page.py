@@ -18,11 +18,16 @@ class NotebookPage:
 
     def run_all(self) -> None:
         """Run all cells with the menu's Run All Cells, and wait until they have finished."""
-        # Not awaited: the command waits for the dialog in turn.
-        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:restart-run-all') }")
+        # Not awaited, because the command waits for the dialog that the next line answers.
+        self.page.evaluate(
+            """() => {
+                window.hasRun = false;
+                const command = window.jupyterapp.commands.execute('notebook:restart-run-all');
+                command.then(() => { window.hasRun = true; });
+            }"""
+        )
         self.page.locator(".jp-Dialog button", has_text="Restart").click()
-        self.page.wait_for_timeout(1500)
-        self._wait_until_idle()
+        self.page.wait_for_function("window.hasRun", timeout=180_000)
 
     def rewrite(self, cell: Locator, source: str) -> None:
         """Replace the text of a cell, using the keyboard."""

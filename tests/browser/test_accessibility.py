@@ -52,7 +52,7 @@ LONG = "x = 1  # " + 30 * "a comment wider than a phone "
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GradedClass]:
     """A class with every kind of content that a graded notebook can show."""
-    course = GradedClass(empty_course(tmp_path_factory.mktemp("accessible") / "course"))
+    course = empty_course(tmp_path_factory)
     course.release(LESSON)
     for name in ("scores", "guess", "explain", "more"):
         course.gradebook.add_solution_cell(name, LESSON, LESSON)
@@ -119,14 +119,14 @@ def test_learning_report(tmp_path: Path, page: Page) -> None:
         assert_accessible(page, f"{address}/learning.html", "learning-report")
 
 
-def test_marking_page(tmp_path: Path, page: Page) -> None:
+def test_marking_page(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, page: Page) -> None:
     """Check `course mark`, also with the comment bank open."""
-    marked = MarkedClass.make(tmp_path / "course")
+    marked = MarkedClass.make(tmp_path / "course", tmp_path_factory)
     marked.hand_in(
         {"anna": "Variances add up.", "bela": "The variances add up.", "cleo": "The softmax is saturated."}
     )
     with marking_served(MarkingServer(marked.answers(), marked.bank())) as address:
-        page.goto(address)  # the address holds a secret, which works once
+        page.goto(address)  # the address contains a secret that works only once
         page.locator(".card").nth(2).wait_for()
         assert_accessible(page, page.url, "marking")
         page.locator(".card").first.wait_for()

@@ -22,7 +22,7 @@ from tests.nbgrader_command import nbgrader
 pytestmark = pytest.mark.browser
 
 STUDENTS = ("amara", "bruno", "chiyo")
-#: JupyterLab shows Formgrader in a frame that lets no script open a window: so one that ran says so.
+#: The console message of a script that runs. In JupyterLab's frame, scripts can't open windows.
 RAN = "a script of a submission ran"
 ANSWER = (
     f'The variances add up. <script>console.log("{RAN}")</script>'
@@ -49,7 +49,7 @@ def instructors_lab(course: Path, tmp_path: Path) -> Iterator[JupyterLab]:
 
 
 def hand_in_class(course: Path, lesson: Lesson) -> None:
-    """Hand in for three students. Bruno's first explanation attacks the browser of its reader."""
+    """Submit for three students. Bruno's first explanation attacks the browser of its reader."""
     hand_in(course, lesson, STUDENTS)
     path = course / "autograder" / "submitted" / "bruno" / lesson.name / f"{lesson.name}.ipynb"
     notebook = nbformat.read(path, as_version=4)
@@ -71,7 +71,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
         expect(formgrader.row(known.name)).to_contain_text("draft")
     shoot(page, "formgrader-1-assignments")
 
-    # Release one lesson. Three students do it.
+    # Release one lesson. Three students hand it in.
     said = formgrader.press(formgrader.row(lesson.name), "assign")
     assert "Successfully created the student version" in said
     shoot(page, "formgrader-2-released")
@@ -79,7 +79,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     expect(page.locator(".jp-DirListing-content", has_text=f"{lesson.name}.ipynb")).to_be_visible()
     hand_in_class(course, lesson)
 
-    # Autograde one of them by the button, and all others as Formgrader says.
+    # Autograde one submission with the button, and all others on the command line.
     formgrader.submissions(lesson.name)
     for student in STUDENTS:
         expect(formgrader.row(student)).to_contain_text("needs autograding")
@@ -88,14 +88,14 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     assert f"Successfully autograded '{lesson.name}' for student 'amara'." in said
     expect(formgrader.row("amara")).to_contain_text("needs manual grading")
     expect(formgrader.row("amara")).to_contain_text(f"{automatic:g} / {max_points:g}")
-    # As Formgrader says itself: it has no button for a whole class.
+    # As Formgrader suggests, because it has no button for a whole class.
     nbgrader(course / "autograder", "autograde", lesson.name)
     formgrader.submissions(lesson.name)
     expect(formgrader.row("bruno")).to_contain_text(f"{automatic - mistake.cost:g} / {max_points:g}")
     expect(formgrader.row("chiyo")).to_contain_text(f"0 / {max_points:g}")
     shoot(page, "formgrader-4-autograded")
 
-    # Read what one handed in: verdicts, the answer, and the mark scheme below it.
+    # Read one submission: the verdicts, the answer, and the mark scheme below it.
     formgrader.read(lesson.name, "bruno")
     check = formgrader.graded_cell(f"check_{mistake.exercise.name}")
     expect(check.locator("input.score")).to_have_attribute(
@@ -121,7 +121,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     answer.scroll_into_view_if_needed()
     shoot(page, "formgrader-6-graded-by-hand")
 
-    # The feedback holds them.
+    # The feedback contains both.
     by_hand = len(lesson.explanations)
     score = automatic - mistake.cost + by_hand
     formgrader.submissions(lesson.name)

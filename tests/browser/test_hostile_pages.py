@@ -10,11 +10,14 @@ from nbconvert.exporters import HTMLExporter
 from nbgrader.api import Gradebook
 from playwright.sync_api import Page
 
+from autograder.nbgrader.converters import CourseGenerateAssignment
+from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
+from autograder.reports.class_report import ClassReport
 from tests.autograder.small_course import LESSON, SmallCourse
 from tests.browser.hostile_notebook import ATTACKER, in_html, made_hostile
 from tests.browser.jupyterlab import jupyterlab
 from tests.browser.web_server import served
-from tests.nbgrader_command import nbgrader
 
 pytestmark = pytest.mark.browser
 
@@ -50,25 +53,30 @@ class Watched:
         return [*found, *title, *asked, *self.dialogs]
 
 
+def open_gradebook(course: SmallCourse) -> Gradebook:
+    return Gradebook(f"sqlite:///{course.root}/autograder/gradebook.db", "build-the-transformer")
+
+
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
     """A small course whose gradebook contains a hostile submission."""
     small = SmallCourse.make(tmp_path_factory.mktemp("hostile") / "course")
-    nbgrader(small.root / "autograder", "generate_assignment", LESSON)
+    folder = CourseFolder(small.root)
+    CourseGenerateAssignment(coursedir=folder.directory(LESSON), config=folder.config).start()
     notebook = small.released()
-    with Gradebook(f"sqlite:///{small.root}/autograder/gradebook.db", "build-the-transformer") as gradebook:
+    with open_gradebook(small) as gradebook:
         gradebook.add_student(STUDENT, first_name=in_html("first"), last_name=in_html("last"))
         gradebook.add_submission(LESSON, STUDENT)
         for grade in gradebook.find_submission_notebook(LESSON, LESSON, STUDENT).grades:
             grade.auto_score = 1.0
         gradebook.db.commit()
-    folder = small.root / "autograder" / "autograded" / STUDENT / LESSON
-    folder.mkdir(parents=True)
+    autograded = small.root / "autograder" / "autograded" / STUDENT / LESSON
+    autograded.mkdir(parents=True)
     text = made_hostile(notebook, "explain_root", "check_attention_scores")
-    (folder / f"{LESSON}.ipynb").write_text(text, encoding="utf-8")
-    nbgrader(small.root / "autograder", "generate_feedback", LESSON)
+    (autograded / f"{LESSON}.ipynb").write_text(text, encoding="utf-8")
+    CourseGenerateFeedback(coursedir=folder.directory(LESSON), config=folder.config).start()
     [made] = (small.root / "autograder" / "feedback").rglob("*.html")
-    (small.root / "page.html").write_bytes(made.read_bytes())  # a path that is an address
+    (small.root / "page.html").write_bytes(made.read_bytes())  # a path that can be used in a URL
     return small
 
 
@@ -104,9 +112,10 @@ def test_nothing_runs_in_feedback_where_the_browser_knows_no_policy(course: Smal
 
 
 def test_nothing_runs_in_the_class_report(course: SmallCourse, page: Page) -> None:
-    report = course.root / "report.html"
-    exporter = "--exporter=autograder.reports.class_report.ClassReport"
-    nbgrader(course.root / "autograder", "export", exporter, "--to", str(report))
+    report = ClassReport(config=CourseFolder(course.root).config)
+    report.to = str(course.root / "report.html")
+    with open_gradebook(course) as gradebook:
+        report.export(gradebook)
     watched = Watched(page)
     with served(course.root) as address:
         watched.open(f"{address}/report.html")
@@ -117,7 +126,7 @@ def test_nothing_runs_in_the_class_report(course: SmallCourse, page: Page) -> No
 @pytest.fixture
 def formgrader(course: SmallCourse, tmp_path: Path) -> Iterator[str]:
     """The address of Formgrader's page for the submission."""
-    with Gradebook(f"sqlite:///{course.root}/autograder/gradebook.db", "build-the-transformer") as gradebook:
+    with open_gradebook(course) as gradebook:
         id = gradebook.find_submission_notebook(LESSON, LESSON, STUDENT).id
     command = [sys.executable, "-m", "jupyterlab", "--notebook-dir=.."]
     with jupyterlab(command, course.root / "autograder", tmp_path, {}) as server:
@@ -128,7 +137,7 @@ def test_nothing_runs_in_formgrader(formgrader: str, page: Page) -> None:
     watched = Watched(page)
     watched.open(formgrader)
     assert watched.ran == []
-    # Nor does a submission get between a grader and the fields of the form.
+    # The submission doesn't interfere with the fields of the form either.
     for name in ("explain_root", "check_attention_scores"):
         [field] = page.locator(f"[id='{name}']").all()
         assert field.get_attribute("class").split()[0] == "score"

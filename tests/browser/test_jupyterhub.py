@@ -85,7 +85,7 @@ def hub() -> Iterator[Hub]:
             os.chown(path, grader.uid, grader.group)
         (course / ".venv").symlink_to(sys.prefix)
         write_configuration(folder / "jupyter", exchange)
-        # For the test: all cells are on the page, also those that are scrolled away.
+        # For the test: expose `window.jupyterapp`, and render all cells (see `_show_all_cells`).
         (folder / "jupyter" / "jupyter_lab_config.py").write_text(
             "get_config().LabApp.expose_app_in_browser = True\n"
         )
@@ -174,7 +174,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
     lessons.expect("submitted", LESSON)
     shoot(anns_page, "hub-6-submitted")
 
-    # Ben types nbgrader's commands in a terminal, and hands in the lesson as it is.
+    # Ben types nbgrader's commands in a terminal, and hands in the lesson unchanged.
     bens_page = hub.log_in(browser, ben, "/")
     expect(bens_page.locator(".jp-MarkdownViewer")).to_be_visible()
     bens_page.evaluate("() => window.jupyterapp.commands.execute('terminal:create-new')")

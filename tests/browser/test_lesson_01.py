@@ -18,7 +18,7 @@ NAME = "01-attention/01-attention.ipynb"
 
 
 def solved_by_a_student(slip: str) -> nbformat.NotebookNode:
-    """The released notebook with all cells filled in, and one mistake in the scores."""
+    """Return the released notebook with all cells filled in, and one mistake in the scores."""
     released = nbformat.read(ROOT / "lessons" / NAME, as_version=4)
     solved = {cell.id: cell for cell in nbformat.read(ROOT / "solutions" / NAME, as_version=4).cells}
     for cell in released.cells:

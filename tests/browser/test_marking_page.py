@@ -22,9 +22,15 @@ ANSWERS = {
 }
 
 
-def test_a_grader_needs_no_mouse(tmp_path: Path, page: Page) -> None:
-    marked = MarkedClass.make(tmp_path / "course")
-    marked.hand_in(ANSWERS)
+@pytest.fixture
+def marked(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> MarkedClass:
+    """A class of three students."""
+    made = MarkedClass.make(tmp_path / "course", tmp_path_factory)
+    made.hand_in(ANSWERS)
+    return made
+
+
+def test_a_grader_needs_no_mouse(marked: MarkedClass, page: Page) -> None:
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
@@ -34,7 +40,7 @@ def test_a_grader_needs_no_mouse(tmp_path: Path, page: Page) -> None:
         expect(cards).to_have_count(3)
         expect(cards.nth(0)).to_be_focused()
 
-        # The first of two similar answers: one criterion, a comment from the bank, and one for the bank.
+        # The first of two similar answers: one criterion, a comment from the bank, and a new comment for it.
         page.keyboard.press("2")
         expect(cards.nth(0).locator("[name=points]")).to_have_value("2")
         page.keyboard.press("b")
@@ -51,7 +57,7 @@ def test_a_grader_needs_no_mouse(tmp_path: Path, page: Page) -> None:
         expect(cards.nth(0)).to_contain_text("The comment is in the bank.")
         page.keyboard.press("Enter")
 
-        # The second gets the same, the third no points.
+        # The second answer gets the same, and the third no points.
         expect(cards.nth(1)).to_be_focused()
         page.keyboard.press("g")
         shoot(page, "marking-2-criteria")
@@ -71,7 +77,7 @@ def test_a_grader_needs_no_mouse(tmp_path: Path, page: Page) -> None:
 
 @contextmanager
 def opened(marked: MarkedClass, page: Page) -> Iterator[list[Route]]:
-    """Open the page, and yield the requests to save something, which wait until the test continues them."""
+    """Open the page, and yield its requests to save, each of which waits until the test continues it."""
     requests: list[Route] = []
     for path in ("marks", "comments"):
         page.route(f"**/{path}", lambda route: requests.append(route))
@@ -81,14 +87,12 @@ def opened(marked: MarkedClass, page: Page) -> Iterator[list[Route]]:
         yield requests
 
 
-def test_a_key_that_is_held_down_saves_one_answer_once(tmp_path: Path, page: Page) -> None:
-    marked = MarkedClass.make(tmp_path / "course")
-    marked.hand_in(ANSWERS)
+def test_a_key_that_is_held_down_saves_one_answer_once(marked: MarkedClass, page: Page) -> None:
     with opened(marked, page) as requests:
         first, second = page.locator(".card").nth(0), page.locator(".card").nth(1)
         page.keyboard.press("f")
         for _ in range(3):
-            page.keyboard.down("Enter")  # after the first, these are repetitions of a key that is held down
+            page.keyboard.down("Enter")  # after the first, these are repeats of a held key
         expect(first).to_contain_text("Saving…")
         requests[0].continue_()
         expect(second).to_be_focused()
@@ -100,9 +104,7 @@ def test_a_key_that_is_held_down_saves_one_answer_once(tmp_path: Path, page: Pag
         assert len(requests) == 1
 
 
-def test_a_double_click_saves_once(tmp_path: Path, page: Page) -> None:
-    marked = MarkedClass.make(tmp_path / "course")
-    marked.hand_in(ANSWERS)
+def test_a_double_click_saves_once(marked: MarkedClass, page: Page) -> None:
     with opened(marked, page) as requests:
         first, second = page.locator(".card").nth(0), page.locator(".card").nth(1)
         page.keyboard.press("f")
@@ -115,9 +117,7 @@ def test_a_double_click_saves_once(tmp_path: Path, page: Page) -> None:
         assert len(requests) == 1
 
 
-def test_a_comment_is_added_to_the_bank_once(tmp_path: Path, page: Page) -> None:
-    marked = MarkedClass.make(tmp_path / "course")
-    marked.hand_in(ANSWERS)
+def test_a_comment_is_added_to_the_bank_once(marked: MarkedClass, page: Page) -> None:
     with opened(marked, page) as requests:
         first = page.locator(".card").nth(0)
         first.locator("textarea").fill("Why?")
@@ -132,9 +132,7 @@ def test_a_comment_is_added_to_the_bank_once(tmp_path: Path, page: Page) -> None
         assert len(requests) == 1
 
 
-def test_what_is_typed_while_a_mark_is_saved_is_not_lost(tmp_path: Path, page: Page) -> None:
-    marked = MarkedClass.make(tmp_path / "course")
-    marked.hand_in(ANSWERS)
+def test_what_is_typed_while_a_mark_is_saved_is_not_lost(marked: MarkedClass, page: Page) -> None:
     with opened(marked, page) as requests:
         first = page.locator(".card").nth(0)
         page.keyboard.press("f")
@@ -163,10 +161,8 @@ def test_what_is_typed_while_a_mark_is_saved_is_not_lost(tmp_path: Path, page: P
 
 @pytest.mark.parametrize("hidden_because", ["it is marked", "it is on another page"])
 def test_the_mark_of_a_hidden_first_answer_can_be_copied(
-    hidden_because: str, tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
+    hidden_because: str, marked: MarkedClass, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marked = MarkedClass.make(tmp_path / "course")
-    marked.hand_in(ANSWERS)
     with served(MarkingServer(marked.answers(), marked.bank())) as address:
         page.goto(address)
         expect(page.locator(".card").nth(0)).to_be_focused()
@@ -198,8 +194,11 @@ def test_the_mark_of_a_hidden_first_answer_can_be_copied(
     assert marked.in_formgrader("bela") == (2.0, None, False, "Why <b>independent</b>?")
 
 
-def test_long_paths_and_formulas_fit_on_a_phone(tmp_path: Path, page: Page) -> None:
-    marked = MarkedClass.make(tmp_path / "a_course_with_a_long_name_that_is_not_easy_to_break")
+def test_long_paths_and_formulas_fit_on_a_phone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, page: Page
+) -> None:
+    root = tmp_path / "a_course_with_a_long_name_that_is_not_easy_to_break"
+    marked = MarkedClass.make(root, tmp_path_factory)
     marked.hand_in({"anna": f"$$a = {' + '.join('bcdefghijklmnopqrstuvwxyz')}$$"})
     (marked.root / "autograder" / FILE).mkdir()
     page.set_viewport_size({"width": 400, "height": 900})

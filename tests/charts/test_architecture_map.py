@@ -56,7 +56,7 @@ def test_holders_come_before_what_they_hold() -> None:
 def test_everything_lies_on_the_canvas() -> None:
     for box in ALL_BOXES:
         assert 0 < box.x < box.x + box.width < WIDTH
-        assert 0 < box.y < box.y + box.height < HEIGHT - 24  # below stands the key
+        assert 0 < box.y < box.y + box.height < HEIGHT - 24  # the key is below
     corners = [corner for path in (*ARROWS, *TIES) for corner in path.corners]
     for x, y in corners + [(x, y) for x, y, _ in (*SIGNS, *HEADINGS)]:
         assert 0 < x < WIDTH

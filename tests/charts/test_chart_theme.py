@@ -22,7 +22,7 @@ def test_show_offline_shows_a_widget_that_loads_nothing_from_outside() -> None:
     assert "application/vnd.jupyter.widget-view+json" in shown
     assert alt.theme.active == NAME
     script = str(JupyterChart._esm)
-    assert len(script) > 500_000  # Vega itself is in it
+    assert len(script) > 500_000  # contains Vega itself
     assert not re.search(r'import[^;]{0,200}from\s*"https?:', script)
 
 

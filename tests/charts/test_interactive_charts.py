@@ -101,7 +101,7 @@ def page() -> Iterator["Page"]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         context = browser.new_context(offline=True)
-        context.set_default_timeout(120_000)  # two busy cores take their time
+        context.set_default_timeout(120_000)  # two busy cores are slow
         yield context.new_page()
         browser.close()
 
@@ -114,7 +114,7 @@ def _open(page: "Page", chart: Picture, folder: Path) -> None:
 
 
 def _wait_for(page: "Page", words: list[str]) -> None:
-    """Wait until the picture shows all these texts, each as often as it is in the list."""
+    """Wait until the picture shows all these texts, each at least as often as the list does."""
     page.wait_for_function(
         """words => {
             const shown = Array.from(document.querySelectorAll("svg.marks text"), node => node.textContent);
@@ -129,9 +129,7 @@ def test_a_click_on_a_word_and_the_list_choose_the_query(page: "Page", tmp_path:
     rows = [[f"{weight:.2f}" for weight in row] for row in _weights().tolist()]
     _open(page, attention_over_sentence(_weights(), WORDS, WORDS, start=0), tmp_path)
     _wait_for(page, rows[0])
-    page.locator(
-        "svg.marks text", has_text="saw"
-    ).last.click()  # the queries stand above the keys in drawing order
+    page.locator("svg.marks text", has_text="saw").last.click()  # the queries are drawn after the keys
     _wait_for(page, rows[2])
     assert page.locator("select").input_value() == "2"
     page.locator("select").select_option("4")

@@ -59,8 +59,8 @@ def _losses() -> pd.DataFrame:
 def test_the_lowest_loss_is_marked_unless_it_is_the_last(texts_of: TextsOf) -> None:
     texts = texts_of(loss_by_confidence(_losses()))
     assert {"smoothing 0", "smoothing 0.1"} <= set(texts)
-    assert texts.count("90%") == 2  # a tick, and the number at the dot
-    assert texts.count("99.9%") == 1  # a tick alone
+    assert texts.count("90%") == 2  # a tick, and the label of the dot
+    assert texts.count("99.9%") == 1  # only a tick
 
 
 def test_a_lowest_point_near_certainty_says_its_nines(texts_of: TextsOf) -> None:
@@ -98,7 +98,7 @@ def test_calibration_bins_the_guesses() -> None:
     data = calibration_curves(_guesses()).to_dict()["datasets"].values()
     points = next(rows for rows in data if rows and "predictions" in rows[0])
     kept = {(row["model"], round(row["confidence"], 2)): (row["share"], row["predictions"]) for row in points}
-    assert kept == {("sure", 0.95): (0.5, 40), ("fair", 0.5): (1.0, 40)}  # a bin of 5 is left out
+    assert kept == {("sure", 0.95): (0.5, 40), ("fair", 0.5): (1.0, 40)}  # a bin with 5 is left out
 
 
 def test_certainty_belongs_to_the_last_bin() -> None:

@@ -19,7 +19,7 @@ def test_each_mask_has_a_panel_and_stretches(texts_of: TextsOf) -> None:
     assert {"padding", "causal", "both"} <= set(texts)
     assert texts.count("✓") == 12 + 10 + 9
     assert texts.count("×") == 4 + 6 + 7
-    assert texts.count("dog") == 1 + 3  # a row of the first panel, a column of each
+    assert texts.count("dog") == 1 + 3  # a row in the first panel, and a column in each panel
     assert any("Allowed pairs: padding 12 of 16; causal 10 of 16; both 9 of 16." in text for text in texts)
 
 

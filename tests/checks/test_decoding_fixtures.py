@@ -12,12 +12,12 @@ from course_lib.checks.exercises.fixtures.checkpoints import AVERAGE, MODIFIED, 
 from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.transformer import average_checkpoints, beam_search, causal_mask, greedy_decode
 
-#: By place and last word: after the start 3 is likelier than 4, and after 4 the end is surer than after 3.
+#: By position and last token: 3 is likelier than 4 after the start, but the end is more certain after 4.
 LOGITS = torch.full((5, 2, 5, 5), -20.0, dtype=torch.float64)
 LOGITS[:, 0, 1, 3], LOGITS[:, 0, 1, 4] = math.log(0.6), math.log(0.4)
 LOGITS[:, 1, 3, 2], LOGITS[:, 1, 3, 4] = math.log(0.5), math.log(0.5)
 LOGITS[:, 1, 4, 2] = 0.0
-#: Sources that end in 4 are answered by 3 and the end alone.
+#: The translation of a source that ends in 4 is 3 and the end token.
 LOGITS[4, 0, 1] = torch.tensor([-20.0, -20.0, -20.0, 0.0, -20.0])
 LOGITS[4, 1, 3] = torch.tensor([-20.0, -20.0, 0.0, -20.0, -20.0])
 

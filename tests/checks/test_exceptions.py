@@ -34,7 +34,7 @@ def _without_init() -> object:
 def told(call: Callable[..., object], *arguments: object) -> str:
     reply = Candidate(LocalBackend(call)).call(*arguments)
     assert isinstance(reply, Raised)
-    # Without the line that raised: here it is a line of this file, which contains what is expected.
+    # Without the line that raised, because it is in this file and contains the expected text.
     return explained(replace(reply, line=""))
 
 
@@ -206,7 +206,7 @@ class Misread(nn.Module):
         (lambda x: torch.bool(x), "an object of type torch.dtype is called like a function"),
         (lambda x: x and x, "a tensor with several values is used as a single truth value"),
         (lambda x: torch.tril(2), "a torch function gets an object of type int where it needs a tensor"),
-        # These have many causes.
+        # These errors can have many causes, so none is named.
         (lambda x: x + torch.ones(2, 4), ""),
         (lambda x: F.softmax(x.long(), dim=-1), ""),
         (lambda x: x.sum(2), ""),

@@ -80,8 +80,8 @@ def test_what_a_run_writes_is_worth_everything() -> None:
     found = metrics(written(rows()))
     assert found.share == 1
     assert found.message == (
-        "After 200 updates, the mean loss has fallen from 2.60 in the first fifth of the run to 0.27 in the last, "
-        "and the test score is 50.0"
+        "After 200 updates, the mean loss has fallen from 2.60 in the first fifth of the run to 0.27 in the "
+        "last, and the test score is 50.0"
     )
 
 
@@ -107,7 +107,7 @@ def test_what_a_run_writes_is_worth_everything() -> None:
         (written(rows(test_bleu=101)), 'expected "test_bleu" to be from 0 to 100.1, found 101'),
         (
             written([{**row, "loss": row["step"] / 100} for row in rows()[:-1]]),
-            "expected a falling loss, but its mean is 0.25 in the first fifth of the rows, and 1.85 in the last",
+            "expected a falling loss, but its mean is 0.25 in the first fifth of the rows, and 1.85 in the",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
     plain = translations(lines(worse(0.05)))
     assert translations(b"\xef\xbb\xbf" + lines(worse(0.05)).replace(b"\n", b"\r\n")) == plain
     assert translations(lines(worse(0.05)).removesuffix(b"\n")) == plain
-    # Characters at which Python's splitlines would cut a line, and a file has none.
+    # Python's splitlines would split a line at this character, but a file's lines don't end there.
     strange = [line.replace(" ", "\u2028", 1) for line in worse(0.05)]
     assert "on captions" in translations(lines(strange)).message
 
@@ -292,7 +292,7 @@ def checked(name: str, content: bytes, points: float | None) -> tuple[float | No
 
 def test_a_graded_check_gives_points(capsys: pytest.CaptureFixture[str]) -> None:
     given, finding = checked(METRICS.name, written(rows()), points=2)
-    assert given is None  # nbgrader takes that for all points
+    assert given is None  # nbgrader gives full points for None
     assert finding.verdict == "right"
     given, finding = checked(TRANSLATIONS.name, lines(worse(0.3)), points=8)
     assert given == 4

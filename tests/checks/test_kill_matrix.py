@@ -45,7 +45,7 @@ def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
 @by_name
 @pytest.mark.nightly
 def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
-    """Run a third of the mistakes, with other numbers than the matrix's, as a student's code runs."""
+    """Check a third of the mistakes like a student's code, with other random numbers than the matrix uses."""
     for mistake in exercise.misconceptions[::3]:
         verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
         assert [named.name for named in verdict.named] == [mistake.name]
@@ -54,11 +54,11 @@ def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
 @by_name
 def test_nobody_is_accused_falsely(exercise: Exercise) -> None:
     assert len(UNRELATED[exercise.name]) >= 6
-    # Every sixth one, for time: an unknown mistake takes longest.
+    # Only every sixth, to save time: an unknown mistake takes longest.
     for found in UNRELATED[exercise.name][::6]:
         verdict = examine(exercise, LocalBackend(found), SEEDS[0])
         assert not verdict.passed
-        # A result of None or an undefined name, for instance, is named in every exercise, and rightly so.
+        # General mistakes, such as a result of None or an undefined name, are rightly named everywhere.
         assert not set(verdict.named) & set(exercise.misconceptions), verdict.difference
 
 

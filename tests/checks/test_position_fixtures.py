@@ -83,7 +83,7 @@ class Shortened(PositionalEncoding):
         (Endless, 6, 4, "right positions, or a clear error"),
         (InItsOwnWords, 6, 4, "right positions, or a clear error"),
         (WithoutNumbers, 6, 4, "an error without the length or max_length"),
-        (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # for other probes to report
+        (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # other probes report this
         (Unguarded, 6, 4, "PyTorch's own error about sizes"),
         (Unguarded, 3, 1, "wrong positions, and no error"),
         (Shortened, 6, 4, "a result of another shape"),

@@ -1,6 +1,10 @@
-"""The fixture for required ValueErrors."""
+"""Required errors: the fixtures that describe them, and every error that an exercise's docstring promises."""
 
-from collections.abc import Callable
+import __future__
+
+import re
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -8,10 +12,13 @@ import torch
 
 from course_lib.checks.engine import local_backend
 from course_lib.checks.engine.candidate import Candidate
+from course_lib.checks.engine.diagnosis import succeeds
+from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, value_of
 from course_lib.checks.exercises.fixtures.refusals import BY_CHANCE, NOT_REFUSED, REFUSED, refusal
 from course_lib.transformer import split_heads
+from tests.checks.kill_matrix import exercises
 
 
 def told(found: Callable[[Any], Any], argument: Any = 12) -> Any:
@@ -96,3 +103,38 @@ def test_an_error_by_chance_can_be_told_as_such() -> None:
     for found, expected in ((lambda x: [][x], BY_CHANCE), (refuses(ValueError, "12"), REFUSED)):
         candidate = Candidate(LocalBackend(found))
         assert value_of(candidate.fixture(refusal(candidate, 12, passes=False)).call(12)) == expected
+
+
+RAISED, RETURNED, ASSERTED = "raise ValueError(", "return ValueError(", "raise AssertionError("
+
+_EMPTY_LIST = "most right answers, for which the contract says nothing of an empty list, raise other errors"
+
+#: Changes to an exercise's errors (numbered from 0) after which it is still accepted, with the reason.
+ACCEPTED = {
+    ("MultiHeadAttention", 0, ASSERTED): "torch raises its own errors about batch sizes, which are as good",
+    ("PositionalEncoding", 0, ASSERTED): "any clear error is accepted, and so are encodings past max_length",
+    ("average_checkpoints", 0, RETURNED): _EMPTY_LIST,
+    ("average_checkpoints", 0, ASSERTED): _EMPTY_LIST,
+}
+
+
+def promised_errors() -> Iterator[Any]:
+    """Yield each exercise whose docstrings promise errors, with the number of each `raise` statement."""
+    for exercise in exercises():
+        if re.search(r"[Rr]aises\s+\w*Error", exercise.source):
+            for number in range(max(1, exercise.source.count(RAISED))):
+                yield pytest.param(exercise, number, id=f"{exercise.name}-{number}")
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("other", [RETURNED, ASSERTED])
+@pytest.mark.parametrize(("exercise", "number"), promised_errors())
+def test_an_error_that_a_docstring_promises_must_be_raised_in_that_form(
+    exercise: Exercise, number: int, other: str
+) -> None:
+    parts = exercise.source.split(RAISED)
+    source = RAISED.join(parts[: number + 1]) + other + RAISED.join(parts[number + 1 :])
+    names = dict(vars(sys.modules[exercise.reference.__module__]))
+    exec(compile(source, "<changed>", "exec", __future__.annotations.compiler_flag), names)
+    accepted = succeeds(exercise, LocalBackend(names[exercise.name]), "promised errors")
+    assert accepted == ((exercise.name, number, other) in ACCEPTED)

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.checks.engine import local_backend, messages
 from course_lib.checks.engine.candidate import Candidate
@@ -17,10 +18,11 @@ from course_lib.checks.engine.misconceptions import common_misconceptions
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
 from course_lib.checks.engine.versions import Versions
+from course_lib.checks.exercises.registry import catalogue
 from course_lib.time_limit import OutOfTime
-from course_lib.transformer import attention_scores
+from course_lib.transformer import attention_scores, scaled_dot_product_attention
 
-#: An exercise's own misconception with the name of one that every exercise has, and another result.
+#: An exercise's own misconception with the name of a general one, but with a different result.
 FILE = """
 [[attention_scores]]
 name = "cut_gradient"
@@ -146,3 +148,66 @@ def test_the_other_tests_decide_between_two_misconceptions(tmp_path: Path) -> No
     told = messages.failure(examine(_rivals(tmp_path, 9, 16), LocalBackend(_divided_strangely), "seed"))
     assert "your result is what you get if the scores are always divided by 4" in told
     assert "Why: Use the shape." in told
+
+
+class _WidelyCopied(nn.Module):
+    """A well-known implementation of multi-head attention, with the names of the exercise."""
+
+    def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
+        super().__init__()
+        self.heads, self.width, self.attention = heads, d_model // heads, attention
+        self.query_projection, self.key_projection, self.value_projection, self.output_projection = (
+            self.layers(d_model)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def layers(self, d_model):
+        return (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def has_no_head_axis(self, mask):
+        return mask.dim() == 3
+
+    def forward(self, query, key, value, mask=None):
+        if mask is not None and self.has_no_head_axis(mask):
+            mask = mask.unsqueeze(1)
+        batch = query.size(0)
+        query, key, value = (
+            layer(x).view(batch, -1, self.heads, self.width).transpose(1, 2)
+            for layer, x in (
+                (self.query_projection, query),
+                (self.key_projection, key),
+                (self.value_projection, value),
+            )
+        )
+        x, self.weights = self.attention(query, key, value, mask, self.dropout)
+        return self.output_projection(x.transpose(1, 2).contiguous().view(batch, -1, self.heads * self.width))
+
+
+class _WithItsMask(_WidelyCopied):
+    def has_no_head_axis(self, mask):
+        return True
+
+
+class _WithItsClones(_WidelyCopied):
+    def layers(self, d_model):
+        layer = nn.Linear(d_model, d_model)
+        return (deepcopy(layer) for _ in range(4))
+
+
+class _WithBoth(_WithItsMask, _WithItsClones):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (_WidelyCopied, ["batch_from_query", "weights_kept"]),
+        (_WithItsMask, ["widely_copied_code"]),
+        (_WithItsClones, ["batch_from_query", "weights_kept", "deep_copied"]),
+        (_WithBoth, ["widely_copied_code", "deep_copied"]),
+    ],
+)
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_all_mistakes_of_widely_copied_code_are_named(found: type[nn.Module], names: list[str]) -> None:
+    verdict = examine(catalogue()["MultiHeadAttention"], LocalBackend(found), "practice")
+    assert [one.name for one in verdict.named] == names

@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import Fixture, Request
+from course_lib.checks.engine.candidate import Request
 from course_lib.checks.engine.comparison import Comparison
 from course_lib.checks.engine.reply import FrozenList, Handle, Opaque, Raised, Returned
+from course_lib.checks.exercises.fixtures import find_fixture
 from course_lib.checks.remote.serialization import (
     SerializationError,
     pack,
@@ -45,7 +47,7 @@ DTYPES = [
 
 
 def message(header: Any, tensors: bytes = b"") -> bytes:
-    """Write a message by hand. A string is taken as JSON."""
+    """Build a message by hand. A string is used as JSON text."""
     content = header.encode() if isinstance(header, str) else json.dumps(header).encode()
     return len(content).to_bytes(4, "big") + content + tensors
 
@@ -95,7 +97,7 @@ def test_tensors_that_lie_strangely_in_memory_arrive_as_they_look(tensor: Tensor
     torch.testing.assert_close(
         found, tensor.detach().resolve_conj().resolve_neg(), rtol=0, atol=0, equal_nan=True
     )
-    found += 1  # it has memory of its own
+    found += 1  # it has its own memory
 
 
 def test_several_tensors_keep_their_order() -> None:
@@ -126,7 +128,7 @@ def test_plain_values_arrive_as_they_are(value: Any) -> None:
     reply = Returned(value, changed=(0, 2), warnings=("old",), forbidden=("torch.softmax",))
     found = unpack_reply(pack(reply), handles=9)
     assert found == reply
-    assert repr(found) == repr(reply)  # -0.0, and True beside 1
+    assert repr(found) == repr(reply)  # tells -0.0 from 0.0, and True from 1
     assert type(found.value) is type(value)
 
 
@@ -143,7 +145,9 @@ def test_exceptions_arrive() -> None:
 
 
 def test_requests_arrive_with_all_that_probes_hand_over() -> None:
-    fixture = Fixture("reader", {"vocab": 7, "of": Handle(1), "weights": {"a": torch.ones(2)}, "none": None})
+    fixture = find_fixture("reader").described(
+        {"vocab": 7, "of": Handle(1), "weights": {"a": torch.ones(2)}, "none": None}
+    )
     request = Request(
         "gradients",
         Handle(2),
@@ -157,12 +161,18 @@ def test_requests_arrive_with_all_that_probes_hand_over() -> None:
     assert (found.action, found.of, found.method) == ("gradients", Handle(2), "forward")
     assert found.keywords == {"mask": None, "p": 0.1}
     assert found.toward.tolist() == [0.0]
-    assert found.arguments[0].name == "reader"
+    assert found.arguments[0].build == fixture.build
     assert found.arguments[0].settings["of"] == Handle(1)
     assert found.arguments[0].settings["weights"]["a"].tolist() == [1.0, 1.0]
     assert found.arguments[0].settings["none"] is None
     assert found.arguments[2:5] == ([1, (2, 3)], {("a", "b"): 1}, 2 + 3j)
     assert found.arguments[7] == torch.float16
+
+
+def test_an_unknown_fixture_is_refused_by_name() -> None:
+    message = pack(replace(find_fixture("config").described({}), name="multipy"))
+    with pytest.raises(ValueError, match=r"no fixture is called 'multipy'; known names: .*config, "):
+        unpack(message)
 
 
 def test_what_is_no_plain_value_is_refused() -> None:
@@ -283,7 +293,7 @@ def test_names_are_plain_values_too() -> None:
     assert unpack_value(pack(("a", "b")), handles=0) == ("a", "b")
 
 
-#: A real reply, to be spoilt.
+#: A real reply, which the tests damage.
 REPLY = pack(Returned((torch.ones(2, 3), {"a": 1.5, "b": None}, "word", 12), (0,), ("old",)))
 
 

@@ -1,4 +1,4 @@
-"""Imitate, as far as Linux can, a Python without what Windows lacks.
+"""Imitate Python on Windows, as far as Linux can, by hiding what Windows lacks.
 
 `install()` changes what the modules of `course_lib` and of the tests import from then on: `os`, `signal`,
 `socket`, `select`, `time` and `sys` are views without the names that Windows lacks, and Unix modules can't be
@@ -38,7 +38,7 @@ _SIGNAL = """
     SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM SIG_DFL SIG_IGN Handlers Signals default_int_handler
     getsignal raise_signal set_wakeup_fd signal strsignal valid_signals
 """
-#: What Windows has of these modules, and what it lacks of others.
+#: For some modules, the names that Windows has; for others, the names that it lacks.
 _PRESENT = {"os": frozenset(_OS.split()), "signal": frozenset(_SIGNAL.split())}
 _LACKING = {
     "select": frozenset("poll epoll devpoll kqueue".split()),  # noqa: SIM905
@@ -72,7 +72,7 @@ class WindowsView(ModuleType):
 
 
 def install(packages: Sequence[str] = ("course_lib", "tests")) -> None:
-    """Show modules of these packages the views from now on. Call this before they are imported."""
+    """Make modules of these packages import the views from now on. Call this before they are imported."""
     genuine = builtins.__import__
 
     def import_(

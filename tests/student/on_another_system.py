@@ -32,7 +32,7 @@ from course_lib.curriculum import public_curriculum  # noqa: E402
 
 #: The lessons that work on every system.
 EVERYWHERE = [lesson for lesson in public_curriculum().lessons if lesson.name[:2] <= "11"]
-#: A mistake is tried in one of so many exercises.
+#: A mistake is tested in one of this many exercises.
 STEP = 3
 
 

@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.pause:
             self.wfile.write(self.server.body)
             return
-        with contextlib.suppress(OSError):  # The tutor doesn't wait for the end.
+        with contextlib.suppress(OSError):  # The tutor disconnects before the end.
             for byte in self.server.body:
                 time.sleep(self.server.pause)
                 self.wfile.write(bytes([byte]))
@@ -100,7 +100,7 @@ def failed(mistake: CheckError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.delattr("sys.last_type", raising=False)  # With it, pytest would delete sys.last_value.
+    monkeypatch.delattr("sys.last_type", raising=False)  # If it existed, pytest would delete sys.last_value.
     monkeypatch.setattr("sys.last_value", mistake, raising=False)
     with serving() as server:
         monkeypatch.setenv("COURSE_TUTOR_URL", server.url)

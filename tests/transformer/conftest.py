@@ -1,9 +1,7 @@
 """Settings for the tests of the reference: fixed random numbers, and warnings as errors."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import jaxtyping
 import pytest
 import torch
 
@@ -19,15 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _fixed_random_numbers() -> None:
     torch.manual_seed(20170612)
-
-
-@pytest.fixture
-def shapes_unchecked() -> Iterator[None]:
-    """Run the reference as its users do, without an import hook that rejects wrong shapes."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])

@@ -15,7 +15,7 @@ Module = TypeVar("Module", bound=nn.Module)
 #: The ids of the padding, start and end tokens in all tests that decode or train.
 PAD, START, END = 0, 1, 2
 
-#: For hypothesis: what to seed torch's generator with, so that an example can be played again.
+#: For hypothesis: seeds for torch's generator, so that an example can be reproduced.
 seeds = st.integers(0, 2**31)
 
 

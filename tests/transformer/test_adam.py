@@ -8,7 +8,7 @@ from course_lib.transformer import adam_update
 
 
 def test_the_first_update_moves_every_parameter_by_the_learning_rate() -> None:
-    # With zeros as means: m = 0.1 g and v = 0.02 g²; corrected, g and g². So the move is lr times the sign.
+    # The means start at 0, so m = 0.1 g and v = 0.02 g², corrected to g and g². The move is lr * sign(g).
     parameter, gradient = torch.tensor([1.0, -2.0]), torch.tensor([0.3, -0.02])
     moved, mean, variance = adam_update(parameter, gradient, torch.zeros(2), torch.zeros(2), step=1, lr=0.1)
     assert moved.tolist() == pytest.approx([0.9, -1.9])

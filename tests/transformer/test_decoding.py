@@ -186,7 +186,7 @@ def test_pitfall_11_decoding_stops_when_all_have_ended() -> None:
     expected = [[START, END]] * len(source)
     assert greedy_decode(model, source, padding_mask(source, PAD), 50, START, END).tolist() == expected
     assert steps == [1]
-    # One translation of two symbols is worth more than any longer one, however many beams go on.
+    # The translation of two tokens scores higher than any longer one, however many beams continue.
     assert beam_search(model, source, padding_mask(source, PAD), 3, 50, START, END, 0.6).tolist() == expected
 
 

@@ -97,7 +97,7 @@ def test_pitfall_12_a_perfect_model_pays_the_entropy_of_the_targets_and_not_zero
 
 @pytest.mark.parametrize(("smoothing", "labels"), [(0.0, [1, 3, 4]), (0.1, [0, 3, 4]), (0.0, [0, 3, 4])])
 def test_pitfall_12_a_token_that_cannot_come_gives_no_nan(smoothing: float, labels: list[int]) -> None:
-    """The first position excludes one token, which is not the label, or the position is padding."""
+    """At the first position, one token is impossible. It isn't the label, or the position is padding."""
     logits = numbers(3, 5)
     logits[0, 2] = -torch.inf
     ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()

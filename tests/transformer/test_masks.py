@@ -73,7 +73,7 @@ def test_masks_stand_where_the_tokens_do() -> None:
 def test_pitfall_22_padding_masks_hide_key_columns_and_no_query_rows(tokens: Tensor) -> None:
     padding, decoder = padding_mask(tokens, PAD), decoder_mask(tokens, PAD)
     assert padding.shape[1] == 1
-    # The first token is real, so every query has it to look at.
+    # The first token is real, so every query can attend to it.
     assert decoder.any(dim=-1).all()
     assert decoder[:, :, 0].all()
 

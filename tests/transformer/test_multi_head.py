@@ -24,7 +24,6 @@ from .samples import (
     random_mask,
     seeds,
     sentences,
-    unchanged,
     with_random_weights,
 )
 from .torch_twins import assert_same_gradients, attention_state, attention_twin, gradient
@@ -281,9 +280,3 @@ def test_pitfall_16_no_weights_are_stored_and_no_graph_is_kept_alive() -> None:
     attention(x, x, x, random_mask(2, 3, 3))
     assert set(vars(attention)) == before
     assert not any(isinstance(value, Tensor) for value in vars(attention).values())
-
-
-def test_inputs_are_not_written_into() -> None:
-    query, memory, mask = numbers(2, 3, 6), numbers(2, 5, 6), random_mask(2, 3, 5)
-    with unchanged(query, memory, mask):
-        attention_of(6, 2, dropout=0.5)(query, memory, memory, mask)

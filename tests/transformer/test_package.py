@@ -26,8 +26,8 @@ MODULES = sorted(module.name for module in pkgutil.iter_modules([str(PACKAGE)]))
 TREES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.glob("*.py"))}
 every_file = pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
 
-# The signatures of the exercises' contract: students' code and the lab rely on them, and they change only with a
-# new minor version.
+# The signatures of the exercises' contract: students' code and the lab rely on them, and they change only
+# with a new minor version.
 SIGNATURES = {
     "pairwise_differences": "x",
     "attention_scores": "query, key",
@@ -124,7 +124,7 @@ def test_what_is_public_is_listed_and_nothing_else() -> None:
     assert exercises <= {name.split(".")[0] for name in SIGNATURES} <= public
 
 
-# The hook of tests/conftest.py: shapes in annotations are executed, in every worker of pytest-xdist too.
+# The hook of tests/conftest.py checks the shapes in annotations, also in every worker of pytest-xdist.
 
 
 def test_a_wrong_shape_is_refused_under_the_tests() -> None:

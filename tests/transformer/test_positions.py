@@ -11,7 +11,7 @@ from torch import nn
 
 from course_lib.transformer import PositionalEncoding, TokenEmbedding, sinusoids
 
-from .samples import assert_close, numbers, seeds, sentences, unchanged
+from .samples import assert_close, numbers, seeds, sentences
 
 
 def sinusoid(position: int, column: int, d_model: int) -> float:
@@ -98,7 +98,7 @@ def test_pitfall_08_tables_start_normal_so_that_words_are_as_large_as_positions(
     table = TokenEmbedding(vocabulary, d_model).table.weight.detach()
     assert table.std().item() == pytest.approx(d_model**-0.5, rel=0.02)
     assert table.mean().item() == pytest.approx(0.0, abs=0.02 * d_model**-0.5)
-    # Of a normal distribution 4.6% lies beyond two deviations, of Xavier's uniform one nothing.
+    # 4.6% of a normal distribution lies beyond two standard deviations, and nothing of Xavier's uniform one.
     beyond = (table.abs() > 2 * d_model**-0.5).double().mean().item()
     assert beyond == pytest.approx(0.0455, abs=0.005)
 
@@ -159,10 +159,3 @@ def test_a_longer_sentence_changes_no_earlier_position(seed: int, length: int, m
     torch.manual_seed(seed)
     positions, x = PositionalEncoding(6, 0.0), numbers(1, length + more, 6)
     assert torch.equal(positions(x)[:, :length], positions(x[:, :length]))
-
-
-def test_inputs_are_not_written_into() -> None:
-    x, tokens = numbers(2, 5, 8), sentences([3, 2])
-    with unchanged(x, tokens):
-        PositionalEncoding(8, 0.5)(x)
-        TokenEmbedding(11, 8)(tokens)

@@ -111,7 +111,7 @@ def test_feed_forward_is_two_linear_layers_around_a_relu(
 def test_feed_forward_drops_out_between_its_layers() -> None:
     x = numbers(2, 3, 4)
     all_dropped = with_random_weights(FeedForward(4, 6, dropout=1.0))
-    # Dropout on the output would give zeros, none would give more than the bias.
+    # Dropout on the output would give zeros, and no dropout at all would give more than the bias.
     assert torch.equal(all_dropped(x), all_dropped.outer.bias.expand(2, 3, 4))
     assert FeedForward(4, 6).dropout.p == 0.1
 

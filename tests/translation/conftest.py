@@ -1,17 +1,24 @@
 """Fixtures for the lab's tests: a small corpus in files, and a config that trains on it in a second."""
 
-from collections.abc import Callable
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 from phrases import write_corpus
+from web_server import Answer, serving
 
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.corpora import downloads
 from course_lib.translation.decoding.translator import Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.train import trainer
 from course_lib.translation.train.experiment import train
+from tests.made_once import made_once
 
 # The tests start processes of their own; more threads would only wait for each other.
 torch.set_num_threads(1)
@@ -53,17 +60,50 @@ def tiny_config(config_file: Path) -> Callable[..., RunConfig]:
     return read
 
 
+@pytest.fixture
+def published() -> Path:
+    """The folder with the published files of Multi30k."""
+    if "COURSE_DATA" not in os.environ:
+        pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
+    mirror = Path(os.environ["COURSE_DATA"])
+    return mirror / "multi30k" if (mirror / "multi30k").is_dir() else mirror
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
+    """Start a web server that answers as specified, and return its address."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(downloads, "PAUSE", 0.01)
+    with ExitStack() as servers:
+        yield lambda answer: servers.enter_context(serving(answer))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machine_not_measured() -> Iterator[None]:
+    """Replace the measurement at each start of training, which takes 0.3 seconds, by a constant."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "measure_matmul_rate", lambda *_: 1e11)
+        yield
+
+
 @pytest.fixture(scope="session")
 def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run that has learned a little. The corpus is next to it."""
-    distributed = tmp_path_factory.mktemp("lab")
-    write_corpus(distributed / "corpus")
-    config = distributed / "tiny.yaml"
-    config.write_text(CONFIG.format(run=distributed / "run", corpus=distributed / "corpus"), "utf-8")
-    overrides = ["training.epochs=3", "training.batches_per_update=1", "model.d_model=32"]
-    overrides += ["training.average_last=2", "evaluation.beam_size=3", "evaluation.bleu_every=0"]
-    train(load_config(str(config), overrides), SINGLE_PROCESS)
-    return distributed / "run"
+
+    def make() -> Path:
+        lab = tmp_path_factory.mktemp("lab")
+        write_corpus(lab / "corpus")
+        config = lab / "tiny.yaml"
+        config.write_text(CONFIG.format(run=lab / "run", corpus=lab / "corpus"), "utf-8")
+        overrides = ["training.epochs=3", "training.batches_per_update=1", "model.d_model=32"]
+        overrides += ["training.average_last=2", "evaluation.beam_size=3", "evaluation.bleu_every=0"]
+        train(load_config(str(config), overrides), SINGLE_PROCESS)
+        return lab
+
+    # Some tests change files of the run and restore them, so each process has a copy.
+    copy = tmp_path_factory.mktemp("lab") / "copy"
+    shutil.copytree(made_once(tmp_path_factory, "trained_folder", make), copy)
+    return copy / "run"
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from course_lib.translation.distributed import DistributedInfo, process_group
 from tests.free_ports import free_ports
 
 CONTEXT = multiprocessing.get_context("forkserver")
-# What an optimiser imports when it is made takes longer than a run of the tests.
+# Preload what an optimiser imports when it is created, because that takes longer than a test's run.
 CONTEXT.set_forkserver_preload(["course_lib.translation.train", "torch._dynamo"])
 
 SECONDS = 300

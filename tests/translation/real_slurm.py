@@ -84,11 +84,11 @@ class Slurm:
         """Start a requeued job at once, because SLURM would wait two minutes after cleaning up."""
         deadline = time.monotonic() + SECONDS
         self.wait_for(job, "PENDING")
-        _until(lambda: _idle(self) == 2)  # Before that, the end of the first try counts for the second.
-        time.sleep(2)  # A node refuses what starts in the second in which it was told to end the job.
+        _until(lambda: _idle(self) == 2)  # Otherwise the first attempt's end would count as the second's.
+        time.sleep(2)  # A node refuses to start a job in the second in which it ends it.
         while self.state(job) == "PENDING":
             assert time.monotonic() < deadline, self.command("scontrol", "show", "job", job)
-            # It fails where the job has just started, which the next look at its state tells.
+            # This fails if the job has just started, which the next query of its state shows.
             self.command("scontrol", "update", f"JobId={job}", "StartTime=now", may_fail=True)
             time.sleep(1)
 
@@ -110,14 +110,14 @@ class Slurm:
 def real_slurm() -> Iterator[Slurm]:
     """Start the daemons. Stop them and everything that they have started at the end."""
     with ExitStack() as stack:
-        # A path short enough for a socket.
+        # The path must be short enough for a socket.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
         ports = free_ports(3)
-        # A script's processes meet at a port that follows from the job's number. Two clusters on one machine,
-        # as where two people run the tests, must not count alike.
+        # A script's processes meet at a port that depends on the job's number. If two people run the tests on
+        # one machine, the numbers on their clusters must differ.
         values = {"job": 1 + secrets.randbelow(9_000), "cores": os.cpu_count(), "folder": folder}
         values |= {"controller": ports[0], "node1": ports[1], "node2": ports[2]}
         (folder / "slurm.conf").write_text(CONFIG.format(**values))
@@ -168,7 +168,7 @@ def _cancel_everything(slurm: Slurm) -> None:
 
 
 def _idle(slurm: Slurm) -> int:
-    # It fails until the daemons answer.
+    # This fails until the daemons answer.
     return slurm.command("sinfo", "--noheader", "--Node", "--format=%t", may_fail=True).split().count("idle")
 
 

@@ -5,9 +5,13 @@ that has learned to copy with mistakes is often uncertain, attends to the right 
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
+import jaxtyping
+import pytest
 import torch
 from torch import Tensor
 
@@ -15,7 +19,9 @@ from course_lib.transformer import (
     LabelSmoothingLoss,
     Transformer,
     TransformerConfig,
+    beam_search,
     decoder_mask,
+    greedy_decode,
     padding_mask,
     shift_target,
     tie_embeddings,
@@ -57,7 +63,16 @@ def taught(norm_first: bool = False, tied: bool = False, fused: bool = False) ->
     return model
 
 
+@contextmanager
+def _shapes_unchecked() -> Iterator[None]:
+    """Disable the checks of shapes, which are slow, and which the reference's own tests make."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+        yield
+
+
 @cache
+@_shapes_unchecked()
 def _taught(norm_first: bool, tied: bool) -> Transformer:
     torch.manual_seed(5)
     model = Transformer(WORDS, WORDS, TransformerConfig(2, 16, 4, 24, 0.0, norm_first))
@@ -88,6 +103,19 @@ def sentences(seed: int, lengths: Sequence[int]) -> list[Tensor]:
     """Draw sentences of these lengths from the words that every such model knows."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randint(3, 9, (length,), generator=generator) for length in lengths]
+
+
+@_shapes_unchecked()
+def found_by_reference(model: Any, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
+    """Return what the reference's search finds for one sentence alone, up to its first end token."""
+    source = row.unsqueeze(0)
+    mask = padding_mask(source, PAD)
+    if beam == 1:
+        target = greedy_decode(model, source, mask, limit, START, END)
+    else:
+        target = beam_search(model, source, mask, beam, limit, START, END, alpha)
+    ids: list[int] = target[0, 1:].tolist()
+    return ids[: ids.index(END) + 1] if END in ids else ids
 
 
 def padded(rows: Sequence[Tensor]) -> Tensor:

@@ -46,7 +46,7 @@ def news_test(*sentences: str) -> str:
 
 
 def iwslt17_files() -> dict[str, str]:
-    tags = "<reviewer></reviewer>\n<translator></translator>\n"  # In one of the two languages only.
+    tags = "<reviewer></reviewer>\n<translator></translator>\n"  # In only one of the two languages.
     files = {
         "de-en/train.tags.de-en.de": talk("Eins", "Vielen Dank.", "<3 sagt mehr.") + talk("Zwei", "Ja."),
         "de-en/train.tags.de-en.en": talk("One", "Thank you.", "<3 says more.") + tags + talk("Two", "Yes."),
@@ -67,7 +67,7 @@ def wmt14_files() -> dict[str, dict[str, str]]:
             "training/europarl-v7.de-en.en": "Resumption\nLost\nI declare it open.\n",
         },
         "training-parallel-commoncrawl.tgz": {
-            # A carriage return and a line separator stand inside sentences there.
+            # Some sentences there contain a carriage return or a line separator.
             "commoncrawl.de-en.de": "Hotel\u2028am Meer.\nPreise\rund Zimmer.\n",
             "commoncrawl.de-en.en": "Hotel by the sea.\nPrices and rooms.\n",
             "commoncrawl.de-en.annotation": "x\ny\n",

@@ -46,7 +46,7 @@ def test_what_comes_out_spells_the_same(sentence: str, rate: float, seed: int) -
 
 
 def test_merges_are_passed_over_at_the_rate() -> None:
-    # "abc" with (a, b) before (b, c): the second is merged only where the first is passed over.
+    # "abc" with (a, b) before (b, c): the second is merged only if the first is skipped.
     ranks = {("a", "b"): 0, ("b", "c"): 1, ("ab", "c"): 2}
     rng, rate, draws = random.Random(0), 0.3, 20_000
     seen = Counter("|".join(split_with_dropout("abc", ranks, rate, rng)) for _ in range(draws))
@@ -111,7 +111,7 @@ def test_an_epoch_depends_on_seed_and_epoch_alone(
     train = prepared(tiny_config("data.bpe_dropout=0.2"), tmp_path).train
     random.seed(99)
     expected = [list(train.of_epoch(3, epoch)) for epoch in (4, 2)]
-    # Another process, with other epochs before.
+    # In another process, after other epochs.
     ((*_, two, four),) = in_processes(1, all_epochs, tmp_path, (1, 2, 4))
     assert [four, two] == expected
     assert list(train.of_epoch(4, 4)) != expected[0]

@@ -77,7 +77,7 @@ def test_where_compiling_fails_training_goes_on_on_all_processes(
 
 
 def with_the_front_end(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
-    """Run the output of the compiler's front end as it is, because the rest takes half a minute."""
+    """Train with only the compiler's front end, because its backend takes half a minute."""
     training.COMPILE_BACKEND = "eager"
     return [trained(config, distributed) for config in configs]
 
@@ -93,7 +93,7 @@ def test_each_kind_of_layer_is_compiled_twice_for_all_shapes(
         assert notes == []
         graphs = counts.pop("graphs")
         assert counts == {}, "no part of a layer is left out"
-        # An encoder's and a decoder's, for the first batch and then for all sizes.
+        # One graph for an encoder layer and one for a decoder layer: first for one batch, then for all sizes.
         assert graphs == 2 * 2
         assert_equal_weights(got, expected, within=1e-9)
 

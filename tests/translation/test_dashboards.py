@@ -16,6 +16,7 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.dashboards import Dashboards
 from course_lib.translation.train.experiment import train
+from tests.free_ports import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -46,10 +47,11 @@ def test_tensorboard_gets_the_metrics(config_file: Path, tmp_path: Path) -> None
 
 def test_wandb_gets_the_metrics_and_the_config(config_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed (pip install wandb)")
-    # A process of torchrun ends without Python's shutdown, during which wandb would complete its file.
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
-    command += ["-m", "course_lib.translation.train", str(config_file)]
-    environment = os.environ | {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+    # Processes of torchrun skip Python's shutdown, in which wandb would otherwise complete its file.
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])}
+    environment = os.environ | place | {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+    command = [sys.executable, "-m", "course_lib.translation.train", str(config_file)]
     subprocess.run([*command, *SHORT, "training.wandb=course"], env=environment, check=True)
     (path,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
     records = list(wandb_records(path))
@@ -73,7 +75,7 @@ def test_a_dashboard_that_fails_is_reported_once(
         "torch.utils.tensorboard", reason="tensorboard is not installed"
     ).SummaryWriter
     said: list[str] = []
-    dashboards = Dashboards(tmp_path, tiny_config("training.tensorboard=true"), said.append)
+    dashboards = Dashboards.open(tmp_path, tiny_config("training.tensorboard=true"), said.append)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

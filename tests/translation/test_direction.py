@@ -63,7 +63,7 @@ def test_a_run_into_german_is_trained_scored_and_used(
     assert result.references == lines(corpus_folder / "test.de")
     assert result.tokenized_score.signature.endswith("compounds:split")
     assert load_translator(tmp_path / "run").direction == "en-de"
-    # The same folder, asked for the other direction.
+    # The same run, asked for the other direction.
     text = tmp_path / "text"
     text.write_text("two dogs\n")
     assert translate_command([str(tmp_path / "run"), str(text), "--to", "german"]) == 0
@@ -74,6 +74,7 @@ def test_a_run_into_german_is_trained_scored_and_used(
     assert "data.direction is en-de there and de-en here" in refusal(other)
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_a_run_in_both_directions_translates_both_ways_and_starts_either(
     tiny_config: Configs, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_run_in_both_directions_translates_both_ways_and_starts_either(
     assert german.vocabularies.source.encode(["x"])[0][0] == tag[1]
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
     tiny_config: Configs, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,7 +110,7 @@ def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
     assert first.translate(text) == second.translate(text)
     assert not (tmp_path / "other" / "data").exists()
 
-    # The prepared data was a copy on a node's own disk.
+    # Remove the prepared data, as if it had been a copy on a node's local disk.
     shutil.rmtree(given)
     folder, data = RunFolder(tmp_path / "other"), tiny_config(f"data.prepared={given}").data
     expected = open_prepared(tmp_path / "run" / "data", tmp_path / "run" / "vocabulary.json").validation
@@ -120,6 +122,7 @@ def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
     assert "prepared no longer exists, and the corpus cannot be read: " in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_the_folder_of_a_run_is_not_prepared(
     tiny_config: Configs, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

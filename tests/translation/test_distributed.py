@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from course_lib.translation.distributed import (
     timeouts_reported,
     wait_for_peers,
 )
+from course_lib.translation.train import peer_watch
 from course_lib.translation.train.peer_watch import EXIT_LOST_PEER, watched_peers
 from tests.free_ports import free_ports
 
@@ -188,6 +190,47 @@ def test_a_frozen_process_is_not_waited_for() -> None:
     kill(started)
 
 
+def lose(distributed: DistributedInfo, ends: str, output: str) -> str:
+    """Exit on rank 1 within the watch. The others wait in the main thread, as in a collective of NCCL."""
+    pytest.MonkeyPatch().setattr(peer_watch, "_SECONDS_TO_FAIL", 2.0)
+    if distributed.rank == 0:
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), 2)
+    with contextlib.suppress(MemoryError), watched_peers(distributed, 60) as unfinished:
+        dist.barrier()
+        if distributed.rank == 1:
+            os._exit(0)
+        if ends == "after writing":
+            unfinished.add(output)
+            time.sleep(3)
+            unfinished.discard(output)
+        if ends == "with an error":
+            raise MemoryError
+        if ends == "never":
+            time.sleep(SECONDS)
+    time.sleep(3)
+    return "ended"
+
+
+@pytest.mark.slow
+def test_a_lost_process_is_not_waited_for(tmp_path: Path) -> None:
+    """Rank 1 is the next one of rank 0, which learns from rank 2 that it has exited."""
+    started = start(3, lose, "never", str(tmp_path / "errors"))
+    for process, _ in started:
+        process.join(SECONDS)
+    assert [process.exitcode for process, _ in started] == [EXIT_LOST_PEER, 0, EXIT_LOST_PEER]
+    message = (tmp_path / "errors").read_text()
+    assert f"train, process 0: process 1 ({socket.gethostname()}, process id {started[1][0].pid})" in message
+    assert "has exited, and this one still waits for it. The run ends." in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["after writing", "with an error", "normally"])
+def test_a_process_that_ends_by_itself_is_not_ended_for_a_lost_one(tmp_path: Path, ends: str) -> None:
+    started = start(2, lose, ends, str(tmp_path / "errors"))
+    assert received(started[0][1]) == (True, "ended")
+    kill(started)
+
+
 def test_a_watch_ends_with_its_run() -> None:
     assert in_processes(3, freeze, 99) == ["continued"] * 3
 
@@ -246,6 +289,9 @@ def outcome_of_an_error(distributed: DistributedInfo, dies: bool) -> str:
             os._exit(0)
         dist.barrier()
         return "waited"
+    if not dies:  # The peer doesn't answer the probe, however long it lasts.
+        module = sys.modules[DistributedInfo.__module__]
+        pytest.MonkeyPatch().setattr(module, "_PROBE_TIMEOUT", timedelta(seconds=1))
     time.sleep(0.5)
     try:
         with lost_peers_reported(distributed):

@@ -2,31 +2,20 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 from real_processes import in_processes
-from web_server import Answer, send, send_whole, serving
+from web_server import Answer, send, send_whole
 
 from course_lib.errors import BadInputError
-from course_lib.translation.data.corpora import downloads
 from course_lib.translation.data.corpora.downloads import ATTEMPTS, CHUNK, download
 from course_lib.translation.distributed import DistributedInfo
 
 CONTENT = bytes(index * index % 251 for index in range(100_000))
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
-    """Start a web server that answers as specified, and return its address."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(downloads, "PAUSE", 0.01)
-    with ExitStack() as servers:
-        yield lambda answer: servers.enter_context(serving(answer))
 
 
 def refusal(url: str, path: Path) -> str:
@@ -69,7 +58,7 @@ def test_one_that_breaks_off_is_resumed_at_once(tmp_path: Path, server: Callable
 
     def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
         ranges.append(handler.headers.get("Range"))
-        # More interruptions than attempts in vain are allowed: each brought something.
+        # There are more interruptions than the allowed attempts without progress, but each makes progress.
         send(handler, CONTENT, max_bytes=CHUNK)
 
     download(server(answer) + "a", tmp_path / "a", CHECKSUM)
@@ -143,7 +132,7 @@ def test_one_that_breaks_off_for_good_is_given_up_and_what_came_is_kept(
 
 
 def test_no_connection_is_said(tmp_path: Path, server: Callable[[Answer], str]) -> None:
-    # Port 1 of this machine: nobody listens there.
+    # Nobody listens on port 1 of this machine.
     url = server(lambda handler, name: None).rpartition(":")[0] + ":1/raw/a"
     assert refusal(url, tmp_path / "a") == f"{url}: cannot be downloaded (no connection)"
     assert kept(tmp_path) == []
@@ -172,7 +161,7 @@ def test_processes_that_want_the_same_file_fetch_it_once(
 
     def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
         asked.append(name)
-        time.sleep(0.3)  # Long enough for the other process to come.
+        time.sleep(0.3)  # Long enough for the other process to arrive.
         send(handler, CONTENT)
 
     assert in_processes(2, _download, server(answer) + "a", tmp_path / "a") == [CONTENT, CONTENT]

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phrases import write_corpus
-from taught import END, PAD, START, enlarged, padded, sentences, taught
+from taught import END, PAD, START, enlarged, found_by_reference, padded, sentences, taught
 from torch import Tensor, nn
 
 from course_lib.errors import BadInputError
-from course_lib.transformer import beam_search, greedy_decode, padding_mask
+from course_lib.transformer import padding_mask
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.decoding.backends import Ensemble, make_backend
@@ -24,7 +24,7 @@ from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train
 from course_lib.translation.translate import main
 
-# The features of several models side by side are not D.
+# The concatenated features of several models don't have the size D, as the annotations require.
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
@@ -61,17 +61,6 @@ def own(model: Any) -> Any:
     return model
 
 
-def reference(model: nn.Module, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
-    source = row.unsqueeze(0)
-    mask = padding_mask(source, PAD)
-    if beam == 1:
-        target = greedy_decode(model, source, mask, limit, START, END)  # type: ignore[arg-type]
-    else:
-        target = beam_search(model, source, mask, beam, limit, START, END, alpha)  # type: ignore[arg-type]
-    ids: list[int] = target[0, 1:].tolist()
-    return ids[: ids.index(END) + 1] if END in ids else ids
-
-
 @given(
     seed=st.integers(0, 10_000),
     beam=st.integers(1, 4),
@@ -100,7 +89,7 @@ def test_the_average_of_all_is_searched(seed: int, beam: int, alpha: float, memb
     )
     average = Average(*models)
     for row, limit, (best,) in zip(rows, LIMITS, found, strict=True):
-        assert best.ids == reference(average, row, limit, beam, alpha)
+        assert best.ids == found_by_reference(average, row, limit, beam, alpha)
 
 
 def test_probabilities_are_averaged_and_not_logarithms() -> None:
@@ -125,7 +114,8 @@ def other_folder(trained_folder: Path) -> Path:
     """A run on the same corpus with a different seed."""
     folder = trained_folder.parent / "other"
     config = load_config(
-        str(trained_folder / "config.yaml"), [f"run_folder={folder}", "seed=7", "training.average_last=0"]
+        str(trained_folder / "config.yaml"),
+        [f"run_folder={folder}", "seed=7", "training.average_last=0", "evaluation.beam_size=1"],
     )
     train(config, SINGLE_PROCESS)
     return folder
@@ -155,7 +145,7 @@ def test_runs_translate_together(
     assert main([str(trained_folder), str(german), "--with", str(other_folder)]) == 0
     assert capsys.readouterr().out.splitlines() == both.translate(GERMAN)
 
-    # Attention is shown of the first, which reads what they have written together.
+    # The attention is that of the first model, which reads a translation by all of them.
     maps, firsts = both.attention(GERMAN[0], "two dogs"), translator.attention(GERMAN[0], "two dogs")
     torch.testing.assert_close(maps.cross, firsts.cross)
 
@@ -183,7 +173,8 @@ def test_others_that_do_not_fit_are_refused_by_name(
     ):
         folder = tmp_path / override
         config = load_config(
-            str(trained_folder / "config.yaml"), [f"run_folder={folder}", "training.epochs=1", override]
+            str(trained_folder / "config.yaml"),
+            [f"run_folder={folder}", "training.epochs=1", "evaluation.beam_size=1", override],
         )
         train(config, SINGLE_PROCESS)
         capsys.readouterr()

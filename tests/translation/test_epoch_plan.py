@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from course_lib.transformer.batching import token_batches
 from course_lib.translation.data.epoch_plan import epoch_plan
 
-#: Written down once. A run that goes on after an update of numpy must find it again.
+#: A recorded plan. A run that is resumed after an update of numpy must get the same one.
 PLAN = [[[5, 8], [0, 6, 1, 10]], [[4], [11, 2, 7]], [[3, 9]]]
 
 
@@ -27,7 +27,7 @@ def test_a_plan_holds_each_pair_once_within_the_budget(
         assert max(max(lengths[index]) for index in batch) * len(batch) <= max_tokens
     assert all(len(update) == batches_per_update for update in plan[:-1])
     assert 1 <= len(plan[-1]) <= batches_per_update
-    # The number of updates is the same in every epoch, so that progress can be foretold.
+    # The number of updates is the same in every epoch, so that progress can be predicted.
     assert len(epoch_plan(lengths, max_tokens, batches_per_update, seed=1, epoch=1)) == len(plan)
 
 

@@ -45,7 +45,7 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
     torch.manual_seed(3)
     model = build_model(config.model, len(subwords), len(subwords)).double()
     for parameter in model.parameters():
-        parameter.data *= 1.5  # Livelier than a fresh model, so that translations end and differ.
+        parameter.data *= 1.5  # Larger weights than a new model's, so that translations end and differ.
     pairs = list(zip(subwords.encode(validation.german), subwords.encode(validation.english), strict=True))
     return Evaluator(config, subwords, SINGLE_PROCESS, torch.device("cpu")), model, subwords, pairs[:6]
 
@@ -96,7 +96,7 @@ def test_batches_side_by_side_find_what_they_find_one_after_the_other(
     setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]], beam: int
 ) -> None:
     evaluator, model, _, pairs = setting
-    sources = [source for source, _ in pairs] * 6
+    sources = [source for source, _ in pairs] * 3
     expected = evaluator.translate(model, sources, SearchSettings(beam))
     threads = torch.get_num_threads()
     torch.set_num_threads(4)
@@ -138,7 +138,7 @@ def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
 ) -> None:
     evaluator, model, _, pairs = setting
     sources = [source for source, _ in pairs]
-    # References that one penalty meets, so that there is something to find.
+    # References that one penalty reproduces, so that tuning has something to find.
     references = evaluator.translate(model, sources, SearchSettings(3, 1.0))
     tuned = evaluator.tune(model, sources, references, beam=3)
     assert tuned.bleu[1.0] == pytest.approx(100)

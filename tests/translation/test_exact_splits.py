@@ -13,7 +13,7 @@ from course_lib.translation.distributed import DistributedInfo
 
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
-#: An update's batches, each of indices of pairs.
+#: The batches of an update, each a list of indices of pairs.
 Update = list[list[int]]
 Case = tuple[RunConfig, list[Update]]
 Outcome = tuple[dict[str, list[float]], dict[str, float]]
@@ -54,7 +54,7 @@ def assert_same(got: list[list[Outcome]], expected: list[Outcome], within: float
 def test_the_weights_do_not_depend_on_processes_and_micro_batches(
     tiny_config: Callable[..., RunConfig], world_size: int
 ) -> None:
-    """One to three micro-batches per process, and one fewer in total, so that one process has fewer."""
+    """Each process has one to three micro-batches; in half of the cases, one process has one fewer."""
     plain = tiny_config("training.precision=float64", "model.dropout=0")
     kinds = [
         tiny_config("training.precision=float64", *overrides)
@@ -66,7 +66,7 @@ def test_the_weights_do_not_depend_on_processes_and_micro_batches(
         )
     ]
     parts = [micro_batches * world_size for micro_batches in (1, 2, 3)]
-    # Dropout belongs to a batch: with it, the same batches are dealt to one process and to several.
+    # Dropout depends on the batch, so with it, the same batches are dealt to one process and to several.
     dealt = [(kind, splits(count - one_less)) for kind in kinds for count in parts for one_less in (0, 1)]
     resplit = [(plain, splits(count)) for count in parts]
     [unsplit] = outcomes(SINGLE_PROCESS, [(plain, splits(1))])
@@ -104,7 +104,7 @@ def test_the_cases_can_tell(tiny_config: Callable[..., RunConfig]) -> None:
     plain = tiny_config("model.dropout=0")
     trainer = new_trainer(plain)
     for batches in splits(2):
-        for batch in batches:  # As if each batch were an update's whole: what a mean of means comes to.
+        for batch in batches:  # Treat each batch as a whole update, as a mean of means would.
             trainer.update([batch])
     found.append(weights(trainer)["encoder_layers.0.feed_forward.inner.weight"])
     for number, one in enumerate(found):
@@ -115,17 +115,17 @@ def test_the_cases_can_tell(tiny_config: Callable[..., RunConfig]) -> None:
 def test_float32_over_two_processes_stays_close(tiny_config: Callable[..., RunConfig]) -> None:
     case = (tiny_config(), splits(6))
     [(expected, _)] = outcomes(SINGLE_PROCESS, [case])
-    # A bias of the keys moves all scores of a query alike: its gradient is noise, which Adam scales up.
+    # A bias of the keys shifts all scores of a query equally, so its gradient is noise, which Adam amplifies.
     counted = {name: values for name, values in expected.items() if not name.endswith("key_projection.bias")}
     for [(got, _)] in in_processes(2, outcomes, [case]):
-        # 1e-7 was seen: the last bit of a weight near one.
+        # The observed difference is 1e-7, the last bit of a weight near one.
         assert_equal_weights({name: got[name] for name in counted}, counted, within=1e-6)
 
 
 def all_reduces(distributed: DistributedInfo, config: RunConfig, updates: list[Update]) -> list[int]:
-    """Count the numbers that each update sends, from the profiler's record of the processes."""
+    """Return the number of all-reduces in each update except the first, according to the profiler."""
     trainer = new_trainer(config, distributed)
-    trainer.update(updates[0])  # DDP sorts its buckets anew after the first.
+    trainer.update(updates[0])  # DDP reorders its buckets after the first update.
     counts = []
     for batches in updates[1:]:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:

@@ -24,7 +24,7 @@ def gradients(config: ModelConfig, precision: Precision, fast: bool) -> tuple[fl
     torch.manual_seed(0)
     model = build_model(config, WORDS, WORDS)
     assert isinstance(model, nn.Module)
-    for parameter in model.parameters():  # scales and shifts that are not one and zero
+    for parameter in model.parameters():  # so that scales aren't one and shifts aren't zero
         nn.init.normal_(parameter, std=0.3)
     if precision == "float64":
         model.double()
@@ -114,7 +114,7 @@ def test_prefetched_batches_are_those_of_the_plan(tiny_config: Configs) -> None:
         alone.update(batches)
         ahead.update(batches, *plan[number + 1 : number + 2])
     assert weights(ahead) == weights(alone)
-    # A state from elsewhere makes the prefetched batches useless.
+    # Loading another state makes the prefetched batches useless.
     ahead.update(plan[4], plan[5])
     alone.update(plan[4])
     state = copy.deepcopy(alone.state())

@@ -1,10 +1,10 @@
 """The lab reads a mirror folder that was downloaded on another machine."""
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from web_server import send, serving
+from web_server import Answer, send
 
 from course_lib.errors import EXIT_BAD_INPUT
 from course_lib.translation.data.corpora.published import MULTI30K
@@ -12,19 +12,14 @@ from course_lib.translation.fetch import main
 
 
 def test_what_is_fetched_is_a_mirror(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    published: Path, tmp_path: Path, server: Callable[[Answer], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "COURSE_DATA" not in os.environ:
-        pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
-    published = Path(os.environ["COURSE_DATA"])
-    published = published / "multi30k" if (published / "multi30k").is_dir() else published
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     asked = []
-    with serving(
+    url = server(
         lambda handler, name: (asked.append(name), send(handler, (published / name).read_bytes()))[1]
-    ) as url:
-        for _ in range(2):
-            assert main(["multi30k", str(tmp_path), "--url", url]) == 0
+    )
+    for _ in range(2):
+        assert main(["multi30k", str(tmp_path), "--url", url]) == 0
     assert sorted(asked) == sorted(file.name for file in MULTI30K.files), (
         "existing files are not downloaded again"
     )
@@ -33,11 +28,10 @@ def test_what_is_fetched_is_a_mirror(
 
 
 def test_no_success_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, server: Callable[[Answer], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving(lambda handler, name: handler.send_error(404)) as url:
-        assert main(["wmt14", str(tmp_path), "--url", url]) == EXIT_BAD_INPUT
+    url = server(lambda handler, name: handler.send_error(404))
+    assert main(["wmt14", str(tmp_path), "--url", url]) == EXIT_BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"fetch: {url}training-parallel-europarl-v7.tgz: cannot be downloaded (the server")
 

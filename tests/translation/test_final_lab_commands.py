@@ -21,7 +21,7 @@ COMMANDS = [command for command in TYPED if command not in TRANSLATING]
 def test_the_students_own_config_is_one() -> None:
     config = load_config(str(LESSON / "my_run.yaml"))
     assert config.data.corpus == "captions"
-    # What is beside the notebook is handed in with it: a run must not be.
+    # Files next to the notebook are handed in with it, so a run must not be there.
     assert config.run_folder == "../runs/my-run"
     assert f'Path("{config.run_folder}")' in TEXT
 
@@ -66,7 +66,7 @@ def test_the_command_that_translates_takes_what_is_typed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = command.split()[2:]
-    assert translate(arguments) == 2  # there is no such run here; an option that is unknown would exit
+    assert translate(arguments) == 2  # there is no such run here; an unknown option would exit
     assert "../runs/my-run" in capsys.readouterr().err
 
 

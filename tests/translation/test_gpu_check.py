@@ -11,35 +11,46 @@ import pytest
 import torch
 
 from course_lib.translation.train.gpu_check import __main__ as gpu_check
-from course_lib.translation.train.gpu_check import correctness
+from course_lib.translation.train.gpu_check import correctness, workload
 from course_lib.translation.train.gpu_check.__main__ import PARTS, main
 from course_lib.translation.train.gpu_check.speed import Row, published_rate
+from course_lib.translation.train.gpu_check.workload import Scale
 
 CPU = torch.device("cpu")
 
 
-def run(folder: Path, *parts: str) -> tuple[int, dict[str, list[dict[str, object]]]]:
-    code = main([*parts, "--device", "cpu", "--output", str(folder / "report.json")])
+def run(folder: Path, *parts: str, minutes: str = "10") -> tuple[int, dict[str, list[dict[str, object]]]]:
+    code = main([*parts, "--device", "cpu", "--output", str(folder / "report.json"), "--minutes", minutes])
     report = json.loads((folder / "report.json").read_text())
     return code, {part: report[part]["rows"] for part in parts}
 
 
-#: Without the test of several processes, which is below, and without the compiler, which would take minutes.
+#: Without the test of several processes, which is below, and without inductor, which would take minutes.
 REHEARSAL = """
 import sys
 from course_lib.translation.train.gpu_check import __main__, correctness
 from course_lib.translation.train import trainer
 trainer.COMPILE_BACKEND = "eager"
+{change}
 correctness.TESTS = tuple(test for test in correctness.TESTS if test is not correctness.several_processes)
 sys.exit(__main__.main(sys.argv[1:]))
 """
 
 
 @pytest.mark.slow
-def test_every_part_is_rehearsed(tmp_path: Path) -> None:
-    # In a process of its own, where shapes are not checked at every call, which the compiler can't compile.
+@pytest.mark.parametrize(
+    "change",
+    [
+        "trainer.Trainer.compile = lambda _: None",  # test_compiled.py tests it.
+        pytest.param("", marks=pytest.mark.nightly),
+    ],
+    ids=["uncompiled", "compiled"],
+)
+def test_every_part_is_rehearsed(tmp_path: Path, change: str) -> None:
+    # In a separate process without the checks of shapes, which the compiler can't compile.
     path = tmp_path / "report.json"
-    command = [sys.executable, "-c", REHEARSAL, "--device", "cpu", "--output", str(path)]
+    command = [sys.executable, "-c", REHEARSAL.format(change=change)]
+    command += ["--device", "cpu", "--output", str(path), "--minutes", "60"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -88,7 +99,7 @@ def test_nccl_is_tested_on_any_number_of_gpus(
 def test_a_wrong_result_is_reported_and_the_other_tests_still_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A loss that is wrong by a little, as a broken kernel's would be.
+    # A loss that is slightly wrong, like that of a broken kernel.
     right = correctness.fused_smoothed_loss
     monkeypatch.setattr(correctness, "fused_smoothed_loss", lambda *given: right(*given) * 1.001)
     monkeypatch.setattr(correctness, "TESTS", (correctness.loss_kernel, correctness.attention_kernels))
@@ -138,6 +149,23 @@ def test_each_part_of_the_report_names_its_machine(tmp_path: Path, monkeypatch: 
     report = json.loads((tmp_path / "report.json").read_text())
     assert {part: report[part]["machine"]["card"] for part in report} == {"training": "H100", "memory": "T4"}
     assert all(report[part]["complete"] for part in report)
+
+
+def test_parts_that_do_not_fit_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def share(_: object, scale: Scale) -> Iterator[Row]:
+        yield {"share": scale.seconds / workload.REHEARSAL.seconds}
+
+    monkeypatch.setattr(gpu_check, "MEASUREMENTS", dict.fromkeys(("training", "decoding", "memory"), share))
+    code, rows = run(tmp_path, "training", "decoding", "memory", minutes="0.6")
+    assert code == 0
+    assert rows["training"] == [{"result": "left out", "why": "it may not fit into --minutes 0.6"}]
+    assert rows["decoding"] == [{"share": pytest.approx(36 / 45, abs=0.1)}]
+    assert rows["memory"] == [{"share": 1.0}]
+    assert "Left out for lack of time: training." in capsys.readouterr().out
+    # The rows of an earlier measurement are kept.
+    assert run(tmp_path, "memory", minutes="0")[1]["memory"] == rows["memory"]
 
 
 def test_processes_that_hang_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

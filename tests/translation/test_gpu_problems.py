@@ -1,7 +1,6 @@
 """Problems with a GPU, such as an old driver or too little memory, are reported before training starts."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +12,7 @@ from micro_training import material, new_trainer
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from course_lib.errors import BadInputError
+from course_lib.errors import EXIT_BAD_INPUT, BadInputError
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
@@ -22,6 +21,7 @@ from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from course_lib.translation.train import setup
+from course_lib.translation.train.__main__ import main
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.trainer import Trainer
@@ -157,7 +157,7 @@ def test_a_trainer_estimates_its_longest_batches(tiny_config: Configs) -> None:
 
 
 class BooleanIndexing(nn.Module):
-    """A loss as many students write it: it selects the real labels, so its shapes depend on the labels."""
+    """A loss as many students write it: it selects the real labels, so its shapes depend on their number."""
 
     def __init__(self, vocab_size: int, pad_id: int, smoothing: float) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ def test_nothing_is_estimated_for_code_that_fake_tensors_cannot_run(
     trainer.update(trainer.plan()[0])
 
 
-#: What PyTorch says when a GPU's memory is full.
+#: PyTorch's message when a GPU's memory is full.
 FULL = (
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.25 "
     "GiB is free. Process 5 has 77.85 GiB memory in use. Of the allocated memory 70.00 GiB is by PyTorch."
@@ -270,18 +270,14 @@ def test_only_rank_0_needs_the_packages_of_dashboards(monkeypatch: pytest.Monkey
     setup.require_dashboards(training, ranks[1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("package", "value"), [("tensorboard", "true"), ("wandb", "course")])
 def test_a_missing_package_is_asked_for_before_training(
-    tmp_path: Path, config_file: Path, package: str, value: str
+    config_file: Path,
+    package: str,
+    value: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    without = f"import sys; sys.modules['{package}'] = None; "
-    command = "from course_lib.translation.train.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", without + command, str(config_file), f"training.{package}={value}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert f"the package {package} is not installed" in done.stderr
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main([str(config_file), f"training.{package}={value}"]) == EXIT_BAD_INPUT
+    assert f"the package {package} is not installed" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from torch import nn
 from course_lib.transformer import Transformer, TransformerConfig, padding_mask
 from course_lib.translation.decoding.inference_model import InferenceTransformer, MergedLinear
 
-#: By the rounding of 512 products' sum.
+#: Chosen for the rounding errors of a sum of 512 products.
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
 
 

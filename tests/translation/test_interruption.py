@@ -1,4 +1,4 @@
-"""Signals to a process are recorded during an update, and handled at once where nothing can be lost."""
+"""Signals to a process are recorded during an update, and handled at once if nothing can be lost."""
 
 import contextlib
 import os
@@ -129,13 +129,15 @@ def told_before_training(distributed: DistributedInfo, config_file: str, told_to
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "measure_machine", told)
         patch.setattr(Interruption, "wait", told_later)
+        if not told_too:  # No signal arrives, however long it waits.
+            patch.setattr(train_command, "_SECONDS_UNTIL_SIGNAL", 0.5)
         patch.setattr(train_command, "process_group", lambda: joined(distributed))
         return train_command.main([config_file, *LONG])
 
 
 @pytest.mark.parametrize("told_too", [True, False])
 def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, told_too: bool) -> None:
-    """Before the first epoch, a process ends at once, and the other one waits for its own signal."""
+    """Before the first epoch, a signalled process ends at once, and the other waits for its own signal."""
     codes = [EXIT_RESTART if told_too else train_command.EXIT_LOST_PEER, EXIT_RESTART]
     assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 

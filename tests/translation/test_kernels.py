@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.transformer import (
@@ -21,6 +21,8 @@ from course_lib.translation.model.fused import (
     fused_smoothed_loss,
     use_fused_layers,
 )
+from course_lib.translation.model.loss import LossSum
+from course_lib.translation.model.seq2seq import REFERENCE
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
@@ -96,7 +98,7 @@ def test_without_gradients_the_logits_are_the_only_product() -> None:
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.999])
 def test_dropout_drops_so_many_and_keeps_the_mean(dtype: torch.dtype, p: float) -> None:
     torch.manual_seed(0)
-    x = torch.ones(211, 1001, dtype=dtype, requires_grad=True)  # no multiple of four
+    x = torch.ones(211, 1001, dtype=dtype, requires_grad=True)  # not a multiple of four
     y = BlockDropout(p)(x)
     assert (y.dtype, y.shape) == (dtype, x.shape)
     share = (y == 0).double().mean().item()
@@ -138,7 +140,7 @@ def test_a_model_with_kernels_is_the_same_model(norm_first: bool) -> None:
     def build() -> Transformer:
         torch.manual_seed(0)
         model = Transformer(9, 9, TransformerConfig(2, 8, 2, 16, 0.1, norm_first))
-        for parameter in model.parameters():  # scales and shifts that are not one and zero
+        for parameter in model.parameters():  # so that scales aren't one and shifts aren't zero
             nn.init.normal_(parameter)
         return tie_embeddings(model).double()
 
@@ -176,3 +178,27 @@ def test_a_student_s_own_modules_stay() -> None:
     model = nn.Sequential(OwnNorm(4), OwnDropout(0.1), LayerNorm(4), nn.Dropout(0.1))
     use_fused_layers(model)
     assert [type(module) for module in model] == [OwnNorm, OwnDropout, FusedLayerNorm, BlockDropout]
+
+
+@pytest.mark.parametrize("simcut_alpha", [0.0, 1.0])
+def test_a_student_s_own_loss_and_generator_are_called(simcut_alpha: float) -> None:
+    called = set()
+
+    class OwnLoss(LabelSmoothingLoss):
+        def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+            called.add("loss")
+            return super().forward(logits, labels)
+
+    class OwnGenerator(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            called.add("generator")
+            return super().forward(input)
+
+    tokens = torch.tensor([[1, 4, 7, 2]])
+    for own, loss in (("loss", OwnLoss(11, 0, 0.1)), ("generator", LabelSmoothingLoss(11, 0, 0.1))):
+        model = Transformer(11, 11, TransformerConfig(1, 8, 2, 8, 0.1))
+        if own == "generator":
+            model.generator = OwnGenerator(8, 11)
+        LossSum(model, loss, "float32", REFERENCE, simcut_alpha)(tokens, tokens)
+        assert called == {own}
+        called.clear()

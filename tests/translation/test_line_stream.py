@@ -65,7 +65,7 @@ def test_a_keyboard_gives_line_by_line() -> None:
     tty.setcbreak(keyboard)
     os.write(keyboard, b"eins\nzwei\n")
     arriving = arriving_lines(terminal, "a terminal")
-    # A terminal hands over what was typed; whether one or two lines is up to it.
+    # A terminal may return one or both of the lines that were typed.
     first = next(arriving)
     assert first == ["eins", "zwei"][: len(first)]
     os.close(keyboard)

@@ -12,25 +12,23 @@ from real_processes import in_processes
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model.devices import peak_memory
 from course_lib.translation.train import metrics
-from course_lib.translation.train.device_batch import DeviceBatch
-from course_lib.translation.train.metrics import MetricsLog, MetricsWindow
+from course_lib.translation.train.metrics import BatchCounts, MetricsLog, MetricsWindow
 
 
-def batch(target_tokens: int, tokens: int, tokens_with_padding: int, flops: float = 0.0) -> DeviceBatch:
-    nothing = torch.empty(0, 0, dtype=torch.int64)
-    return DeviceBatch(nothing, nothing, nothing, target_tokens, tokens, tokens_with_padding, flops)
+def batch(target_tokens: int, tokens: int, tokens_with_padding: int, flops: float = 0.0) -> BatchCounts:
+    return BatchCounts(target_tokens, tokens, tokens_with_padding, flops)
 
 
 def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
+    with MetricsLog.open(path) as log:
         log.write({"step": 1})
         kept = log.sync()
         log.write({"step": 2})
         assert path.read_text().count("\n") == 2, "readers see each row at once"
     with path.open("a") as file:
         file.write('{"step": 3, "lo')  # Killed in the middle of a row.
-    with MetricsLog(path, kept) as log:
+    with MetricsLog.open(path, kept) as log:
         log.write({"step": 2, "text": "wörtlich"})
     assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == [
         {"step": 1},
@@ -41,7 +39,7 @@ def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
 def test_a_new_run_begins_with_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("old\n")
-    with MetricsLog(path) as log:
+    with MetricsLog.open(path) as log:
         assert log.sync() == 0
 
 
@@ -86,7 +84,7 @@ def test_mfu_is_work_done_over_work_possible(stopped_clock: None) -> None:
 
 def test_memory_is_the_most_that_was_held() -> None:
     held, more = peak_memory(), 64 * 2**20
-    # What was free again by now, and 64 MiB on top.
+    # As much as has been freed since the peak, and 64 MiB more.
     block = torch.ones(held - psutil.Process().memory_info().rss + more, dtype=torch.uint8)
     peak = peak_memory()
     assert peak >= held + more // 2
@@ -98,7 +96,7 @@ def two_halves(distributed: DistributedInfo) -> tuple[list[dict[str, float]], fl
     window = MetricsWindow(distributed)
     window.add(torch.tensor(float(distributed.rank + 1)), batch(1, 2, 4))
     states = [window.state()]
-    states.append(window.state())  # Asked twice, nothing is counted twice.
+    states.append(window.state())  # Calling it twice counts nothing twice.
     later = MetricsWindow(distributed)
     later.load(states[-1])
     later.add(torch.tensor(10.0), batch(1, 4, 4))

@@ -1,17 +1,15 @@
 """Multi30k is read from a mirror folder or a server, and refused if it differs from the published corpus."""
 
 import gzip
-import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 import spacy
-from web_server import Answer, send, serving
+from web_server import Answer, send
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig
@@ -19,23 +17,6 @@ from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.corpora.published import MULTI30K
 
 NAMES = [file.name for file in MULTI30K.files]
-
-
-@pytest.fixture
-def published() -> Path:
-    """The folder with the published files."""
-    if "COURSE_DATA" not in os.environ:
-        pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
-    mirror = Path(os.environ["COURSE_DATA"])
-    return mirror / "multi30k" if (mirror / "multi30k").is_dir() else mirror
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
-    """Start a web server that answers as specified, and return its address."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with ExitStack() as servers:
-        yield lambda answer: servers.enter_context(serving(answer))
 
 
 def refusal(**arguments: object) -> str:

@@ -16,7 +16,7 @@ def test_fewer_operations_and_hardly_any_casts() -> None:
     assert fast.operations < 0.45 * plain.operations
     assert fast.casts < 0.1 * plain.casts
     assert fast.moved < plain.moved
-    # Attention is one kernel a sublayer, and masks are not converted for each.
+    # Attention is one kernel per sublayer, and masks aren't converted for each of them.
     assert fast.kinds["aten::_scaled_dot_product_flash_attention_for_cpu"] == 6
     assert fast.kinds["aten::where"] == 0
 

@@ -14,9 +14,10 @@ from torch import Tensor
 from course_lib.transformer import padding_mask
 from course_lib.translation.configs.schema import Precision, RunConfig
 from course_lib.translation.decoding.backends import CachedBackend, make_backend
+from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
-from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
+from course_lib.translation.train.trainer import DeviceBatch, Trainer
 
 META = torch.device("meta")
 KINDS = ["model.attention=plain", "model.attention=fused", "model.norm_first=true", "training.simcut_alpha=3"]
@@ -32,8 +33,7 @@ def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
     pairs, subwords = material(config)
-    source, target = pairs.collate(range(20), 0, 1, 2, config.data.max_length)
-    return move_to_device(source, target, META, config.model, len(subwords), 0, REFERENCE), len(subwords)
+    return Trainer(config, pairs, subwords, SINGLE_PROCESS, META)._load(0, range(20)), len(subwords)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

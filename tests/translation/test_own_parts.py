@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 CPU = torch.device("cpu")
 SHORT = ("training.epochs=1", "evaluation.beam_size=1", "evaluation.bleu_every=0")
 
-#: Right answers, and each with a habit that a run has to bear.
+#: Correct answers, each with a habit that a run must tolerate.
 WITH_HABITS = {
     "attention_weights": """
 seen = []  # keeps what it has seen
@@ -128,7 +128,7 @@ def test_any_split_gives_the_same_weights(
     with_habits: Student, tiny_config: Callable[..., RunConfig]
 ) -> None:
     exact = tiny_config("training.precision=float64", "model.dropout=0.2")
-    # Uneven batches; two processes get one, then two and one, then two each.
+    # Uneven batches. Two processes get one each, then two and one, then two each.
     updates = [[[*range(9)], [9]], [[10, 11], [12], [*range(13, 20)]], [[20], [21], [22], [23, 24]]]
     cases = [(exact, updates), (tiny_config("training.precision=float64", "model.norm_first=true"), updates)]
     folder = str(with_habits.folder)
@@ -174,7 +174,7 @@ def test_a_run_is_trained_kept_and_translated_with(
     assert re.search(r"beam_search +yours \(translates the test split\)", said)
     assert "my norm:" not in said
 
-    # The same in two goes, the second with the run's own copy of the code: the notebooks have gone on.
+    # The same in two steps, the second with the run's copy of the code, because the notebooks have changed.
     train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), SINGLE_PROCESS, choice=choice)
     with_habits.swap("LayerNorm", "x - x.mean(-1,", "x - x.mean(dim=-1,")
     with_habits.write()
@@ -194,7 +194,7 @@ def test_a_run_is_trained_kept_and_translated_with(
         assert torch.equal(models[1].weights[name], value), name
     assert models[0].parts == models[1].parts is not None
 
-    # What it has learnt is the reference's to decode: by the names of the contract, with a cache.
+    # The reference can decode with these weights, which have the contract's names, and with a cache.
     translator = load_translator(straight)
     assert type(translator.model) is Transformer
     written = RunFolder(straight).translations.read_text("utf-8").splitlines()
@@ -211,7 +211,7 @@ def test_a_run_of_the_references_is_not_gone_on_with(
     require_same_code(checkpoint, kept, own.fingerprint, own)
     with pytest.raises(BadInputError, match="was made with the reference's parts"):
         require_same_code(checkpoint, kept, None, own)
-    # Where the copy is gone, the checkpoint still knows that it is of other code.
+    # If the copy is lost, the checkpoint still knows that other code made it.
     with pytest.raises(BadInputError, match="was made with a different version of your code"):
         require_same_code(checkpoint, kept, "0" * 64, own)
 
@@ -340,7 +340,7 @@ def test_parts_without_use_are_said_and_not_compared(
     ):
         assert re.search(rf"{name} +yours \(not used: {why}\)", table)
         assert name not in own.used
-    # Code that is not used, or only after training, makes no other run.
+    # Changing code that is unused, or used only after training, doesn't make it another run.
     before = own.fingerprint
     student.swap("learning_rate", "warmup**-1.4", "warmup**-1.3")
     student.swap("length_penalty", "return ((5 + length)", "return ((5.0 + length)")
@@ -352,7 +352,7 @@ def test_parts_without_use_are_said_and_not_compared(
 
 
 def refusals(distributed: DistributedInfo, config: RunConfig, folder: str) -> str:
-    """Return the error of this rank, which reads the folder with its own number, or an empty string."""
+    """Return the error of this rank, which reads its own folder, or an empty string."""
     try:
         load_student_code(PartsChoice(folder.format(rank=distributed.rank)), config, distributed, CPU)
     except BadInputError as error:

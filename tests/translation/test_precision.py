@@ -19,7 +19,11 @@ from course_lib.translation.model.precision import (
     resolve_precision,
 )
 from course_lib.translation.train.experiment import train
-from course_lib.translation.train.setup import resolve_precision_on_all_ranks, resumed_precision
+from course_lib.translation.train.setup import (
+    resolve_precision_on_all_ranks,
+    resumed_precision,
+    set_up_process,
+)
 
 CPU = torch.device("cpu")
 
@@ -77,7 +81,7 @@ def test_a_resumed_run_keeps_its_precision(
     until(2, "begun with", amx_bf16=True)
     with pytest.raises(BadInputError, match="was started in bfloat16, but auto means float32 on this"):
         until(3, "begun with", amx_bf16=False)
-    # Where the user has changed the precision, that is what the message is about.
+    # If the user has changed the precision, another message reports that later.
     config = tmp_path / "begun with" / "config.yaml"
     config.write_text(config.read_text("utf-8").replace("precision: bfloat16", "precision: float64"), "utf-8")
     assert resumed_precision(RunFolder(config.parent), "float32", CPU) == "float32"
@@ -91,3 +95,20 @@ def one_lacks_it(distributed: DistributedInfo) -> list[str]:
 
 def test_a_process_without_it_decides_for_all() -> None:
     assert in_processes(2, one_lacks_it) == [["float32", "bfloat16"]] * 2
+
+
+def refusal(distributed: DistributedInfo, *configs: RunConfig) -> str:
+    try:
+        set_up_process(configs[distributed.rank], distributed)
+    except BadInputError as error:
+        return str(error)
+    return ""
+
+
+def test_processes_of_which_one_names_the_precision_are_refused(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    configs = [tiny_config(f"training.precision={precision}") for precision in ("auto", "float32")]
+    first, second = in_processes(2, refusal, *configs)
+    assert first == second
+    assert "process 1 has training.precision float32, process 0 has auto" in first

@@ -19,7 +19,7 @@ from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, rank_zero_first
 from course_lib.translation.train.experiment import train
 
-#: Scores that these tests don't look at.
+#: Skips scores that these tests don't need.
 QUICK = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "evaluation.alpha=0.0")
 
 
@@ -104,7 +104,7 @@ def test_long_pairs_are_cut_and_counted(bench: Bench) -> None:
 
 
 def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
-    # Endless, empty, one-sided, never seen.
+    # Extremely long, empty, one-sided and unseen sentences.
     pairs = [("lang " * 10_000, "long " * 10_000), ("", ""), ("zwei", ""), ("", "two"), ("日本 ☃", "\u202e𝕏")]
     for split in ("validation", "test"):
         write_split(bench.corpus, split, pairs)
@@ -208,7 +208,7 @@ def test_other_data_or_options_make_it_anew(bench: Bench) -> None:
     write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])
     prints.append(bench.prepare().fingerprint)
     assert len(set(prints)) == len(prints)
-    # And the same gives the same again.
+    # Preparing the same data again gives the same fingerprint.
     write_split(bench.corpus, "test", [("zwei Hunde", "two dogs!")])
     bench.prepare()
     write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])
@@ -236,7 +236,7 @@ def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
 
 
 def prepare_on_a_full_disk(distributed: DistributedInfo, bench: Bench) -> str:
-    # No file may grow beyond this. Without the handler, the system would end the process.
+    # Limit the size of files. If the signal weren't ignored, it would end the process.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
     try:
@@ -271,6 +271,7 @@ def test_all_processes_share_what_the_first_has_made(bench: Bench) -> None:
     assert json.loads((bench.data / "contents.json").read_text())["dtype"] == "<u2"
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_a_run_does_not_go_on_with_another_corpus(
     tiny_config: Callable[..., RunConfig], corpus_folder: Path
 ) -> None:
@@ -281,6 +282,7 @@ def test_a_run_does_not_go_on_with_another_corpus(
 
 
 @pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_a_run_learns_with_two_vocabularies(
     tiny_config: Callable[..., RunConfig], corpus_folder: Path, tokens: str
 ) -> None:

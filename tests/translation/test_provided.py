@@ -1,7 +1,6 @@
 """The provided model translates in both directions as its card says, and damage to it is detected."""
 
 import gzip
-import os
 import re
 import shutil
 from pathlib import Path
@@ -105,18 +104,24 @@ def test_damage_is_detected(piece: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("COURSE_DATA" not in os.environ, reason="COURSE_DATA names no mirror folder")
-@pytest.mark.parametrize("direction", ["de-en", pytest.param("en-de", marks=pytest.mark.nightly)])
-def test_the_scores_of_its_card(direction: Direction) -> None:
-    folder = Path(os.environ["COURSE_DATA"]) / "multi30k"
+@pytest.mark.parametrize(
+    ("direction", "count"),
+    [
+        ("de-en", 100),
+        pytest.param("de-en", 1000, marks=pytest.mark.nightly),
+        pytest.param("en-de", 1000, marks=pytest.mark.nightly),
+    ],
+)
+def test_the_scores_of_its_card(published: Path, direction: Direction, count: int) -> None:
     source, target = (
-        gzip.decompress((folder / f"{TEST}.{language}.gz").read_bytes()).decode().splitlines()
+        gzip.decompress((published / f"{TEST}.{language}.gz").read_bytes()).decode().splitlines()
         for language in direction.split("-")
     )
-    found = load_translator("multi30k", direction=direction).translate(source)
+    found = load_translator("multi30k", direction=direction).translate(source[:count])
+    if direction == "de-en":
+        kept = (FOLDER / f"{TEST}.en").read_text("utf-8").splitlines()
+        assert sum(one == other for one, other in zip(found, kept, strict=False)) > 0.98 * count
+        found += kept[count:]
     card = (FOLDER / "README.md").read_text("utf-8")
     [score] = re.findall(rf"^\| {direction} \| ([0-9.]+) \|", card, re.MULTILINE)
     assert abs(BLEU().corpus_score(found, [target]).score - float(score)) < 0.1
-    if direction == "de-en":
-        kept = (FOLDER / f"{TEST}.en").read_text("utf-8").splitlines()
-        assert sum(one == other for one, other in zip(found, kept, strict=True)) > 980

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from real_processes import in_processes
-from same_run import MEASURED, metrics, newest
+from same_run import MEASURED, assert_same_tensors, metrics, newest
 
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints import checkpoint
@@ -55,12 +55,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 def final_weights(folder: Path) -> dict[str, torch.Tensor]:
     weights: dict[str, torch.Tensor] = newest(folder)["trainer"]["model"]
     return weights
-
-
-def assert_same_weights(got: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    assert got.keys() == expected.keys()
-    for name, value in expected.items():
-        assert torch.equal(got[name], value), name
 
 
 def test_a_run_keeps_what_it_did(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
@@ -151,7 +145,7 @@ def test_a_finished_run_can_be_made_longer(tiny_config: Callable[..., RunConfig]
     longer = tiny_config("training.epochs=2")
     run(longer)
     run(tiny_config(f"run_folder={tmp_path / 'at once'}"))
-    assert_same_weights(final_weights(tmp_path / "run"), final_weights(tmp_path / "at once"))
+    assert_same_tensors(final_weights(tmp_path / "run"), final_weights(tmp_path / "at once"))
     assert metrics(tmp_path / "run") == metrics(tmp_path / "at once")
     assert load_config(str(tmp_path / "run" / "config.yaml")) == longer
 
@@ -286,12 +280,12 @@ def test_training_ends_after_the_updates_of_the_config_in_the_middle_of_an_epoch
     assert (state["trainer"]["step"], state["validated_step"]) == (epoch + 2, epoch + 2)
     assert [row["step"] for row in rows(tmp_path / "run") if "validation_loss" in row] == [epoch, epoch + 2]
     before = final_weights(tmp_path / "run")
-    run(tiny_config(*limited))  # Nothing is left to do but the test.
-    assert_same_weights(final_weights(tmp_path / "run"), before)
-    # More updates go on in the middle of the epoch, and end with it.
+    run(tiny_config(*limited))  # Only the test is left to do.
+    assert_same_tensors(final_weights(tmp_path / "run"), before)
+    # With more updates, training continues in the middle of the epoch, and ends with it.
     run(tiny_config("training.epochs=2", f"training.updates={9 * epoch}", "evaluation.bleu_every=0"))
     run(tiny_config("training.epochs=2", f"run_folder={tmp_path / 'whole'}", "evaluation.bleu_every=0"))
-    assert_same_weights(final_weights(tmp_path / "run"), final_weights(tmp_path / "whole"))
+    assert_same_tensors(final_weights(tmp_path / "run"), final_weights(tmp_path / "whole"))
 
 
 def test_training_ends_early_and_the_best_weights_translate(
@@ -320,7 +314,7 @@ def test_training_ends_early_and_the_best_weights_translate(
     model = load_model(path)
     assert model.step == best
     assert rows(tmp_path / "run")[-1]["weights"] == "best"
-    # A process that is killed between saving these weights and its checkpoint leaves newer ones.
+    # A process that is killed between saving these weights and its checkpoint leaves newer weights.
     save_model(path, replace(model, step=best + 1))
     run(config)
     save_model(path, replace(model, step=best - 1))
@@ -351,8 +345,8 @@ def test_a_run_that_diverges_ends_and_keeps_its_good_files(
         weights = load_checkpoint(path)["trainer"]["model"].values()
         assert all(weight.isfinite().all() for weight in weights)
     assert load_model(folder.model("last")).step == 7
-    # The loss of an update that was made with such weights is no number, and JSON has only null for it.
-    log = MetricsLog(tmp_path / "metrics.jsonl")
+    # The loss of an update with such weights is NaN, for which JSON has only null.
+    log = MetricsLog.open(tmp_path / "metrics.jsonl")
     log.write({"step": 11, "loss": math.nan, "lr": 0.5})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 11, "loss": None, "lr": 0.5}
 
@@ -400,7 +394,7 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
 ) -> None:
     quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.average_last=3")
     run(tiny_config(*quick, "evaluation.weights=averaged", "training.average_every=1", "training.epochs=1"))
-    # As a message of the lab's advises.
+    # As one of the lab's messages advises.
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     again = (*quick, "evaluation.weights=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
     run(tiny_config(*again))
@@ -408,7 +402,7 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
     got, expected = (
         load_model(RunFolder(tmp_path / name).model("averaged")).weights for name in ("run", "fresh")
     )
-    assert_same_weights(got, expected)
+    assert_same_tensors(got, expected)
     snapshots = [
         [path.name for path in (tmp_path / name / "snapshots").iterdir()] for name in ("run", "fresh")
     ]

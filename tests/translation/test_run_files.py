@@ -29,7 +29,10 @@ def config(tiny_config: Callable[..., RunConfig]) -> RunConfig:
 def files(config: RunConfig, tmp_path: Path, reports: list[str]) -> Iterator[RunFiles]:
     folder = RunFolder(tmp_path / "files")
     folder.path.mkdir()
-    with MetricsLog(folder.metrics) as log, RunFiles(folder, config, log, reports.append) as files:
+    with (
+        MetricsLog.open(folder.metrics) as log,
+        RunFiles(folder, config, log, reports.append, set()) as files,
+    ):
         yield files
 
 

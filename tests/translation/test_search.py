@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from taught import END, PAD, START, enlarged, padded, sentences, taught
+from taught import END, PAD, START, enlarged, found_by_reference, padded, sentences, taught
 from torch import Tensor, nn
 
-from course_lib.transformer import beam_search, greedy_decode, length_penalty, padding_mask
+from course_lib.transformer import length_penalty, padding_mask
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
@@ -40,20 +39,6 @@ def found(
     return search(make_backend(model, **more), source, mask, torch.tensor(limits), settings, START, END)
 
 
-def expected(model: Any, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
-    """Return what the reference finds for one sentence alone, up to its first end token."""
-    source = row.unsqueeze(0)
-    mask = padding_mask(source, PAD)
-    jaxtyping.config.update("jaxtyping_disable", True)  # Its shapes are checked by its own tests.
-    if beam == 1:
-        target = greedy_decode(model, source, mask, limit, START, END)
-    else:
-        target = beam_search(model, source, mask, beam, limit, START, END, alpha)
-    jaxtyping.config.update("jaxtyping_disable", False)
-    ids: list[int] = target[0, 1:].tolist()
-    return ids[: ids.index(END) + 1] if END in ids else ids
-
-
 @torch.no_grad()
 def log_probability(model: Any, row: Tensor, ids: list[int]) -> float:
     """Return the model's log-probability of a translation, without dropout."""
@@ -69,10 +54,10 @@ def compare(model: Any, seed: int, beam: int, alpha: float, limits: list[int] = 
     rows = sentences(seed, LENGTHS)
     got = found(model, rows, limits, SearchSettings(beam, alpha))
     for row, limit, (best, *others) in zip(rows, limits, got, strict=True):
-        ids = expected(model, row, limit, beam, alpha)
+        ids = found_by_reference(model, row, limit, beam, alpha)
         assert not others
         if best.ids != ids:
-            # In float32 two translations may be as good as equal; in float64 they never are.
+            # In float32, two translations can have practically equal scores; in float64, they never do.
             assert next(model.parameters()).dtype == torch.float32
             score = log_probability(model, row, ids) / length_penalty(len(ids), alpha)
             assert best.score == pytest.approx(score, rel=1e-5)
@@ -102,7 +87,7 @@ def test_cached_equals_uncached_token_for_token(
     seed=st.integers(0, 10_000),
     norm_first=st.booleans(),
     tied=st.booleans(),
-    # Many words make the fast choice among blocks of words; few make beams nearly as wide as that.
+    # With many words, blocks speed up the choice; with few, beams are nearly as wide as the vocabulary.
     words=st.sampled_from([9, 40, 400]),
     beam=st.integers(1, 5),
     alpha=st.floats(0, 1),
@@ -235,7 +220,7 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
 
 
 def altered(model: nn.Module) -> nn.Module:
-    """Insert a custom module that computes the same into a model."""
+    """Replace a module of a model with a custom one that computes the same."""
     own = nn.LayerNorm(16, eps=1e-6).double()
     norm = model.decoder_layers[0].sublayers[0].norm
     own.weight, own.bias = norm.scale, norm.shift

@@ -61,18 +61,18 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     arguments += ["training.checkpoint_every=100000", "checkpoints.stop_check_every=2"]
     prepared, disk = tmp_path / "prepared", tmp_path / "disk"
     assert prepare_command([str(config_file), str(prepared)]) == 0
-    # So many files that both nodes, which share a disk here, are certain to copy at the same time.
+    # Enough files that both nodes, which share a disk here, are certain to copy at the same time.
     (prepared / "more").mkdir()
     for number in range(2000):
         (prepared / "more" / str(number)).touch()
     job = submit(slurm, tmp_path, nodes, per_node, *arguments, PREPARED=str(prepared), TMPDIR=str(disk))
     wait_for_text(slurm, job, log, "step 4 ")
-    # What SLURM does by itself two minutes before the end: a signal to every process of the job's steps.
+    # SLURM does this by itself two minutes before the end: it signals every process of the job's steps.
     slurm.command("scancel", "--signal=USR1", job)
     wait_for_text(slurm, job, log, "the job returns to the queue")
     assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
     assert list(disk.glob("course-data-*")) == []
-    # What a node that loses power while it copies leaves behind.
+    # Leave the files of a node that lost power while copying.
     for left in ("train.ids", "data/train.ids", "data/more"):
         (disk / f"course-data-{job}" / left).mkdir(parents=True)
     slurm.start_now(job)

@@ -24,7 +24,7 @@ from course_lib.translation.train.experiment import train
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
 NO_STEP = "training.lr_factor=1e-30"
-#: What is no part of these tests is left out; the width is the first run's.
+#: Skips what these tests don't need, with the width of the first run.
 PLAIN = ("evaluation.bleu_every=0", "model.d_model=32")
 
 Configs = Callable[..., RunConfig]
@@ -62,7 +62,7 @@ def test_it_begins_with_the_weights_that_the_other_translates_with(
     sentences = ["zwei Hunde schlafen", "fünf Züge"]
     theirs = load_translator(first_run).translate(sentences, beam=2, alpha=0.6)
     assert load_translator(folder).translate(sentences, beam=2, alpha=0.6) == theirs
-    # Everything else begins anew: updates, schedule, optimiser.
+    # Everything else starts from scratch: updates, schedule, optimiser.
     assert newest(folder)["trainer"]["epochs_done"] == 1
     assert metrics(folder)[0]["step"] == 4
 
@@ -83,7 +83,7 @@ def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
     write_split(tmp_path / "corpus", "train", phrase_pairs(60, seed=77))
     folder = train_from(first_run, tiny_config, "training.epochs=1", "data.vocab_size=310")
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
-    # What was prepared without a checkpoint is made anew with the vocabulary that is wanted now.
+    # Without a checkpoint, data is prepared again with the vocabulary that is configured now.
     shutil.rmtree(folder / "checkpoints")
     train(tiny_config("training.epochs=1", "data.vocab_size=310", *PLAIN), SINGLE_PROCESS)
     own = (folder / "vocabulary.json").read_bytes()
@@ -192,5 +192,5 @@ def test_weights_by_other_names_are_refused_once(first_run: Path, tiny_config: C
     message = f"training.init_from: the weights of {first_run} don't fit this run's model: their names or"
     assert first[1] == second[1]
     assert first[1].startswith(message)
-    # Only the first process says it.
+    # Only the first process reports it.
     assert (first[0], second[0]) == ("BadInputError", "RankZeroError")

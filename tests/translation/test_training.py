@@ -44,9 +44,9 @@ def test_a_trainer_goes_on_from_a_state_bit_by_bit(tiny_config: Callable[..., Ru
     plan = whole.plan()
     for batches in plan[:3]:
         whole.update(batches)
-    torch.manual_seed(12345)  # What other code has drawn must not matter.
+    torch.manual_seed(12345)  # Random numbers drawn by other code must not matter.
     later = new_trainer(config)
-    later.load(copy.deepcopy(whole.state()))  # What a file would have kept.
+    later.load(copy.deepcopy(whole.state()))  # As if read from a file.
     assert (later.step, later.epochs_done, later.updates_done) == (3, 0, 3)
     for trainer in (whole, later):
         for batches in plan[3:6]:

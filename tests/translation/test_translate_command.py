@@ -117,7 +117,7 @@ def test_a_terminal_shows_how_much_of_a_file_is_done_where_no_text_goes(
     )
     os.close(terminal)
     said = b""
-    with contextlib.suppress(OSError):  # what a terminal whose last writer has left says on Linux
+    with contextlib.suppress(OSError):  # Linux raises it after the last writer has left
         while part := os.read(reader, 65536):
             said += part
     os.close(reader)

@@ -56,7 +56,7 @@ def test_n_best_come_with_scores_and_tokens(translator: Translator) -> None:
         for each in found:
             assert each.log_probability <= each.score < 0
             words = each.tokens[:-1] if each.tokens[-1] == "<end>" else each.tokens
-            assert "".join(words) == each.text.replace(" ", "")
+            assert "".join(words).replace("+", "") == each.text.replace(" ", "")
     ((only,),) = translator.translate([""], n_best=1)
     assert (only.text, only.score, only.tokens) == ("", 0.0, [])
 
@@ -75,7 +75,7 @@ def test_long_sentences_and_strange_letters_are_no_harm(translator: Translator) 
     ((place, length),) = translator.too_long([strange[:4], long]).items()
     assert place == 1
     assert length >= 10_000
-    # Of a long sentence its beginning is translated: the rest makes no difference.
+    # Only the beginning of a long sentence is translated, so the rest makes no difference.
     assert translator.translate([long + "Züge."])[0] == translations[0]
 
 
@@ -85,8 +85,9 @@ def test_attention_of_a_sentence_and_its_translation(translator: Translator) -> 
     assert maps.source_tokens[0] == maps.target_tokens[0] == "<start>"
     assert maps.source_tokens[-1] == maps.predicted_tokens[-1] == "<end>"
     assert maps.target_tokens[1:] == maps.predicted_tokens[:-1]
-    assert "".join(maps.source_tokens[1:-1]) == GERMAN[0].replace(" ", "")
-    assert "".join(maps.predicted_tokens[:-1]) == translator.translate(GERMAN[:1])[0].replace(" ", "")
+    read, written = ("".join(each).replace("+", "") for each in (maps.source_tokens, maps.predicted_tokens))
+    assert read == f"<start>{GERMAN[0].replace(' ', '')}<end>"
+    assert written == f"{translator.translate(GERMAN[:1])[0].replace(' ', '')}<end>"
     assert maps.encoder_self.shape == (1, 2, source, source)
     assert maps.decoder_self.shape == (1, 2, target, target)
     assert maps.cross.shape == (1, 2, target, source)
@@ -95,7 +96,7 @@ def test_attention_of_a_sentence_and_its_translation(translator: Translator) -> 
 
 def test_attention_of_a_translation_that_is_given(translator: Translator) -> None:
     maps = translator.attention(GERMAN[0], "two dogs")
-    assert "".join(maps.predicted_tokens) == "twodogs<end>"
+    assert " ".join(maps.predicted_tokens).replace(" +", "") == "two dogs <end>"
     empty = translator.attention("", "")
     assert (empty.source_tokens, empty.target_tokens) == (["<start>", "<end>"], ["<start>"])
 
@@ -116,7 +117,14 @@ def test_a_source_says_which_language_it_is_to_become() -> None:
     (ids,) = source.encode(["ein Hund"])
     texts = token_texts(source, [source.start_id, *ids, source.end_id])
     assert (texts[:2], texts[-1]) == ([START, TO_ENGLISH], END)
-    assert "".join(texts[2:-1]) == "einHund"
+    assert " ".join(texts[2:-1]).replace(" +", "") == "ein Hund"
+
+
+def test_tokens_inside_a_word_are_marked() -> None:
+    subwords = Subwords.learn(["ein Hund", "a dog"], 300)
+    (ids,) = subwords.encode(["dogs, (Hunde) aü a2 C!"])
+    texts = [text for text in token_texts(subwords, ids) if text]  # a space may be a token of its own
+    assert " ".join(texts).replace(" +", "") == "dogs , ( Hunde ) a\ufffd\ufffd a2 C!"
 
 
 def test_without_the_runs_settings_the_configs_hold(trained_folder: Path) -> None:

@@ -13,7 +13,7 @@ from same_run import assert_same_run
 
 pytestmark = pytest.mark.slow
 
-#: Everything that writes: snapshots, best weights, a checkpoint after every other update.
+#: Enables everything that writes: snapshots, best weights, and a checkpoint after every other update.
 OVERRIDES = [
     "training.epochs=3",
     "training.checkpoint_every=2",
@@ -47,7 +47,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     arguments = [str(config_file), *OVERRIDES]
-    end(start_command(1, ["--help"]))  # What all processes come from takes its time to start.
+    end(start_command(1, ["--help"]))  # Start the server that forks the others, so that isn't timed.
     begin = time.monotonic()
     assert end(start_command(world_size, [*arguments, f"run_folder={whole}"])) == [0] * world_size
     whole_life = time.monotonic() - begin
@@ -55,8 +55,8 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
     rng = random.Random(0)
     killed_runs = interrupted_writes = 0
     while killed_runs < kills:
-        # One half in the midst of writing files, the first of them in a run that has all its files to write
-        # yet, and one half by the clock.
+        # Half of the kills happen while files are being written, the first of them in a run that has no
+        # files yet. The other half happen at a random time.
         at = None if killed_runs % 2 else rng.randrange(1, 25)
         started = start_command(world_size, [*arguments, f"run_folder={killed}"], at)
         if at is None:
@@ -66,7 +66,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
         codes = [process.exitcode for process in started]
         kill(started)
         if codes == [0] * world_size:
-            # It came to its end before. The kills that are left shall hit a run that is not done.
+            # The run finished before it was killed. The remaining kills need an unfinished run.
             assert_same_run(killed, whole)
             shutil.rmtree(killed)
             continue

@@ -31,7 +31,7 @@ def test_a_line_that_is_being_written_is_left_for_the_next_time(tmp_path: Path) 
 
 
 def test_what_a_run_says_is_known_also_when_it_refuses(tmp_path: Path) -> None:
-    run = BackgroundRun("no-such-config", tmp_path / "run")
+    run = BackgroundRun.start("no-such-config", tmp_path / "run")
     assert run.wait() == 2
     assert not run.running
     assert run.rows() == []
@@ -43,16 +43,16 @@ def test_the_folder_may_have_any_name(tmp_path: Path) -> None:
     folder.path.mkdir()
     with folder.metrics.open("ab") as metrics:
         assert try_lock(metrics)
-        run = BackgroundRun("captions", folder.path)
+        run = BackgroundRun.start("captions", folder.path)
         assert run.wait() == 2
     assert f"{folder.path}: another process is training" in run.last_line()
 
 
 def test_a_run_begins_anew_where_one_was(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    BackgroundRun("no-such-config", folder).stop()
+    BackgroundRun.start("no-such-config", folder).stop()
     RunFolder(folder).metrics.write_text('{"step": 7}\n')
-    again = BackgroundRun("no-such-config", folder, restart=True)
+    again = BackgroundRun.start("no-such-config", folder, restart=True)
     again.stop()
     assert again.rows() == []
 
@@ -65,7 +65,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, beside
     for name in ("data/train.de", *besides):
         (tmp_path / name).write_text("three years of work")
     with pytest.raises(BadInputError, match="this folder holds something other than a run"):
-        BackgroundRun("captions", tmp_path, restart=True)
+        BackgroundRun.start("captions", tmp_path, restart=True)
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"data/train.de", *besides}
 
@@ -73,11 +73,11 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, beside
 def test_a_config_alone_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("seed: 1")
     with pytest.raises(BadInputError, match="something other than a run"):
-        BackgroundRun("captions", tmp_path, restart=True)
+        BackgroundRun.start("captions", tmp_path, restart=True)
     assert (tmp_path / "config.yaml").exists()
 
 
-#: A process in place of a run, which ends with exit code 7 when it is asked to stop.
+#: A replacement for a run, which ends with exit code 7 when it gets SIGTERM.
 _STAND_IN = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
@@ -93,7 +93,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Background
         patched.setattr(
             subprocess, "Popen", lambda _, **options: popen([sys.executable, "-c", _STAND_IN], **options)
         )
-        run = BackgroundRun("captions", tmp_path / "run")
+        run = BackgroundRun.start("captions", tmp_path / "run")
     while run.last_line() != "started":
         time.sleep(0.01)
     yield run
@@ -101,7 +101,7 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Background
 
 
 def test_a_live_run_is_stopped_before_its_folder_is_deleted(live: BackgroundRun) -> None:
-    again = BackgroundRun("no-such-config", live.folder, restart=True)
+    again = BackgroundRun.start("no-such-config", live.folder, restart=True)
     assert not live.running
     assert live.wait() == 7
     assert again.wait() == 2
@@ -119,13 +119,13 @@ def test_an_earlier_process_is_not_named_while_a_run_starts(
         return popen(command, **options)
 
     monkeypatch.setattr(subprocess, "Popen", start)
-    BackgroundRun("no-such-config", live.folder).stop()
+    BackgroundRun.start("no-such-config", live.folder).stop()
     assert found == [False]
 
 
 def test_a_live_run_is_not_resumed_by_another_process(live: BackgroundRun) -> None:
     with pytest.raises(BadInputError, match="a run is still in progress in this folder"):
-        BackgroundRun("captions", live.folder)
+        BackgroundRun.start("captions", live.folder)
     assert live.running
     assert live.last_line() == "started"
 
@@ -134,14 +134,14 @@ def test_a_live_run_on_another_machine_is_left_alone(live: BackgroundRun) -> Non
     process = live.folder / "process.txt"
     process.write_text(f"{process.read_text().split()[0]} another-machine")
     with pytest.raises(BadInputError, match="a run is still in progress"):
-        BackgroundRun("captions", live.folder, restart=True)
+        BackgroundRun.start("captions", live.folder, restart=True)
     assert live.running
 
 
 def test_a_run_in_a_terminal_is_left_alone(tmp_path: Path) -> None:
     with locked_run(RunFolder(tmp_path)):
         with pytest.raises(BadInputError, match="a run is still in progress"):
-            BackgroundRun("captions", tmp_path, restart=True)
+            BackgroundRun.start("captions", tmp_path, restart=True)
         again = locked_run(RunFolder(tmp_path))
         with pytest.raises(BadInputError, match="another process is training in this run folder"), again:
             pass

@@ -41,7 +41,7 @@ def test_the_whole_lab(config_file: Path, tmp_path: Path, lessons: Path) -> None
     run = RunFolder(tmp_path / "run")
     settings = [str(config_file), *SMALL, "--parts", str(lessons)]
     said = command(*TORCHRUN, *TRAIN, *settings, "training.epochs=1")
-    # Of 30, four are stubs and two have no use with a beam of 2.
+    # Of the 30 parts, four are stubs, and two aren't used with a beam of 2.
     assert "24 of the 30 parts come from your code." in said
     assert "2 processes; starting." in said
 
@@ -62,7 +62,7 @@ def test_the_whole_lab(config_file: Path, tmp_path: Path, lessons: Path) -> None
     found = [line.split("\t") for line in said.splitlines()]
     assert [row[0] for row in found] == ["1", "1", "2", "2", "3", "3"]
     assert all(float(row[1]) <= float(best[1]) for best, row in zip(found[::2], found[1::2], strict=True))
-    # The test's translations are the student's beam search, and here the lab's own writes the same.
+    # The student's beam search translated the test split, and the lab's own search finds the same here.
     written = run.translations.read_text("utf-8").splitlines()
     assert [row[3] for row in found[::2]] == written[:3]
     weights = np.load(picture)

@@ -1,6 +1,5 @@
 """Whole words as tokens: spaCy's, from the training split alone, and converted back without a detokeniser."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,8 @@ from phrases import phrase_pairs
 
 from course_lib.transformer.vocabulary import build_vocabulary
 from course_lib.translation.data.corpora.published import MULTI30K
-from course_lib.translation.data.words import SPECIALS, Words
+from course_lib.translation.data.subwords import SPECIALS
+from course_lib.translation.data.words import Words
 
 ENGLISH = [
     "He isn't here, is he?",
@@ -37,14 +37,12 @@ def test_the_words_are_those_of_lesson_10() -> None:
 def test_known_words_come_back_with_the_spaces_that_people_put() -> None:
     words = Words.learn(ENGLISH, "en", min_count=1)
     assert words.decode(words.encode(ENGLISH)) == ENGLISH
-    # A sentence that it has not seen.
+    # A sentence that wasn't in the training data.
     assert words.decode(words.encode(["Aren't they (too) here?"])) == ["Aren't they (too) here?"]
 
 
-def test_captions_come_back_letter_by_letter() -> None:
-    if "COURSE_DATA" not in os.environ:
-        pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
-    corpus = MULTI30K.load(Path(os.environ["COURSE_DATA"]))
+def test_captions_come_back_letter_by_letter(published: Path) -> None:
+    corpus = MULTI30K.load(published)
     words = Words.learn(corpus.train.english, "en", min_count=2)
     rows = zip(corpus.test.english, words.encode(corpus.test.english), strict=True)
     known = [(sentence, ids) for sentence, ids in rows if words.unknown_id not in ids]

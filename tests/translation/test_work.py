@@ -29,7 +29,7 @@ def test_it_is_what_is_computed(source_length: int, target_length: int) -> None:
     work = training_flops(
         SIZES, VOCABULARY, torch.tensor([source_length] * 2), torch.tensor([target_length] * 2)
     )
-    # Plain attention multiplies also what the causal mask hides, which is counted as no work.
+    # Plain attention also multiplies what the causal mask hides, which isn't counted as work.
     hidden = 12 * SIZES.d_model * SIZES.layers * 2 * target_length**2 / 2
     assert work + hidden == pytest.approx(counted(source_length, target_length), rel=1e-12)
 

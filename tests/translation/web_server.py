@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-#: Answers one request, given the name of the file.
+#: A function that answers one request, given the name of the file.
 Answer = Callable[[BaseHTTPRequestHandler, str], None]
 
 

@@ -44,7 +44,9 @@ class CallRecorder:
             for last, name in self._by_last_part.items()
             for kernel in (*_KERNELS.get(last, ()), last)
         }
-        self._by_code = {code: name for name in names if (code := _code(name)) is not None}
+        # Only the functions of torch that are written in Python have a code object.
+        codes = {name: getattr(resolve_name(name), "__code__", None) for name in names}
+        self._by_code: dict[CodeType, str] = {code: name for name, code in codes.items() if code is not None}
         self.seen: list[str] = []
         self.calls = 0
         """The number of calls to torch functions, not counting attribute access."""
@@ -92,11 +94,6 @@ class CallRecorder:
             self.seen.append(name)
 
 
-def _code(name: str) -> CodeType | None:
-    """Return the code object of a torch function, or None if it isn't written in Python."""
-    return getattr(resolve_name(name), "__code__", None)
-
-
 class FunctionCalls(TorchFunctionMode):
     """A torch function mode that intercepts calls to torch functions and delegates them to `call`."""
 
@@ -111,7 +108,6 @@ class FunctionCalls(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Pass the function and its arguments to `call`, and return the result."""
         return self._call(func, args, kwargs or {})
 
 
@@ -133,6 +129,5 @@ class _Operators(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Pass the name of the operator to `tell`, then call the operator and return its result."""
         self._tell(getattr(func, "__name__", "").partition(".")[0])
         return func(*args, **(kwargs or {}))

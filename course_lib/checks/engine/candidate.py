@@ -6,8 +6,8 @@ a check can't tell the difference.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from torch import Tensor
@@ -26,12 +26,15 @@ Action = Literal[
 class Fixture:
     """A description of an object for the student's code, such as a callable, a model or an optimiser.
 
-    The backend looks up `name` in the registry of fixtures, and calls the function that it finds with
-    `settings` to build the object. A value in `settings` can be another object that the probe has built.
+    The process that holds the student's object builds it from `settings`. A value in `settings` can be
+    another object that the probe has built.
     """
 
     name: str
-    settings: Mapping[str, object] = field(default_factory=dict)
+    """The name of the function that builds the object, by which another process finds it."""
+    settings: Mapping[str, object]
+    build: Callable[[Mapping[str, object]], object] = field(compare=False, repr=False)
+    """Build the object. The settings are given again, because the backend replaces handles with objects."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Candidate:
         """
         return self._ask("call", arguments, keywords, method)
 
-    def gradients(self, *arguments: object, toward: Tensor, **keywords: object) -> Reply:
+    def gradients(self, *arguments: object, toward: Tensor) -> Reply:
         """Call the object, and backpropagate from its result, or from the first of several results.
 
         `toward` is the gradient with respect to that result. The reply's value is a dict: "inputs" is a tuple
@@ -87,7 +90,7 @@ class Candidate:
         dict with the gradient of each trainable parameter by name. A gradient is None if backpropagation
         doesn't reach the tensor.
         """
-        return self._ask("gradients", arguments, keywords, toward=toward)
+        return self._ask("gradients", arguments, toward=toward)
 
     def build(self, *arguments: object, **keywords: object) -> "Candidate":
         """Create an instance of the student's class with these arguments.
@@ -162,5 +165,5 @@ def _plain(argument: object) -> object:
     if isinstance(argument, tuple):
         return tuple(_plain(item) for item in argument)
     if isinstance(argument, Fixture):
-        return Fixture(argument.name, {name: _plain(value) for name, value in argument.settings.items()})
+        return replace(argument, settings={name: _plain(item) for name, item in argument.settings.items()})
     return argument

@@ -41,7 +41,7 @@ from course_lib.checks.engine.reply import (
 )
 from course_lib.checks.engine.search import Explanation, Resemblance, Search
 from course_lib.checks.engine.versions import Outcome, Versions, first_difference, outcome_of
-from course_lib.student.stubs import UNWRITTEN
+from course_lib.curriculum.stubs import UNWRITTEN
 
 #: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
 Tier = Literal["exact", "partial", "structural", "numbers"]

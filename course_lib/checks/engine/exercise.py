@@ -66,8 +66,7 @@ class Exercise:
     @cached_property
     def name(self) -> str:
         """The name of the exercise, which is that of its function or class."""
-        name: str = self.reference.__name__
-        return name
+        return self.reference.__name__
 
     @cached_property
     def source(self) -> str:

@@ -29,8 +29,7 @@ from course_lib.checks.engine.reply import (
     plain,
     same_numbers,
 )
-from course_lib.checks.exercises.fixtures import build_fixture
-from course_lib.student.stubs import UNWRITTEN
+from course_lib.curriculum.stubs import UNWRITTEN
 from course_lib.time_limit import OutOfTime, time_limit
 
 #: The time limit of a request in seconds. Correct answers take milliseconds.
@@ -170,8 +169,7 @@ class LocalBackend(Backend):
         if isinstance(argument, Tensor):
             return argument.clone()
         if isinstance(argument, Fixture):
-            settings = {name: self._given(value) for name, value in argument.settings.items()}
-            return build_fixture(Fixture(argument.name, settings))
+            return argument.build({name: self._given(value) for name, value in argument.settings.items()})
         if isinstance(argument, Handle):
             made = self._objects[argument.number]
             if type(made) is Raised:
@@ -295,8 +293,7 @@ _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
 def _method(found: Any, name: str) -> Callable[..., Any]:
     if name == "__call__" and not callable(found):
         raise TypeError(f"expected a function or a class, got an object of type {type(found).__name__}")
-    method: Callable[..., Any] = found if name == "__call__" else getattr(found, name)
-    return method
+    return found if name == "__call__" else getattr(found, name)
 
 
 def _raised(error: BaseException) -> Raised:
@@ -315,7 +312,7 @@ def _raised(error: BaseException) -> Raised:
             message = str(error)[:MAX_MESSAGE_LENGTH]
     except (Exception, SystemExit, OutOfTime) as another:
         message = f"(reading its message raised {type(another).__name__})"
-    return Raised(type(error).__name__, message, line, _note(error))
+    return Raised(type(error).__name__, message, line, _note(error, message))
 
 
 _STANDARD_LIBRARY = os.path.dirname(traceback.__file__)
@@ -351,8 +348,8 @@ def raised_on_purpose(trace: TracebackType | None, by_course: bool = True) -> bo
     return dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
 
 
-def _note(error: BaseException) -> str:
-    """Return the value of `Raised.note` for an exception."""
+def _note(error: BaseException, message: str) -> str:
+    """Return the value of `Raised.note` for an exception with this message."""
     if isinstance(error, MissingParameter):
         return error.others
     if error.__traceback__ is None:
@@ -360,7 +357,7 @@ def _note(error: BaseException) -> str:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if type(error) is not NotImplementedError:
         return RAISED_BY_NAME if raised_on_purpose(error.__traceback__, by_course=False) else ""
-    if str(error) and UNWRITTEN not in str(error):
+    if message and UNWRITTEN not in message:
         return ""
     names = {*frame.f_code.co_names, *frame.f_code.co_freevars} - {"NotImplementedError"}
     arguments = frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from course_lib.checks.engine.comparison import shown_number
 from course_lib.checks.engine.diagnosis import Verdict
 from course_lib.checks.engine.example import Example
 from course_lib.checks.engine.exceptions import shortened
@@ -161,7 +162,9 @@ def missing(name: str, names: Iterable[str]) -> str:
 def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
     """Return the message for a wrong prediction. It doesn't reveal the answer."""
     if isinstance(wrong, WrongNumber):
-        return _lines(f"✗ {name}: this is a common wrong answer.", f"Why: {wrong.hint}")
+        return _lines(
+            f"✗ {name}: {shown_number(wrong.value)} is a common wrong answer.", f"Why: {wrong.hint}"
+        )
     return line("✗", name, wrong)
 
 

@@ -47,15 +47,6 @@ class PatchError(Exception):
 
 
 @dataclass(frozen=True)
-class Replacement:
-    """One replacement of text in a patch."""
-
-    find: str
-    """Text that must occur exactly once in the source."""
-    replace: str
-
-
-@dataclass(frozen=True)
 class Misconception:
     """A plausible wrong version of a reference: a patch on its source, or an expression for its result."""
 
@@ -66,7 +57,8 @@ class Misconception:
     """An explanation for students: why the result is wrong, and where to look."""
     source: str
     """The text to read, such as a section of the paper."""
-    patch: tuple[Replacement, ...]
+    patch: tuple[tuple[str, str], ...]
+    """Pairs of a text that must occur exactly once in the source, and the text that replaces it."""
     exclusive: bool = False
     """Whether it is never combined with other misconceptions."""
     result: str = ""
@@ -79,10 +71,10 @@ class Misconception:
 
         Raises PatchError if a text to replace doesn't occur exactly once.
         """
-        for piece in self.patch:
-            if (count := source.count(piece.find)) != 1:
-                raise PatchError(f"the patch looks for {piece.find!r}, which occurs {count} times, not once")
-            source = source.replace(piece.find, piece.replace)
+        for text, replacement in self.patch:
+            if (count := source.count(text)) != 1:
+                raise PatchError(f"the patch looks for {text!r}, which occurs {count} times, not once")
+            source = source.replace(text, replacement)
         if not self.result:
             return source
         kind = "torch.Tensor" if self.of_tensors else "object"
@@ -158,7 +150,7 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
         problems += found
         if found:
             continue
-        patch = tuple(Replacement(piece["find"], piece["replace"]) for piece in pieces)
+        patch = tuple((piece["find"], piece["replace"]) for piece in pieces)
         known.append(Misconception(**(table | {"patch": patch})))
         try:
             known[-1].apply(base)
@@ -214,8 +206,7 @@ def equivalent_of(file: Path, exercise: str) -> str | None:
 
     Return None if they apply to the reference itself.
     """
-    equivalent: str | None = _read(file).get(_EQUIVALENTS, {}).get(exercise)
-    return equivalent
+    return _read(file).get(_EQUIVALENTS, {}).get(exercise)
 
 
 @cache

@@ -21,6 +21,10 @@ _MAX_COMBINED = 4
 #: different machines.
 _EFFORT = 125_000
 
+#: The share of the remaining budget for trying single misconceptions, if some already explain the first
+#: failing probe. What is left is for combining those with others.
+_TRYING_SHARE = 0.75
+
 #: The budget including the search for resemblances, if nothing explains all results.
 _ALL_EFFORT = 137_000
 
@@ -134,8 +138,10 @@ class Search:
 
     def _combination(self) -> Mistakes:
         """Return several misconceptions that together explain all results, or an empty tuple."""
+        share = _TRYING_SHARE if self._promising else 1.0
+        limit = self._versions.effort + share * (_EFFORT - self._versions.effort)
         for mistake in self._known:
-            if self._is_exhausted:
+            if self._versions.effort > limit:
                 break
             reached = self._first_unexplained((mistake,))
             assert reached is not None, "`_single` would have returned it"

@@ -39,7 +39,7 @@ class Outcome:
     """The probe's result, which is compared."""
     replies: tuple[Reply, ...]
     """All replies of the candidate, in order."""
-    requests: tuple[Request, ...] = ()
+    requests: tuple[Request, ...]
     """The requests that the replies answer."""
 
 

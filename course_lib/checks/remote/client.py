@@ -10,7 +10,7 @@ from course_lib.checks.engine.local_backend import MAKING, SECONDS
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned
 from course_lib.checks.remote.serialization import SerializationError, pack, unpack_reply, unpack_value
 from course_lib.checks.remote.server import MAX_NAMES, is_public_name
-from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelOverrun, ChannelTimeout
+from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelTimeout
 
 #: The timeout for a reply. The server stops the student's code a little earlier.
 TIMEOUT = SECONDS + 5.0
@@ -128,7 +128,7 @@ def _exchange(channel: Channel, message: bytes, timeout: float) -> bytes | Raise
         return channel.receive(timeout)
     except ChannelTimeout:
         return Raised(OUT_OF_TIME, f"the call did not return within {timeout:g} seconds")
-    except (ChannelClosed, ChannelOverrun) as error:
+    except ChannelClosed as error:
         return _ended(channel, error)
 
 

@@ -28,6 +28,7 @@ from course_lib.checks.engine.reply import (
     Reply,
     Returned,
 )
+from course_lib.checks.exercises.fixtures import find_fixture
 
 
 class SerializationError(ValueError):
@@ -197,7 +198,7 @@ class _Reader:
             self._kinds |= {
                 "list": self._each,
                 "complex": lambda items, depth: complex(*self._each(items, depth)),
-                "fixture": lambda items, depth: Fixture(*self._each(items, depth)),
+                "fixture": self._fixture,
                 "request": self._request,
             }
 
@@ -331,6 +332,10 @@ class _Reader:
         if dtype == torch.bool and max(inside) > 1:
             raise SerializationError(f"the bytes of a boolean tensor must be 0 or 1, got {max(inside)}")
         return torch.frombuffer(inside, dtype=dtype).reshape(shape)
+
+    def _fixture(self, items: list[Any], depth: int) -> Fixture:
+        name, settings = self._each(items, depth)
+        return find_fixture(name).described(settings)
 
     def _request(self, items: list[Any], depth: int) -> Request:
         if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):

@@ -11,15 +11,11 @@ _LENGTH_BYTES = 8
 
 
 class ChannelClosed(ConnectionError):  # noqa: N818
-    """The error raised if the channel is closed, or the peer has closed the connection."""
+    """The error raised if the channel is closed, the peer has gone, or it announces too long a message."""
 
 
 class ChannelTimeout(TimeoutError):  # noqa: N818
     """The error raised if the peer did not send or accept a message in time."""
-
-
-class ChannelOverrun(ValueError):  # noqa: N818
-    """The error raised if the announced length of a message exceeds the limit."""
 
 
 #: A timeout is extended only if that gains more seconds than this.
@@ -55,8 +51,7 @@ class Channel:
         Raises ChannelClosed if the channel is closed or the peer is gone, or ChannelTimeout if the peer
         doesn't accept the message in time.
         """
-        self._refuse_dead()
-        self._until = None if seconds is None else time.monotonic() + seconds
+        self._start(seconds)
         left = memoryview(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
         while left:
             self._set_timeout("the peer did not accept a message in time")
@@ -70,15 +65,14 @@ class Channel:
     def receive(self, seconds: float | None = None) -> bytes:
         """Wait for a message, with an optional timeout in seconds.
 
-        Raises ChannelClosed if the channel is closed or the peer is gone, ChannelTimeout if the peer doesn't
-        send a message in time, or ChannelOverrun if the message is longer than the channel's limit.
+        Raises ChannelClosed if the channel is closed, the peer is gone, or the message is longer than the
+        channel's limit, or ChannelTimeout if the peer doesn't send a message in time.
         """
-        self._refuse_dead()
-        self._until = None if seconds is None else time.monotonic() + seconds
+        self._start(seconds)
         length = int.from_bytes(self._exactly(_LENGTH_BYTES), "big")
         if length > self._max_bytes:
             raise self._end(
-                ChannelOverrun(f"the announced message has {length} bytes, more than {self._max_bytes}")
+                ChannelClosed(f"the announced message has {length} bytes, more than {self._max_bytes}")
             )
         return self._exactly(length)
 
@@ -86,6 +80,12 @@ class Channel:
         """Close the channel and record the reason in `dead`, unless there already is one."""
         self.dead = self.dead or why
         self._connection.close()
+
+    def _start(self, seconds: float | None) -> None:
+        """Start the timeout of a message. Raises ChannelClosed if the channel is closed."""
+        if self.dead:
+            raise ChannelClosed(self.dead)
+        self._until = None if seconds is None else time.monotonic() + seconds
 
     def _exactly(self, count: int) -> bytes:
         received = bytearray()
@@ -117,10 +117,6 @@ class Channel:
                 raise self._end(ChannelTimeout(problem))
             self._extended, self._until = waited, time.monotonic() + left
         self._connection.settimeout(left)
-
-    def _refuse_dead(self) -> None:
-        if self.dead:
-            raise ChannelClosed(self.dead)
 
     def _end(self, error: Exception) -> Exception:
         self.close(str(error))

@@ -5,8 +5,8 @@ cluster node. A check tests whether one exercise meets its requirements. This pa
 built from all parts computes exactly what the reference computes.
 """
 
-from course_lib.student.parts.assembly import LESSONS, Part, Parts, build_transformer, load_parts
+from course_lib.student.parts.assembly import LESSONS, Parts, build_transformer, load_parts
 from course_lib.student.parts.equality import unequal_parts
 from course_lib.student.parts.notebook import PartsError
 
-__all__ = ["LESSONS", "Part", "Parts", "PartsError", "build_transformer", "load_parts", "unequal_parts"]
+__all__ = ["LESSONS", "Parts", "PartsError", "build_transformer", "load_parts", "unequal_parts"]

@@ -49,16 +49,17 @@ class Part:
 class Parts:
     """The parts of a model, in the order of the lessons. Each part uses the parts that come before it."""
 
-    parts: tuple[Part, ...]
+    parts: Mapping[str, Part]
+    """The parts by exercise."""
     sources: tuple[PartSource, ...]
     names: Mapping[str, Any]
     """Additional names in the namespace of every cell, besides its lesson's imports."""
 
     def __iter__(self) -> Iterator[Part]:
-        return iter(self.parts)
+        return iter(self.parts.values())
 
     def __contains__(self, exercise: object) -> bool:
-        return any(part.exercise == exercise for part in self.parts)
+        return exercise in self.parts
 
     def __getitem__(self, exercise: str) -> Any:
         """Return the function or class of an exercise. Raises PartsError if there is none."""
@@ -66,16 +67,14 @@ class Parts:
 
     def part(self, exercise: str) -> Part:
         """Return the part of an exercise. Raises PartsError if there is none."""
-        for part in self.parts:
-            if part.exercise == exercise:
-                return part
-        known = ", ".join(part.exercise for part in self.parts)
-        raise PartsError(f"there is no part {exercise!r}; choose from: {known}")
+        if exercise not in self.parts:
+            raise PartsError(f"there is no part {exercise!r}; choose from: {', '.join(self.parts)}")
+        return self.parts[exercise]
 
     @property
     def yours(self) -> list[str]:
         """The exercises for which the student's part is used."""
-        return [part.exercise for part in self.parts if part.origin == "student"]
+        return [part.exercise for part in self if part.origin == "student"]
 
     @property
     def problems(self) -> list[str]:
@@ -83,7 +82,7 @@ class Parts:
 
         Unwritten parts are not included.
         """
-        return list(dict.fromkeys(part.problem for part in self.parts if part.problem and not part.unwritten))
+        return list(dict.fromkeys(part.problem for part in self if part.problem and not part.unwritten))
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -101,7 +100,7 @@ class Parts:
         notes = notes or {}
         numbers = {problem: number for number, problem in enumerate(self.problems, start=1)}
         lines = [f"{'lesson':<24}{'part':<30}whose"]
-        for part in self.parts:
+        for part in self:
             if part.origin == "student":
                 whose, remark = "yours", notes.get(part.exercise)
             else:
@@ -215,7 +214,7 @@ def _assemble(
     If `students` is given, the student's code is used only for the exercises that it contains.
     """
     values: dict[str, Any] = {}
-    parts: list[Part] = []
+    parts: dict[str, Part] = {}
     namespaces: dict[str, dict[str, Any]] = {}
     for source in sources:
         problem, unwritten, value = source.problem, False, None
@@ -231,15 +230,15 @@ def _assemble(
             part = Part(source.lesson, source.exercise, "student", value)
         else:
             value = getattr(transformer, source.exercise)
-            if any(before.origin == "student" for before in parts):
+            if any(before.origin == "student" for before in parts.values()):
                 value = _rebind(value, source, values)
             missing = source.notebook_missing
             part = Part(source.lesson, source.exercise, "reference", value, problem, unwritten, missing)
         values[source.exercise] = value
         if source.lesson in namespaces:
             namespaces[source.lesson][source.exercise] = value
-        parts.append(part)
-    return Parts(tuple(parts), tuple(sources), names)
+        parts[source.exercise] = part
+    return Parts(parts, tuple(sources), names)
 
 
 def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:

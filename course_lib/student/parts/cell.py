@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
+from course_lib.curriculum.stubs import reachable_stubs
 from course_lib.student.parts.notebook import PartsError
-from course_lib.student.stubs import reachable_stubs
 from course_lib.time_limit import OutOfTime, time_limit
 
 _MAX_ERROR_LENGTH = 160

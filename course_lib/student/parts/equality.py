@@ -204,8 +204,7 @@ def _model(parts: Parts, norm_first: bool, seed: int = 1, gain: float = 2.0) -> 
 def _loss(parts: Parts, logits: Tensor, labels: Tensor) -> Tensor:
     """Compute the label-smoothing loss of lesson 08, or a weighted sum of all logits if it isn't a part."""
     if "LabelSmoothingLoss" in parts:
-        loss: Tensor = parts["LabelSmoothingLoss"](_VOCAB, _PAD, 0.1)(logits, labels)
-        return loss
+        return parts["LabelSmoothingLoss"](_VOCAB, _PAD, 0.1)(logits, labels)
     weights = torch.linspace(-1.0, 1.0, logits.numel(), dtype=logits.dtype, device=logits.device)
     return (logits * weights.view_as(logits)).sum()
 

@@ -1,7 +1,8 @@
 """A student's progress: the state of their lessons, read from the saved notebooks. No cell is executed."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.curriculum import public_curriculum
-from course_lib.student.stubs import UNWRITTEN
+from course_lib.curriculum.stubs import UNWRITTEN
 
 _CHECK = "check_"
 _LESSON = re.compile(r"\d\d-[a-z0-9-]+")
@@ -31,14 +32,6 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Check:
-    """A check cell and its state."""
-
-    name: str
-    state: State
-
-
-@dataclass(frozen=True)
 class LessonProgress:
     """A student's progress in one lesson."""
 
@@ -47,7 +40,8 @@ class LessonProgress:
     minutes: int = 0
     points: float = 0.0
     """The maximum score: the points of the checks and of the explanations, which are graded by hand."""
-    checks: tuple[Check, ...] = ()
+    checks: Mapping[str, State] = field(default_factory=dict)
+    """The state of each check cell, by the name of the check."""
     started: bool = False
     problem: str = ""
     """The reason why the notebook can't be read. If there is one, only the name and title have values."""
@@ -55,12 +49,12 @@ class LessonProgress:
     @property
     def passing(self) -> int:
         """The number of checks that pass."""
-        return sum(check.state is State.PASSES for check in self.checks)
+        return sum(state is State.PASSES for state in self.checks.values())
 
     @property
     def outdated(self) -> int:
         """The number of checks that should be run again."""
-        return sum(check.state is State.OUTDATED for check in self.checks)
+        return sum(state is State.OUTDATED for state in self.checks.values())
 
 
 def is_lesson(path: Path) -> bool:
@@ -109,7 +103,7 @@ def finished_exercises(folder: str | Path = "..") -> list[str]:
         lessons = read_lessons(Path(folder))
     except (ProgressError, OSError):
         return []
-    passing = {check.name for lesson in lessons for check in lesson.checks if check.state is State.PASSES}
+    passing = {name for lesson in lessons for name, state in lesson.checks.items() if state is State.PASSES}
     return [name for name in public_curriculum().blocks if name in passing]
 
 
@@ -123,18 +117,18 @@ def _read_lesson(path: Path) -> LessonProgress:
             if (nbgrader := _nbgrader_metadata(cell)).get("grade_id")
         }
         course = notebook.metadata.get("course", {})
-        checks = tuple(
-            _read_check(grade_id.removeprefix(_CHECK), cells)
+        checks = {
+            grade_id.removeprefix(_CHECK): _state(grade_id, cells)
             for grade_id, cell in cells.items()
             if cell.cell_type == "code" and grade_id.startswith(_CHECK)
-        )
+        }
         return LessonProgress(
             name,
             title=str(course.get("title", name)),
             minutes=int(course.get("minutes", 0)),
             points=sum(_points(cell) for cell in cells.values()),
             checks=checks,
-            started=any(check.state is not State.NOT_RUN for check in checks)
+            started=any(state is not State.NOT_RUN for state in checks.values())
             or any(_is_answered(cell) for cell in cells.values()),
         )
     except OSError as error:
@@ -146,17 +140,16 @@ def _read_lesson(path: Path) -> LessonProgress:
         )
 
 
-def _read_check(name: str, cells: dict[str, NotebookNode]) -> Check:
-    check, solution = cells[_CHECK + name], cells.get(name)
+def _state(grade_id: str, cells: dict[str, NotebookNode]) -> State:
+    """Return the state of a check cell. `cells` holds the cells of its notebook, by their grade_ids."""
+    check, name = cells[grade_id], grade_id.removeprefix(_CHECK)
     outputs = check.get("outputs", [])
-    run, checked = solution and solution.get("execution_count"), check.get("execution_count")
     if not outputs:
-        state = State.NOT_RUN
-    elif f"✓ {name}: " not in "".join(str(output.get("text", "")) for output in outputs):
-        state = State.FAILS
-    else:
-        state = State.OUTDATED if run and checked and run > checked else State.PASSES
-    return Check(name, state)
+        return State.NOT_RUN
+    if f"✓ {name}: " not in "".join(str(output.get("text", "")) for output in outputs):
+        return State.FAILS
+    run, checked = cells.get(name, {}).get("execution_count"), check.get("execution_count")
+    return State.OUTDATED if run and checked and run > checked else State.PASSES
 
 
 def _is_answered(cell: NotebookNode) -> bool:
@@ -172,5 +165,4 @@ def _points(cell: NotebookNode) -> float:
 
 
 def _nbgrader_metadata(cell: NotebookNode) -> dict[str, Any]:
-    metadata: dict[str, Any] = cell.metadata.get("nbgrader", {})
-    return metadata
+    return cell.metadata.get("nbgrader", {})

@@ -2,11 +2,7 @@
 
 import json
 import logging
-import shutil
 import stat
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +11,14 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.apps.baseapp import NbGrader
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, cell_of
 from traitlets.config import Config, PyFileConfigLoader
 
-from autograder.nbgrader.converters import CourseAutograde
+from autograder.nbgrader.converters import CourseAutograde, CourseGenerateAssignment
+from autograder.nbgrader.course_folder import CourseFolder
 
 SOLVED = {
     "predict_spread": "predict_spread = 8.0",
@@ -29,9 +27,43 @@ SOLVED = {
 }
 
 
+RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
+UNSCALED = "def attention_scores(query, key):\n    return query @ key.mT"
+
+
 def configuration(course: Path) -> Config:
     """Load a course's nbgrader_config.py."""
     return PyFileConfigLoader("nbgrader_config.py", path=str(course / "autograder")).load_config()
+
+
+def release(course: Path, **options: object) -> None:
+    """Release a course's lesson as `nbgrader generate_assignment` does. Raises NbGraderException."""
+    folder = CourseFolder(course)
+    converter = CourseGenerateAssignment(coursedir=folder.directory(LESSON), config=folder.config)
+    for name, value in options.items():
+        setattr(converter, name, value)
+    converter.start()
+
+
+def run_app(
+    monkeypatch: pytest.MonkeyPatch, app: type[NbGrader], folder: Path, *arguments: str, **variables: str
+) -> int:
+    """Run an nbgrader command in this process, in a folder, and return its exit code.
+
+    A gradebook named in the user's environment is ignored.
+    """
+    monkeypatch.delenv("COURSE_GRADEBOOK", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(folder)
+    app.clear_instance()
+    try:
+        app.launch_instance(list(arguments))
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        app.clear_instance()
+    return 0
 
 
 def solved(released: NotebookNode) -> NotebookNode:
@@ -40,28 +72,6 @@ def solved(released: NotebookNode) -> NotebookNode:
     for name, source in SOLVED.items():
         cell_of(notebook, name).source = source
     return notebook
-
-
-@contextmanager
-def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
-    """Mount a nearly full disk at a folder."""
-    contents = folder.with_name("contents")
-    if folder.exists():
-        folder.rename(contents)
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder],
-        check=False,
-        capture_output=True,
-    )
-    if done.returncode:
-        pytest.skip("only root can mount a small disk")
-    try:
-        if contents.exists():
-            shutil.copytree(contents, folder, dirs_exist_ok=True)
-        yield
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 @dataclass
@@ -82,7 +92,7 @@ class Classroom:
     def hand_in(
         self, student: str, content: bytes | NotebookNode, name: str = f"{LESSON}.ipynb", at: str = ""
     ) -> Path:
-        """Write a file to the submission folder, with its time if there is one, and return the folder."""
+        """Write a submitted file, with a timestamp if one is given, and return the submission folder."""
         path = self.folder(student) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = nbformat.writes(content).encode() if isinstance(content, NotebookNode) else content

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from classroom import Classroom, configuration
-from nbgrader.converters import GenerateAssignment
-from nbgrader.coursedir import CourseDirectory
-from small_course import LESSON, SmallCourse
+from classroom import Classroom, release
+from small_course import SmallCourse
 from stand_in import CONFIG
 
 from autograder.nbgrader import converters, regrade
@@ -16,13 +14,19 @@ from autograder.results.local_executor import SharedExecutor
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
-    """A small released course with a gradebook. Tests must not change it."""
+def released_course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small released course with a gradebook. Tests must not change it."""
     course = SmallCourse.make(tmp_path_factory.mktemp("released") / "course")
+    release(course.root)
+    return course.root
+
+
+@pytest.fixture(scope="session")
+def made(released_course: Path, tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
+    """The released course with a stand-in for running notebooks. Tests must not change it."""
+    course = SmallCourse(shutil.copytree(released_course, tmp_path_factory.mktemp("made") / "course"))
     path = course.root / "autograder/nbgrader_config.py"
     path.write_text(path.read_text(encoding="utf-8") + CONFIG, encoding="utf-8")
-    config = configuration(course.root)
-    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
     return course
 
 
@@ -35,7 +39,7 @@ def classroom(made: SmallCourse, tmp_path: Path) -> Classroom:
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[SharedExecutor]:
-    """Workers that all tests of a module use, because starting them takes longer than grading."""
+    """Workers shared by all tests of a module, because starting them takes longer than grading."""
     shared = SharedExecutor(idle_seconds=600)
     yield shared
     shared.close()

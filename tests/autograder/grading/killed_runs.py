@@ -21,7 +21,7 @@ from small_course import LESSON
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-# All that a run needs is imported ahead, so that each starts by a fork, in no time.
+# Import everything that a run needs up front, so that each run starts quickly, by a fork.
 for module in (
     "torch",
     "autograder.nbgrader.converters",

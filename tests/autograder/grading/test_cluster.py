@@ -13,10 +13,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from classroom import Classroom, configuration, solved
-from nbgrader.converters import GenerateAssignment
-from nbgrader.coursedir import CourseDirectory
-from small_course import LESSON, SmallCourse, cell_of
+from classroom import RIGHT, Classroom, solved
+from small_course import LESSON, cell_of
 
 from autograder.judge.job import Cell, Job, NotebookNode
 from autograder.judge.lesson_source import load_lesson_source
@@ -116,14 +114,14 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def test_workers_killed_in_mid_run_change_no_byte(cluster: Cluster, tmp_path: Path) -> None:
-    jobs = [job(number, seconds=1.0) for number in range(6)]
+    first = cluster.add_worker()
+    jobs = [job(number, seconds=0.5) for number in range(5)]
     here, there = ResultStore(tmp_path / "here"), ResultStore(tmp_path / "there")
     local = LocalExecutor(1, initialize, (os.getpid(), probe()))
     results = Results(here, local, LOG)
     expected = [results.get(SOURCE, each) for each in jobs]
     local.shutdown()
 
-    first = cluster.add_worker()
     executor = connect(cluster.address, False, False, LOG)
     assert executor.workers == 1
     results = Results(there, executor, LOG)
@@ -148,11 +146,10 @@ def test_workers_without_a_sandbox_get_nothing(cluster: Cluster) -> None:
     assert refused.wait(60) == 0
     good = cluster.add_worker()
     executor = connect(cluster.address, False, False, LOG)
-    cluster.add_worker(**unconfined)
-    calls = [executor.submit(time.sleep, 1.0) for _ in range(5)]
-    for call in calls:
-        call.result(timeout=120)
-    assert executor.submit(os.getppid).result(timeout=60) == good.pid
+    second = cluster.add_worker(**unconfined)
+    while second.poll() is None:
+        calls = [executor.submit(os.getppid) for _ in range(4)]  # more calls than one worker has cores for
+        assert {call.result(timeout=120) for call in calls} == {good.pid}
     executor.shutdown()
 
 
@@ -182,7 +179,7 @@ def test_nobody_listens_to_a_cluster_in_the_open(monkeypatch: pytest.MonkeyPatch
 def test_a_refused_worker_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The other worker needs three looks until its sandbox is ready."""
+    """The other worker's sandbox is ready only at the third check."""
 
     class Scheduler:
         """A client of a scheduler that has refused a worker."""
@@ -201,11 +198,8 @@ def test_a_refused_worker_is_reported_once(
 
 
 @pytest.fixture
-def class_of_three(tmp_path: Path) -> Classroom:
-    course = SmallCourse.make(tmp_path / "course")
-    config = configuration(course.root)
-    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    classroom = Classroom(course.root)
+def class_of_three(released_course: Path, tmp_path: Path) -> Classroom:
+    classroom = Classroom(shutil.copytree(released_course, tmp_path / "course"))
     for number in range(3):
         classroom.hand_in(f"student-{number}", answered(classroom, number))
     return classroom
@@ -213,8 +207,7 @@ def class_of_three(tmp_path: Path) -> Classroom:
 
 def answered(classroom: Classroom, number: int) -> NotebookNode:
     notebook = solved(classroom.released)
-    right = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
-    cell_of(notebook, "attention_scores").source = f"{right}  # {number}"
+    cell_of(notebook, "attention_scores").source = f"{RIGHT}  # {number}"
     return notebook
 
 
@@ -284,7 +277,7 @@ def test_slurm_starts_the_workers_and_replaces_one_that_is_killed(
         finally:
             service.terminate()
             service.wait(60)
-            # SLURM loses sight of a worker whose job script has ended, because it follows parents here.
+            # SLURM follows parent processes here, and loses track of a worker when its job script ends.
             for process in psutil.process_iter(["cmdline"]):
                 if address in (process.info["cmdline"] or []):
                     process.kill()

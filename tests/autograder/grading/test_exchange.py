@@ -94,7 +94,7 @@ class Department:
 @pytest.fixture
 def department(made: SmallCourse) -> Iterator[Department]:
     """A course with a lesson released to the exchange, and students who are configured for it."""
-    # Imports what the students' accounts may not be able to read from the interpreter's own files.
+    # Import what the students' accounts may be unable to read from the interpreter's own files.
     clean("<b>warm</b>")
     with (
         tempfile.TemporaryDirectory(prefix="exchange-") as name,
@@ -166,7 +166,7 @@ def test_a_second_grader_continues_what_the_first_began(department: Department) 
             department.run(grader, app, LESSON)
         department.run(grader, ExportApp)
         department.run(ann, FetchFeedbackApp, LESSON)
-    department.run(second, ReleaseFeedbackApp, LESSON)  # over the first grader's pages
+    department.run(second, ReleaseFeedbackApp, LESSON)  # overwrites the first grader's pages
     pages = (department.home(ann) / COURSE_ID / LESSON / "feedback").rglob(f"{LESSON}.html")
     assert len(list(pages)) == 2
 
@@ -231,7 +231,7 @@ def test_nobody_hands_in_for_another_student(department: Department) -> None:
 
 
 def test_no_submission_of_a_student_misleads_or_stops_the_graders(department: Department) -> None:
-    """Ben writes to the folder of submissions by hand. The gradebook has no students yet."""
+    """Ben writes to the submissions folder by hand. The gradebook has no students yet."""
     ann, ben = department.students
     department.run(ann, FetchAssignmentApp, LESSON)
     department.run(ann, SubmitApp, LESSON)
@@ -244,13 +244,13 @@ def test_no_submission_of_a_student_misleads_or_stops_the_graders(department: De
     later = "2999-01-01 00:00:00.000000 UTC"
 
     def by_ben() -> None:
-        # What Ben can't read himself, a grader's copy must not show him.
+        # A grader's copy must not show Ben anything that he can't read himself.
         with_links = inbound / f"{ben.name}+{LESSON}+{later}"
         (with_links / "data").mkdir(parents=True)
         (with_links / f"{LESSON}.ipynb").symlink_to(notebook)
         (with_links / "data" / "notes.txt").symlink_to(solution)
         os.mkfifo(with_links / "pipe")
-        # The owner of a link's target proves nothing.
+        # The link's target belongs to Ann, which doesn't prove that she handed it in.
         (inbound / f"{ann.name}+{LESSON}+{later}").symlink_to(department.home(ann))
         for name in (
             f"{ben.name}+{LESSON}+99999999999999999999",
@@ -272,7 +272,7 @@ def test_no_submission_of_a_student_misleads_or_stops_the_graders(department: De
     assert list(submitted.glob(f"*/{LESSON}")) == [department.classroom.folder(ann.name)]
     assert (department.classroom.folder(ann.name) / "timestamp.txt").read_text() in handed_in.name
 
-    # A grader may hand in for a student.
+    # A grader may submit on behalf of a student.
     by_a_grader = inbound / f"{ann.name}+{LESSON}+{later.replace('2999', '2998')}"
     shutil.copytree(handed_in, by_a_grader)
     (by_a_grader / "timestamp.txt").write_text(later.replace("2999", "2998"))
@@ -282,7 +282,7 @@ def test_no_submission_of_a_student_misleads_or_stops_the_graders(department: De
     department.attempt(department.instructor, CollectApp, LESSON, "--update")
     assert "2998" in (department.classroom.folder(ann.name) / "timestamp.txt").read_text()
 
-    # A secret that is no text stops nobody else's feedback.
+    # A submission secret that isn't text is reported by student, without a traceback.
     department.run(department.instructor, AutogradeApp, LESSON)
     department.run(department.instructor, GenerateFeedbackApp, LESSON)
     code, printed = department.attempt(department.instructor, ReleaseFeedbackApp, LESSON)

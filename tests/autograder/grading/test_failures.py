@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from classroom import Classroom, configuration, small_disk, solved
+from classroom import Classroom, configuration, solved
 from nbgrader.api import Gradebook
 from nbgrader.apps import ExportApp
 from nbgrader.converters.base import NbGraderException
@@ -30,6 +30,7 @@ from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
+from tests.small_disk import small_disk
 
 
 @pytest.fixture
@@ -215,8 +216,9 @@ def test_a_locked_gradebook_keeps_the_old_grade(graded: Classroom) -> None:
     holder = threading.Thread(target=hold)
     holder.start()
     locked.wait()
-    with suppress(OperationalError):  # the run may not even be able to begin
-        graded.autograde(student_id="anna")
+    with suppress(OperationalError):  # the run may not even be able to start
+        # SQLite would wait for 5 seconds.
+        graded.autograde(student_id="anna", db_url=f"sqlite:///{path}?timeout=0.5")
     done.set()
     holder.join()
     after = graded.state()

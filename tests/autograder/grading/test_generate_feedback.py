@@ -48,7 +48,7 @@ def pages(classroom: Classroom) -> dict[str, bytes]:
 
 
 def written_again(classroom: Classroom) -> set[str]:
-    """Write the pages that are due, and give the students to whom they belong."""
+    """Write the pages that are due, and return the students they belong to."""
 
     def inodes() -> dict[str, int]:
         return {
@@ -90,7 +90,7 @@ def test_a_page_is_written_again_if_it_would_look_different(graded: Classroom) -
         gradebook.find_grade("explain_root", LESSON, LESSON, "bela").manual_score = 2
         gradebook.db.commit()
     assert written_again(graded) == {"bela"}
-    # The clocks of two machines disagree: what is handed in later has an earlier time.
+    # The clocks of two machines disagree, so the later submission has an earlier timestamp.
     later = solved(graded.released)
     cell_of(later, "attention_scores").source = "def attention_scores(query, key):\n    return 0"
     graded.hand_in("carl", later, at="2025-01-01 12:00:00 UTC")

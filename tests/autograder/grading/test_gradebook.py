@@ -57,7 +57,14 @@ ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize(("address", "problem"), ADDRESSES)
+@pytest.mark.parametrize(
+    ("command", "address", "problem"),
+    [
+        *(("regrade", *address) for address in ADDRESSES),
+        *((command, *ADDRESSES[0]) for command in ("mark", "results list")),
+    ],
+    indirect=["command"],
+)
 def test_a_gradebook_that_cannot_be_opened_is_reported(
     classroom: Classroom, command: Command, address: str, problem: str,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

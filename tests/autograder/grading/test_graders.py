@@ -1,4 +1,4 @@
-"""Graders with different Unix accounts: whatever one is not allowed to do, no grade is lost."""
+"""Graders with different Unix accounts: if one of them lacks a permission, no grade is lost."""
 
 import os
 import shutil
@@ -78,7 +78,7 @@ class Graders:
         assert code == 0, printed
 
     def hand_in(self, student: str, content: Any, at: str) -> Path:
-        """Hand in as nbgrader's collect does: the instructor owns the file, and its group can read it."""
+        """Submit as nbgrader's collect does: the instructor owns the file, and its group can read it."""
         folder = self.classroom.hand_in(student, content, at=at)
         for path in (folder.parent, folder, *folder.iterdir()):
             os.chown(path, self.instructor.uid, self.instructor.group)
@@ -99,7 +99,7 @@ def graders(made: SmallCourse) -> Iterator[Graders]:
         (folder / "home").chmod(0o777)
         shutil.copytree(made.root, folder / "warm")
         Classroom(folder / "warm").hand_in("anna", solved(Classroom(folder / "warm").released))
-        Classroom(folder / "warm").autograde()  # imports all that the commands below need
+        Classroom(folder / "warm").autograde()  # imports everything that the commands below need
         shutil.copytree(made.root, folder / "course")
         classroom = Classroom(folder / "course")
         for path in (classroom.course, *classroom.course.rglob("*")):
@@ -149,7 +149,7 @@ def test_an_assistant_collects_while_another_grades(graders: Graders) -> None:
     ]
     (collected, printed), (code, said) = [ended() for ended in running]
     assert collected == 0, printed
-    assert code == 0 or "not graded: " in said  # what is still being copied is reported by name
+    assert code == 0 or "not graded: " in said  # a submission that is still being copied is reported
     for account in (graders.second_assistant, graders.instructor, graders.assistant):
         code, said = graders.autograde(account)
         assert code == 0, said

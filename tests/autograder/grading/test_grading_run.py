@@ -261,16 +261,6 @@ def test_large_files_are_not_copied(classroom: Classroom, right: NotebookNode) -
     assert not (classroom.folder("bela", "autograded") / "model.pt").exists()
 
 
-def test_a_folder_full_of_links_costs_nothing(classroom: Classroom, right: NotebookNode) -> None:
-    folder = classroom.hand_in("bela", right)
-    for number in range(500):
-        (folder / f"link{number}").symlink_to("/etc/hostname")
-    classroom.autograde()
-    assert graded(classroom, "bela")
-    assert len(classroom.told("bela")) == 11
-    assert not list(classroom.folder("bela", "autograded").glob("link*"))
-
-
 def test_many_files_among_many_links_are_told_apart_quickly(tmp_path: Path) -> None:
     for number in range(60_000):
         (tmp_path / f"link-{number}").symlink_to("nowhere")
@@ -299,7 +289,7 @@ def test_a_bad_timestamp_is_reported(classroom: Classroom, right: NotebookNode, 
             path.write_text("2025-01-01" + " " * 2000)
         case "binary":
             path.write_bytes(b"\xff\xfe\x00")
-        case "number":  # in hours, which the parser stumbles over in a way of its own
+        case "number":  # a number of hours makes the parser fail in another way
             path.write_text("1" * 40 + "h")
     said = classroom.autograde()
     told = [line for line in said if line.startswith("bela, 01-scores: not graded: ")]
@@ -325,7 +315,7 @@ def test_a_bad_timestamp_changes_no_grade_and_is_forgotten_once_it_is_corrected(
 
 
 def test_folders_in_folders_without_end_stop_nobody_else(classroom: Classroom, right: NotebookNode) -> None:
-    # Given name by name: no path to the innermost would be short enough.
+    # Created one level at a time, because a path to the innermost folder would be too long.
     where = os.open(classroom.hand_in("bela", right), os.O_RDONLY)
     for _ in range(1_500):
         os.mkdir("a", dir_fd=where)
@@ -336,7 +326,7 @@ def test_folders_in_folders_without_end_stop_nobody_else(classroom: Classroom, r
     classroom.autograde()
     assert classroom.not_graded == {"bela": "its folders are nested more than 50 deep"}
     assert graded(classroom, "anna")
-    subprocess.run(["rm", "-r", classroom.folder("bela")], check=True)  # pytest's own way would raise
+    subprocess.run(["rm", "-r", classroom.folder("bela")], check=True)  # pytest's own clean-up would raise
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"01-scores": ["bela"]}', '{"01-scores": {"bela": 3}}'])
@@ -388,12 +378,13 @@ def test_with_too_many_links_no_file_is_copied_or_given_to_a_kernel(
 ) -> None:
     folder = classroom.hand_in("bela", right)
     (folder / "data.csv").write_text("left out")
-    for number in range(101):
+    for number in range(500):
         (folder / f"link{number}").symlink_to("/etc/hostname")
     classroom.autograde()
     assert graded(classroom, "bela")
     copied = {path.name for path in classroom.folder("bela", "autograded").rglob("*")}
     assert copied == {NAME, "data", "words.txt"}
+    assert len(classroom.told("bela")) == 11
     assert "too many of its files are not regular files; none was copied" in classroom.told("bela")
     course = CourseDirectory(config=configuration(classroom.course), assignment_id=LESSON)
     submission = Submission("bela", LESSON, str(folder), (LESSON,))

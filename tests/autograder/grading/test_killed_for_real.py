@@ -1,4 +1,4 @@
-"""`nbgrader autograde` with workers and sandboxes, killed repeatedly: the result equals that of a calm run.
+"""`nbgrader autograde` with workers and sandboxes, killed repeatedly: the same result as without kills.
 
 `COURSE_KILLS=20` sets a larger number of kills than the default.
 """
@@ -12,10 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from classroom import Classroom, configuration, solved
-from nbgrader.converters import GenerateAssignment
-from nbgrader.coursedir import CourseDirectory
-from small_course import LESSON, SmallCourse, cell_of
+from classroom import RIGHT, UNSCALED, Classroom, solved
+from small_course import LESSON, cell_of
 
 from autograder.sandbox.confinement import probe
 
@@ -25,31 +23,27 @@ pytestmark = [
     pytest.mark.nightly,
 ]
 
-RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
 KILLS = int(os.environ.get("COURSE_KILLS", "2"))
 STUDENTS = 4
 
 
 @pytest.fixture
-def classrooms(tmp_path: Path) -> tuple[Classroom, Classroom]:
-    """Two copies of a course with a class: correct, unscaled and blank answers, and one ends the kernel."""
+def classrooms(released_course: Path, tmp_path: Path) -> tuple[Classroom, Classroom]:
+    """Two copies of a course with a class whose answers are correct, unscaled, blank, or end the kernel."""
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
-    course = SmallCourse.make(tmp_path / "calm")
-    config = configuration(course.root)
-    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    classroom = Classroom(course.root)
+    classroom = Classroom(shutil.copytree(released_course, tmp_path / "calm"))
     for number in range(STUDENTS):
         notebook = classroom.released if number % 4 == 2 else solved(classroom.released)
         answer = cell_of(notebook, "attention_scores")
         if number % 4 != 2:
             answer.source = RIGHT + f"  # student {number}"
         if number % 4 == 1:
-            answer.source = "def attention_scores(query, key):\n    return query @ key.mT"
+            answer.source = UNSCALED
         if number % 4 == 3:
             cell_of(notebook, "predict_spread").source = "predict_spread = 8.0\nimport os\nos._exit(1)"
         classroom.hand_in(f"student-{number:02d}", notebook)
-    shutil.copytree(course.root, tmp_path / "killed")
+    shutil.copytree(classroom.course, tmp_path / "killed")
     return classroom, Classroom(tmp_path / "killed")
 
 
@@ -97,7 +91,7 @@ def test_killed_for_real_it_ends_the_same(classrooms: tuple[Classroom, Classroom
             run.communicate()
             kills += 1
             continue
-        # It came to its end before: once more from the start.
+        # The run finished before it was killed, so start again from the beginning.
         assert killed.state() == expected
         shutil.rmtree(killed.course)
         shutil.copytree(pristine, killed.course)

@@ -48,7 +48,7 @@ def test_while_another_run_grades_nothing_is_touched(classroom: Classroom) -> No
     assert said.startswith(f"another nbgrader command is working in {classroom.course / 'autograder'}.")
     assert ended == f"nbgrader ends with an error: {said}"
     assert half_done.read_text() == "{"
-    # The system has let go for the process that was killed.
+    # The operating system has released the lock of the killed process.
     assert not [line for line in classroom.autograde() if "another nbgrader" in line]
     assert classroom.scores("anna")
 

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from classroom import Classroom, configuration, solved
+from classroom import Classroom, release, run_app, solved
 from nbgrader.api import Gradebook, get_alembic_version
-from nbgrader.coursedir import CourseDirectory
-from small_course import LESSON, SmallCourse, cell_of
+from nbgrader.apps import ExportApp, GenerateAssignmentApp, GenerateFeedbackApp, NbGrader
+from nbgrader.apps.dbapp import DbUpgradeApp
+from small_course import LESSON, cell_of
 from sqlalchemy import text
 
 from autograder.nbgrader import converters
 from autograder.release.build import COURSE
-from tests import nbgrader_command
+from tests.nbgrader_command import nbgrader
 
 pytestmark = [pytest.mark.postgres, pytest.mark.sandbox]
 
@@ -38,9 +39,9 @@ class Server:
     """A PostgreSQL server for these tests, with a socket in a temporary folder."""
 
     address: str
-    """The address of a database in it."""
+    """The address of a database on the server."""
     control: Callable[..., None]
-    """Runs `pg_ctl` for it."""
+    """Runs `pg_ctl` for the server."""
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +49,16 @@ def running() -> Iterator[Server]:
     folder = programs()
     if folder is None:
         pytest.skip("there is no PostgreSQL server here; Debian's package `postgresql` brings one")
-    # The server refuses to run as root. Debian's package made a user for it.
+    # The server refuses to run as root. Debian's package creates a user for it.
     who = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-    # Not pytest's folder, which other users may not enter; and a socket's path must be short.
+    # Not in pytest's folder, which other users may not enter, and whose path is too long for a socket.
     data = tempfile.mkdtemp(prefix="gradebook-")
     if who:
         shutil.chown(data, "postgres", "postgres")
 
     def call(program: str, *arguments: str) -> None:
         command = [str(folder / program), "-D", f"{data}/db", *arguments]
-        # A server that goes on would keep a pipe open.
+        # Write to a file, because a server that keeps running would keep a pipe open.
         with open(f"{data}/said", "ab") as said:
             done = subprocess.run(command, cwd=data, check=False, stdout=said, stderr=said, **who)  # type: ignore[call-overload]
         assert done.returncode == 0, Path(data, "said").read_text(encoding="utf-8")
@@ -82,14 +83,6 @@ def server(running: Server) -> str:
     return running.address
 
 
-def nbgrader(classroom: Classroom, gradebook: str, *command: str) -> str:
-    paths = os.pathsep.join([str(COURSE), str(HERE)])
-    done = nbgrader_command.nbgrader(
-        classroom.course / "autograder", *command, PYTHONPATH=paths, COURSE_GRADEBOOK=gradebook
-    )
-    return done.stdout + done.stderr
-
-
 def grades(address: str) -> dict[str, list[tuple[str, float | None, float, bool]]]:
     """Return each student's points by grade cell."""
     with Gradebook(address) as gradebook:
@@ -104,21 +97,29 @@ def grades(address: str) -> dict[str, list[tuple[str, float | None, float, bool]
 
 
 def test_postgresql_holds_the_same_grades_as_sqlite(
-    made: SmallCourse, classroom: Classroom, server: str
+    classroom: Classroom, server: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    def run(app: type[NbGrader], *arguments: str) -> None:
+        folder = classroom.course / "autograder"
+        with monkeypatch.context() as patch:
+            assert run_app(patch, app, folder, *arguments, COURSE_GRADEBOOK=server) == 0
+
     right, spoilt = solved(classroom.released), solved(classroom.released)
     spoilt.cells.remove(cell_of(spoilt, "check_attention_scores"))
     cell_of(spoilt, "explain_root").source = "Größe, \N{GREEK SMALL LETTER SIGMA}, '; DROP TABLE grade; --"
     classroom.hand_in("anna", right, at="2025-01-30 12:00:00 UTC")
     classroom.hand_in("bela", spoilt)
     classroom.hand_in("chloë o'neil", classroom.released)
-    for command in (("generate_assignment", LESSON), ("autograde", LESSON), ("generate_feedback", LESSON)):
-        nbgrader(classroom, server, *command)
-    nbgrader(classroom, server, "export", "--to", "grades.csv")
+    run(GenerateAssignmentApp, LESSON)
+    paths = os.pathsep.join([str(COURSE), str(HERE)])
+    variables = {"PYTHONPATH": paths, "COURSE_GRADEBOOK": server}
+    nbgrader(classroom.course / "autograder", "autograde", LESSON, **variables)
+    run(GenerateFeedbackApp, LESSON)
+    run(ExportApp, "--to", "grades.csv")
     in_postgresql = grades(server)
     assert set(in_postgresql) == {"anna", "bela", "chloë o'neil"}
 
-    # The same class, graded once more with the default gradebook.
+    # Grade the same class again with the default gradebook.
     pages = {
         path: path.read_bytes() for path in (classroom.course / "autograder/autograded").rglob("*.ipynb")
     }
@@ -136,11 +137,12 @@ def test_postgresql_holds_the_same_grades_as_sqlite(
     }
     assert len(list((classroom.course / "autograder/feedback").rglob("*.html"))) == 3
 
-    # nbgrader's own version table is there, so that a later nbgrader can bring the gradebook up to date.
+    # nbgrader's own version table exists, so that a later nbgrader can upgrade the gradebook.
     with Gradebook(server) as gradebook:
         [version] = gradebook.db.execute(text("SELECT version_num FROM alembic_version")).scalars()
     assert version == get_alembic_version()
-    assert "Upgrading" in nbgrader(classroom, server, "db", "upgrade")
+    run(DbUpgradeApp)
+    assert "Upgrading" in capfd.readouterr().err
     assert grades(server) == in_postgresql
 
 
@@ -148,12 +150,10 @@ def test_a_server_that_stops_in_mid_run_loses_no_grade(
     classroom: Classroom, running: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COURSE_GRADEBOOK", running.address)
-    # A new gradebook, whatever other tests have left in this one.
+    # Don't depend on what other tests have left in the database.
     shutil.copytree(classroom.course, classroom.course.with_name("second"))
     classroom = Classroom(classroom.course.with_name("second"))
-    config = configuration(classroom.course)
-    course = CourseDirectory(config=config, assignment_id=LESSON)
-    converters.CourseGenerateAssignment(coursedir=course, config=config).start()
+    release(classroom.course)
     students = [f"student-{number}" for number in range(5)]
     for student in students:
         classroom.hand_in(student, solved(classroom.released))

@@ -1,4 +1,4 @@
-"""A lesson corrected during the term: changes are shown before they are written, and nobody is accused."""
+"""A lesson is corrected during the term: changes are previewed, and no student is accused of tampering."""
 
 import json
 import logging
@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from classroom import Classroom, configuration, solved
+from classroom import RIGHT, UNSCALED, Classroom, release, solved
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.converters import GenerateAssignment
-from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse, cell_of
 
-from autograder.nbgrader.converters import CourseAutograde, CourseGenerateAssignment
+from autograder.nbgrader.converters import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.regrade import Regrading, main
@@ -26,23 +24,11 @@ pytestmark = [
     pytest.mark.skipif(not probe().sufficient, reason="nothing here can confine code"),
 ]
 
-RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
-UNSCALED = "def attention_scores(query, key):\n    return query @ key.mT"
-
-
-def release(course: Path) -> None:
-    config = configuration(course)
-    directory = CourseDirectory(config=config, assignment_id=LESSON)
-    CourseGenerateAssignment(coursedir=directory, config=config).start()
-
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> Classroom:
+def graded(released_course: Path, tmp_path_factory: pytest.TempPathFactory) -> Classroom:
     """A class of two: `anna` is correct, `bela` forgot the root. A person has graded their explanations."""
-    course = SmallCourse.make(tmp_path_factory.mktemp("corrected") / "course")
-    config = configuration(course.root)
-    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    classroom = Classroom(course.root)
+    classroom = Classroom(shutil.copytree(released_course, tmp_path_factory.mktemp("corrected") / "course"))
     for student, source in (("anna", RIGHT), ("bela", UNSCALED)):
         notebook = solved(classroom.released)
         cell_of(notebook, "attention_scores").source = source
@@ -89,7 +75,7 @@ def test_more_points_for_an_exercise(classroom: Classroom, capsys: pytest.Captur
     assert [grade[1:] for grade in after["anna"]["grades"]] == [
         ("6.0", "None", False),
         ("1.0", "None", False),
-        ("None", "2.0", False),  # manual points stay, and need no second look
+        ("None", "2.0", False),  # manual points stay, and needn't be reviewed again
     ]
     trail = [
         json.loads(line) for line in (classroom.course / "autograder/regrades.jsonl").read_text().splitlines()
@@ -101,7 +87,7 @@ def test_more_points_for_an_exercise(classroom: Classroom, capsys: pytest.Captur
     note = (classroom.course / f"autograder/regrade_notes/{LESSON}/bela.md").read_text()
     assert "attention_scores: 1.5 before, 3.5 of 6 points now" in note
 
-    # A student who still has the old release is graded by the new points, told, and not accused.
+    # A student who still has the old release gets the new points and a note, but no accusation.
     cell_of(old_release, "attention_scores").source = RIGHT
     classroom.hand_in("carl", old_release)
     assert classroom.autograde() == []

@@ -4,11 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from classroom import Classroom, configuration, solved
+from classroom import Classroom, configuration, release, solved
 from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
-from nbgrader.coursedir import CourseDirectory
 from small_course import LESSON, SmallCourse
 
 from autograder.nbgrader.converters import CourseGenerateAssignment
@@ -34,16 +33,6 @@ def add_graded_cell(course: Path) -> None:
             file.write(text)
 
 
-def generate(course: Path, **options: object) -> None:
-    """Release the lesson. Raises NbGraderException if that fails."""
-    config = configuration(course)
-    directory = CourseDirectory(config=config, assignment_id=LESSON)
-    converter = CourseGenerateAssignment(coursedir=directory, config=config)
-    for name, value in options.items():
-        setattr(converter, name, value)
-    converter.start()
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
@@ -64,7 +53,7 @@ def graded(classroom: Classroom) -> Classroom:
 
 def test_a_changed_text_is_released_again_after_submissions_were_graded(graded: Classroom) -> None:
     SmallCourse(graded.course).change_source("# Why the root?", "# Why is there a root?")
-    generate(graded.course)
+    release(graded.course)
     assert "Why is there a root?" in (graded.course / "lessons" / LESSON / f"{LESSON}.ipynb").read_text()
     assert not [path for path in (graded.course / "lessons").iterdir() if path.name.startswith(".")]
 
@@ -76,7 +65,7 @@ def test_an_added_check_is_refused_before_the_release_is_touched(
     before, state = contents(graded.course / "lessons"), graded.state()
     monkeypatch.setattr(FolderReplacement, "begin", lambda *_, **__: pytest.fail("the release was touched"))
     with pytest.raises(NbGraderException, match=f"{LESSON}: explain_sum was added"):
-        generate(graded.course)
+        release(graded.course)
     assert contents(graded.course / "lessons") == before
     assert graded.state() == state
     assert "explain_sum" not in cells_in_gradebook(graded)
@@ -84,7 +73,7 @@ def test_an_added_check_is_refused_before_the_release_is_touched(
 
 def test_before_submissions_a_check_can_be_added(classroom: Classroom) -> None:
     add_graded_cell(classroom.course)
-    generate(classroom.course)
+    release(classroom.course)
     assert "explain_sum" in cells_in_gradebook(classroom)
 
 
@@ -99,7 +88,7 @@ def test_a_release_that_fails_leaves_the_old_one(
     monkeypatch.setattr(GenerateAssignment, method, fail)
     before = contents(classroom.course / "lessons")
     with pytest.raises(NbGraderException):
-        generate(classroom.course)
+        release(classroom.course)
     assert contents(classroom.course / "lessons") == before
 
 
@@ -109,7 +98,7 @@ def test_the_release_of_a_killed_run_is_restored(classroom: Classroom) -> None:
     killed.begin()
     killed.folder.mkdir()
     (killed.folder / f"{LESSON}.ipynb").write_text("{")
-    generate(classroom.course, force=False)
+    release(classroom.course, force=False)
     assert contents(classroom.course / "lessons") == before
 
 

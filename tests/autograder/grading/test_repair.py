@@ -324,7 +324,7 @@ def test_a_tag_that_would_skip_a_check_is_taken_off_and_told(released: NotebookN
 
     result = repaired(released, tag)
     assert not [cell for cell in result.notebook.cells if "skip-execution" in cell.metadata.get("tags", [])]
-    assert len(result.tampering) == 3  # two checks, and the answer in words that is graded too
+    assert len(result.tampering) == 3  # two checks, and the explanation, which is graded too
 
 
 def test_the_mark_of_a_graded_notebook_cannot_be_forged(released: NotebookNode) -> None:
@@ -384,7 +384,7 @@ def test_there_is_an_end_to_notes(released: NotebookNode) -> None:
     assert len(repaired(released, add).notes) < 50
 
 
-# --- Anything at all ----------------------------------------------------------------------------------------
+# --- Random changes -----------------------------------------------------------------------------------------
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -405,7 +405,7 @@ NBGRADER = st.fixed_dictionaries(
         "extra": JSON,
     },
 )
-#: What one change does: to a cell's key, or to the order of cells.
+#: Random changes, each to one key of a cell or to the order of the cells.
 CHANGES = st.lists(
     st.one_of(
         st.tuples(st.just("metadata"), st.fixed_dictionaries({"nbgrader": NBGRADER | JSON}) | JSON),

@@ -112,7 +112,7 @@ def test_two_accounts_share_a_store() -> None:
 
         def write_and_read() -> None:
             store.save(other, RESULT.to_json(), 1.0)
-            store.save(JOB, RESULT.to_json(), 1.0)  # replaces the instructor's
+            store.save(JOB, RESULT.to_json(), 1.0)  # replaces the instructor's result
             assert store.load(JOB) == replace(RESULT, seconds=1.0)
 
         for account, function in (

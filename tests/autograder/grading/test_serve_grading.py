@@ -3,19 +3,16 @@
 import logging
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
-from classroom import Classroom, configuration, solved
+from classroom import RIGHT, Classroom, release, run_app, solved
 from nbgrader.api import Gradebook
-from nbgrader.converters import GenerateAssignment
-from nbgrader.coursedir import CourseDirectory
-from small_course import LESSON, SmallCourse, cell_of
+from nbgrader.apps import CollectApp, FetchFeedbackApp, ReleaseAssignmentApp, SubmitApp
+from small_course import LESSON, cell_of
 from sqlalchemy.exc import OperationalError
 
 from autograder.nbgrader import converters, exchange, serve_grading
@@ -31,44 +28,22 @@ pytestmark = [
     pytest.mark.skipif(not probe().sufficient, reason="nothing here can confine code"),
 ]
 
-RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
 LOG = logging.getLogger("serve-grading")
 
 
-@pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> SmallCourse:
-    """A released course, which is copied for each test."""
-    course = SmallCourse.make(tmp_path_factory.mktemp("released") / "course")
-    config = configuration(course.root)
-    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    return course
-
-
 @pytest.fixture
-def classroom(released: SmallCourse, tmp_path: Path) -> Classroom:
+def classroom(released_course: Path, tmp_path: Path) -> Classroom:
     """A course with its own exchange."""
-    course = SmallCourse(shutil.copytree(released.root, tmp_path / "course"))
+    course = shutil.copytree(released_course, tmp_path / "course")
     (tmp_path / "exchange").mkdir(mode=0o777)
     (tmp_path / "exchange").chmod(0o777)
-    path = course.root / "autograder/nbgrader_config.py"
+    path = course / "autograder/nbgrader_config.py"
     path.write_text(
         path.read_text()
         + f'\nc.Exchange.root = "{tmp_path}/exchange"\nc.Exchange.cache = "{tmp_path}/cache"\n'
         + "c.SandboxedExecute.workers = 1\n"
     )
-    return Classroom(course.root)
-
-
-def nbgrader(folder: Path, *command: str) -> str:
-    done = subprocess.run(
-        [Path(sys.executable).with_name("nbgrader"), *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stderr
+    return Classroom(course)
 
 
 def answered(classroom: Classroom, source: str) -> nbformat.NotebookNode:
@@ -99,7 +74,7 @@ def test_a_submission_is_graded_before_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     caplog.set_level(logging.INFO)
-    nbgrader(classroom.course / "autograder", "release_assignment", LESSON)
+    assert run_app(monkeypatch, ReleaseAssignmentApp, classroom.course / "autograder", LESSON) == 0
     home = tmp_path / "student"
     (home / LESSON).mkdir(parents=True)
     (home / "nbgrader_config.py").write_text(
@@ -107,18 +82,18 @@ def test_a_submission_is_graded_before_the_deadline(
         'c.CourseDirectory.course_id = "build-the-transformer"\n'
     )
     nbformat.write(answered(classroom, RIGHT), home / LESSON / f"{LESSON}.ipynb")
-    nbgrader(home, "submit", LESSON)
+    assert run_app(monkeypatch, SubmitApp, home, LESSON) == 0
     run_until(service, lambda: "5 of 5 automatic points" in caplog.text)
 
     (feedback,) = (tmp_path / "exchange/build-the-transformer/feedback").glob("*.html")
     assert "attention_scores: 4 of 4" in feedback.read_text()
-    nbgrader(home, "fetch_feedback", LESSON)
+    assert run_app(monkeypatch, FetchFeedbackApp, home, LESSON) == 0
     assert list(home.rglob("feedback/**/*.html"))
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a notebook was run again")
 
-    nbgrader(classroom.course / "autograder", "collect", LESSON)
+    assert run_app(monkeypatch, CollectApp, classroom.course / "autograder", LESSON) == 0
     monkeypatch.setattr("autograder.results.local_executor.LocalExecutor.submit", refuse)
     assert isinstance(converters.CourseAutograde, type)
     assert classroom.autograde() == []
@@ -170,8 +145,7 @@ def test_submissions_wait_until_the_gradebook_has_the_lesson(
         f"{LESSON}: submissions wait, because the gradebook has no such lesson yet. "
         f"Run `nbgrader generate_assignment {LESSON}`."
     ]
-    config = configuration(classroom.course)
-    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
+    release(classroom.course)
     run_until(service, lambda: f"anna, {LESSON}: 5 of 5 automatic points" in caplog.text)
 
 

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from classroom import Classroom, configuration, solved
+from classroom import RIGHT, Classroom, solved
 from nbgrader.api import Gradebook
-from nbgrader.converters import GenerateAssignment
-from nbgrader.coursedir import CourseDirectory
-from small_course import LESSON, SmallCourse, cell_of
+from small_course import LESSON, cell_of
 
 from autograder.nbgrader import converters
 from autograder.nbgrader.stored_results import main
@@ -26,8 +24,6 @@ pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.skipif(not probe().sufficient, reason="nothing here can confine code"),
 ]
-
-RIGHT = "def attention_scores(query, key):\n    return query @ key.mT / query.shape[-1] ** 0.5"
 
 
 class NoExecutor(WorkerExecutor):
@@ -46,13 +42,11 @@ class NoWorkers(SharedExecutor):
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> Classroom:
+def graded(released_course: Path, tmp_path_factory: pytest.TempPathFactory) -> Classroom:
     """A class of two, graded in sandboxes."""
-    course = SmallCourse.make(tmp_path_factory.mktemp("stored") / "course")
-    config = configuration(course.root)
-    GenerateAssignment(coursedir=CourseDirectory(config=config, assignment_id=LESSON), config=config).start()
-    classroom = Classroom(course.root)
-    shutil.copy(course.root / "autograder/gradebook.db", course.root / "autograder/new.db")
+    classroom = Classroom(shutil.copytree(released_course, tmp_path_factory.mktemp("stored") / "course"))
+    folder = classroom.course / "autograder"
+    shutil.copy(folder / "gradebook.db", folder / "new.db")
     for number, student in enumerate(("anna", "bela")):
         notebook = solved(classroom.released)
         cell_of(notebook, "attention_scores").source = f"{RIGHT}  # {number}"
@@ -134,7 +128,7 @@ def test_the_same_bytes_handed_in_again_only_change_the_time(classroom: Classroo
 
 def test_a_resubmission_from_a_machine_with_a_slow_clock_is_graded(classroom: Classroom) -> None:
     other = (classroom.folder("bela") / f"{LESSON}.ipynb").read_bytes()
-    classroom.hand_in("anna", other, at="2024-12-30 12:00:00 UTC")  # before her first submission, it seems
+    classroom.hand_in("anna", other, at="2024-12-30 12:00:00 UTC")  # seems older than her first submission
     assert classroom.autograde() == []
     assert "# 1" in cell_of(classroom.autograded("anna"), "attention_scores").source
 
@@ -145,7 +139,7 @@ def test_a_damaged_result_is_not_used_and_the_old_grade_stays(classroom: Classro
         path.write_bytes(path.read_bytes()[:-100])
     said = classroom.autograde(force=True)
     assert sum("is not used: its checksum doesn't match" in line for line in said) == 2
-    assert classroom.state()["gradings"] == before["gradings"]  # nothing could run here
+    assert classroom.state()["gradings"] == before["gradings"]  # nothing can run on this machine
     assert classroom.state()["files"] == before["files"]
     assert set(classroom.not_graded) == {"anna", "bela"}
 

@@ -1,9 +1,7 @@
 """`nbgrader db student import` with damaged or ambiguous rosters imports either everybody or nobody."""
 
-from pathlib import Path
-
 import pytest
-from classroom import Classroom
+from classroom import Classroom, run_app
 from nbgrader.api import Gradebook
 from nbgrader.apps.dbapp import DbStudentImportApp
 
@@ -12,18 +10,9 @@ HEADER = "id,first_name,last_name,email,lms_user_id\n"
 
 
 def run_import(classroom: Classroom, roster: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Run the command in this process, and return its exit code."""
-    monkeypatch.chdir(classroom.course / "autograder")
-    monkeypatch.delenv("COURSE_GRADEBOOK", raising=False)
-    Path("students.csv").write_bytes(roster)
-    DbStudentImportApp.clear_instance()
-    try:
-        DbStudentImportApp.launch_instance(["students.csv"])
-    except SystemExit as end:
-        return int(end.code or 0)
-    finally:
-        DbStudentImportApp.clear_instance()
-    return 0
+    folder = classroom.course / "autograder"
+    (folder / "students.csv").write_bytes(roster)
+    return run_app(monkeypatch, DbStudentImportApp, folder, "students.csv")
 
 
 def students(classroom: Classroom) -> dict[str, str]:

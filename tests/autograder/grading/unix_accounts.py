@@ -17,11 +17,11 @@ from pathlib import Path
 
 import psutil
 
-#: Debian keeps these commands in a folder that is not on the path of every shell, and not of every CI either.
+#: Debian keeps these commands in a folder that isn't on the PATH of every shell or every CI system.
 _SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}/usr/sbin{os.pathsep}/sbin"
 
 
-#: The comment of the tests' accounts, by which those that a killed test left behind are recognised.
+#: The comment field of test accounts, which identifies those that a killed test left behind.
 _COMMENT = "account of a test"
 
 
@@ -112,7 +112,7 @@ def _remove_leftovers() -> None:
                     process.wait(10)
         group = grp.getgrgid(account.pw_gid).gr_name
         _run("userdel", account.pw_name, check=False)
-        _run("groupdel", group, check=False)  # fails until it is no other account's group
+        _run("groupdel", group, check=False)  # fails while another account uses the group
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Hand in all threats, grade them, and describe the harm that was done."""
+"""Submit all threats, grade them, and describe the harm that was done."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,15 @@ from tests.autograder.hostile.arena import (
 )
 from tests.autograder.hostile.threat import POINTS, RAN, Threat
 
-#: Between two honest students there are so many hostile ones.
+#: The number of hostile students between two honest ones.
 BETWEEN = 8
 
-#: A graded notebook that is larger, in bytes, is harm: somebody has to open it.
+#: A graded notebook with more bytes than this counts as harm, because somebody has to open it.
 MAX_BYTES = 4_000_000
 
 HONEST = Threat("honest", "hands in right answers")
 
-#: What grading is there to write in the course.
+#: The paths in the course that grading is supposed to write.
 _OWN_IN_COURSE = (
     "autograder/autograded",
     "autograder/gradebook.db",
@@ -59,21 +59,21 @@ class Aftermath:
 
     course: Path
     students: dict[str, str]
-    """Each student's threat, or "honest", in the order of the alphabet."""
+    """Each student's threat, or "honest", in alphabetical order."""
     secrets: dict[str, str]
     code: int
     said: str
     scores: dict[str, dict[str, float | None] | None]
-    """What the gradebook holds for each student, by grade cell; None where it holds no submission."""
+    """Each student's scores in the gradebook, by grade cell; None if it contains no submission."""
     other_harm: list[str]
-    """What was done to anybody, in sentences."""
+    """Sentences on harm to others than the attacker."""
 
     def student(self, threat: str) -> str:
         """Return the student who made this attack."""
         return next(student for student, tried in self.students.items() if tried == threat)
 
     def neighbours(self, student: str) -> list[str]:
-        """Return the nearest honest students, before and after in alphabetical order."""
+        """Return the nearest honest students before and after this one, in alphabetical order."""
         names = list(self.students)
         honest = [name for name, tried in self.students.items() if tried == HONEST.name]
         place = names.index(student)
@@ -86,14 +86,6 @@ class Aftermath:
     def notebook(self, student: str) -> NotebookNode:
         """Read a graded notebook. Raises FileNotFoundError if there is none."""
         return nbformat.read(self.folder(student) / f"{LESSON}.ipynb", as_version=4)
-
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self) | {"course": str(self.course)}), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> "Aftermath":
-        told = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**told | {"course": Path(told["course"])})
 
 
 def play(
@@ -130,7 +122,7 @@ def _play(arena: Arena, threats: Sequence[Threat], variables: Mapping[str, str],
         before = _places(arena)
         told = _told(arena)
         code, said = _nbgrader(arena, environment, seconds, "autograde", LESSON)
-        # The last of nbgrader's own processes may end a moment after it.
+        # The last of nbgrader's own processes may end a moment after the command.
         deadline = time.monotonic() + 10
         marks = (arena.mark, f"300.{int(arena.mark[2:], 16)}")
         while (left := processes(*marks)) and time.monotonic() < deadline:
@@ -170,7 +162,7 @@ def _hand_in(arena: Arena, students: Mapping[str, Threat]) -> None:
         if threat is HONEST:
             secret = arena.secrets["another student's notebook"]
             notebook.cells[-1].source += f"\n<!-- {secret} -->"
-        # As it is: nbformat would refuse some.
+        # Written without nbformat, which would refuse some of these notebooks.
         (folder / f"{LESSON}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
         if threat.hand_in:
             threat.hand_in(folder, arena)
@@ -210,7 +202,7 @@ def _places(arena: Arena) -> dict[str, dict[str, str]]:
 
 
 def _told(arena: Arena) -> list[str]:
-    """Return what the gradebook contains apart from the submissions."""
+    """Return the contents of the gradebook apart from the submissions."""
     with Gradebook(f"sqlite:///{arena.classroom}/gradebook.db") as gradebook:
         [assignment] = gradebook.assignments
         [notebook] = assignment.notebooks
@@ -245,7 +237,7 @@ def shown(notebook: NotebookNode) -> str:
 
 
 def harm_by(threat: Threat, student: str, found: Aftermath) -> list[str]:
-    """Return sentences on everything about one submission that differs from the expected outcome."""
+    """Describe, in sentences, how the outcome of one submission differs from the expected one."""
     if threat.hidden and not harm_by(threat.unseen, student, found):
         return []
     scores = found.scores[student]
@@ -301,7 +293,7 @@ def _reported(threat: Threat, notebook: NotebookNode) -> list[str]:
 
 
 def _kept(student: str, found: Aftermath) -> list[str]:
-    """Return sentences on submission files that were kept but must not be."""
+    """Describe, in sentences, the submission files that should not have been kept."""
     harm = []
     for path in found.folder(student).rglob("*") if found.folder(student).exists() else ():
         if path.is_symlink():

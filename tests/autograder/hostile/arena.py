@@ -104,7 +104,7 @@ print(open("data/words.txt").read())
 # ### END MARK SCHEME
 """
 
-#: Whoever is sent a signal. It writes down which, and goes on.
+#: A process that records each signal it receives, and continues.
 _VICTIM = """\
 import signal, sys, time
 def caught(number, frame):
@@ -126,17 +126,17 @@ class Arena:
     outside: Path
     """A folder in the system's temporary folder."""
     hidden: Path
-    """Another one there, with a secret name."""
+    """A second folder there, with a secret name."""
     neighbour: str
-    """A student who handed in right answers."""
+    """A student who handed in correct answers."""
     secrets: dict[str, str]
-    """What must not come to light, by where it is kept."""
+    """Texts that must not leak, keyed by where they are kept."""
     mark: str
     """The name of processes that attacks start."""
     ports: dict[str, int] = field(default_factory=dict)
     victim: int = 0
     heard: list[str] = field(default_factory=list)
-    """What listeners were sent."""
+    """The messages and signals that the targets received."""
 
     @property
     def classroom(self) -> Path:
@@ -169,7 +169,7 @@ class Arena:
 
     @property
     def abstract(self) -> str:
-        """The name of a unix socket that is in no folder."""
+        """The name of a unix socket in the abstract namespace, which is in no folder."""
         return f"\0{self.mark}"
 
     @property
@@ -178,14 +178,14 @@ class Arena:
         inherited = {name: value for name, value in os.environ.items() if name != "COURSE_GRADEBOOK"}
         return inherited | {
             "HOME": str(self.home),
-            # Jupyter's own files, so that nothing at all is to change in the home folder.
+            # Keep Jupyter's own files elsewhere, so that nothing at all should change in the home folder.
             **{name: str(self.home.parent / name.lower()) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR")},
             "COURSE_DATABASE_PASSWORD": self.secrets["the environment"],
             "COURSE_ARENA": self.mark,
         }
 
     def strays(self) -> dict[str, Path]:
-        """Return the files that attacks try to leave in installed packages, keyed by what they damage."""
+        """Return the files that attacks try to leave outside the course, keyed by location."""
         return {
             "torch's folder": Path(torch.__file__).parent / f"{self.mark}.txt",
             "the folder of packages": Path(torch.__file__).parents[1] / f"{self.mark}.txt",
@@ -242,7 +242,7 @@ def make_arena(root: Path, config: str) -> Arena:
 
 
 def clear(arena: Arena) -> None:
-    """Remove what is outside the test's own folder."""
+    """Remove the files and folders outside the test's own folder."""
     for folder in (arena.outside, arena.hidden):
         shutil.rmtree(folder, ignore_errors=True)
     for path in arena.strays().values():
@@ -287,7 +287,7 @@ def inhabited(arena: Arena) -> Iterator[None]:
 
 
 def _listen(server: socket.socket, name: str, heard: list[str]) -> None:
-    with contextlib.suppress(OSError):  # closed at the end
+    with contextlib.suppress(OSError):  # the socket is closed at the end
         while True:
             if server.type == socket.SOCK_DGRAM:
                 message = server.recv(100)
@@ -330,6 +330,6 @@ def processes(*names: str) -> list[str]:
 
 
 def end(process: str) -> None:
-    """End a process that was left behind, given as `processes` names it."""
+    """End a process that was left behind, described as in the result of `processes`."""
     with contextlib.suppress(OSError):
         os.kill(int(process.partition(" ")[0]), 9)

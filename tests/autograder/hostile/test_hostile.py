@@ -16,8 +16,8 @@ from tests.autograder.hostile.threats.submissions import SCRIPTS
 
 pytestmark = pytest.mark.sandbox
 
-#: Each run, with the threats that are tried in it. The weaker mechanism has to confine as well; judging is
-#: the same under both.
+#: The threats of each run. Judging is the same under both mechanisms, so the second run contains only the
+#: threats that the weaker mechanism must confine.
 RUNS = {
     "the strongest mechanism": THREATS,
     "without bubblewrap": tuple(threat for threat in THREATS if threat.confined),

@@ -11,10 +11,10 @@ from small_course import cell_of
 
 from tests.autograder.hostile.arena import Arena
 
-#: Where the attack stands: the first cell that a student writes. It runs for a grade, and others come after.
+#: The attack's cell: the first one that a student writes. It is graded, and other cells follow it.
 FIRST = "predict_spread"
 
-#: Right answers, by solution cell.
+#: Correct answers, by solution cell.
 RIGHT = {
     FIRST: "predict_spread = 8",
     "attention_scores": """\
@@ -31,10 +31,10 @@ def attention_weights(scores, mask=None):
 """,
 }
 
-#: What each is worth.
+#: The points for each answer.
 POINTS = {FIRST: 1.0, "attention_scores": 4.0, "attention_weights": 5.0}
 
-#: What an attack's cell prints at its end.
+#: The text that an attack's cell prints at its end.
 RAN = "the attack ran to its end"
 
 _PRELUDE = '''\
@@ -83,35 +83,35 @@ class Threat:
 
     name: str
     does: str
-    """What it tries, in a few words."""
+    """A short description of the attack."""
     attack: str = ""
-    """Code at the head of the first solution cell; `_PRELUDE` says what it may use."""
+    """Code at the beginning of the first solution cell. It can use the names that `_PRELUDE` defines."""
     answers: Literal["right", "blank"] = "right"
     cells: Mapping[str, str] = field(default_factory=dict)
-    """Solution cells that are written otherwise."""
+    """Other contents for some solution cells."""
     lost: tuple[str, ...] = ()
-    """What earns nothing although the other answers are right."""
+    """The answers that earn nothing although the others are correct."""
     earned: tuple[str, ...] = ()
-    """What earns its points although the other answers are blank."""
+    """The answers that earn their points although the others are blank."""
     graded: bool = True
-    """Whether it can be graded at all: what can't be is reported by name."""
+    """Whether it can be graded at all. If not, it is reported by name."""
     edit: Callable[[NotebookNode], None] | None = None
     """Changes the notebook."""
     hand_in: Callable[[Path, Arena], None] | None = None
-    """Puts more, or other things, into the folder that is handed in."""
+    """Adds or replaces files in the submission folder."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
-    """What the report says of exercises, where that is not plainly "right" or a kind of wrong."""
+    """The expected verdicts of exercises for which neither "right" nor just any other verdict is expected."""
     noted: str = ""
-    """A regular expression for what the report notes for a person: repairs, violations, tampering."""
+    """A regular expression for a note that the report must contain: a repair, violation or tampering."""
     hidden: str = ""
-    """Where it can hide what it does from whoever watches: a regular expression for what a person is told
-    then, beside which all points may stand."""
+    """If the attack can evade detection: a regular expression for the note that the report must then contain.
+    In that case, full points are accepted."""
     feedback: bool = False
-    """Whether its feedback page is made, to be looked at."""
+    """Whether its feedback page is generated and inspected."""
     garbled: bool = False
-    """Whether nothing that its kernel says can be read, its outputs included."""
+    """Whether its kernel's messages, including outputs, can't be read."""
     confined: bool = False
-    """Whether the confinement has to stop it: it is tried under the weaker mechanism as well."""
+    """Whether confinement must stop it. If so, it is also tried under the weaker mechanism."""
 
     @property
     def scores(self) -> dict[str, float]:
@@ -122,12 +122,12 @@ class Threat:
 
     @property
     def ran(self) -> bool:
-        """Whether the attack's cell reports that it ran to its end. Points show that for correct answers."""
+        """Whether the cell must report that the attack ran to its end. Points show it for correct answers."""
         return bool(self.attack) and self.graded and self.answers == "blank" and not self.garbled
 
     @property
     def unseen(self) -> "Threat":
-        """The outcome that is accepted as well if a person is told about it."""
+        """The outcome that is also accepted if a note informs a person."""
         return replace(self, lost=(), verdicts={}, noted=self.hidden, hidden="")
 
     def notebook(self, released: NotebookNode, arena: Arena) -> NotebookNode:

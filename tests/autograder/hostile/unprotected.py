@@ -16,14 +16,14 @@ from tests.autograder.hostile.threat import Threat
 from tests.autograder.hostile.threats import THREATS
 from tests.benchmarks.grading import PLAIN
 
-#: nbgrader's own way, and shorter limits than those of a class.
+#: nbgrader's own converter, with shorter limits than a class has.
 CONFIG = f"{PLAIN}c.Execute.timeout = 6\nc.Execute.interrupt_on_timeout = True\n"
 
-#: What the judge alone says: plain nbgrader has no such report.
+#: Harm that concerns the judge's report, which plain nbgrader doesn't have.
 _REPORT = ("the report ", "nothing of ")
 
 
-#: These end or hold up the whole run: each has one of its own.
+#: These end or block the whole run, so each gets a run of its own.
 ALONE = ("kills-its-parent", "fork-storm", "comes-back-again")
 
 

@@ -24,7 +24,7 @@ from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
 
 CURRICULUM = load_curriculum(COURSE)
 WRITE = {entry.name: entry.write for lesson in CURRICULUM.lessons for entry in lesson.exercises}
-#: What any Python file or any training loop holds.
+#: Lines that any Python file or training loop may contain.
 IDIOMS = {
     "for name in names:",
     "for parameter in model.parameters():",
@@ -49,7 +49,7 @@ def view_of(lesson: str) -> dict[str, bytes]:
 
 @cache
 def to_write(name: str) -> set[str]:
-    """The lines that students write, as they are in the course and as `ast.unparse` writes them."""
+    """The lines that students write, as in the course and as `ast.unparse` formats them."""
     source = exercise(name).source
     definition = ast.parse(source).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
@@ -67,7 +67,7 @@ def to_write(name: str) -> set[str]:
 def test_no_line_that_students_write_stands_in_the_view(lesson: Lesson) -> None:
     withheld = withheld_exercises(CURRICULUM, lesson)
     assert {entry.name for entry in lesson.exercises} <= withheld.keys()
-    # An earlier lesson's reference may hold the same line, such as `self.dropout = nn.Dropout(dropout)`.
+    # An earlier lesson's reference may contain the same line, e.g. `self.dropout = nn.Dropout(dropout)`.
     earlier = {line for name in WRITE.keys() - withheld.keys() for line in to_write(name)}
     for path, content in view_of(lesson.name).items():
         text = content.decode("utf-8", "replace")  # The corpus is compressed.
@@ -119,7 +119,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
     view = view_of(lesson.name)
     withheld = withheld_exercises(CURRICULUM, lesson)
     for name in WRITE.keys() - withheld.keys():
-        # Written anew from its syntax tree, where the file holds a later part too.
+        # If the file contains a later part too, the view's version is generated from the syntax tree.
         module = exercise(name).reference.__module__.replace(".", "/")
         written_anew = ast.unparse(ast.parse(view[f"{module}.py"].decode()))
         assert ast.unparse(ast.parse(exercise(name).source)) in written_anew
@@ -140,7 +140,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
 
 
 def starts_the_lab(cell: nbformat.NotebookNode) -> bool:
-    """Return whether a cell draws the last lesson's pictures of runs, which affect no grade."""
+    """Return whether a cell shows the runs of the last lesson's lab, which affect no grade."""
     return cell.id.startswith("13-final-lab-see-")
 
 
@@ -233,7 +233,7 @@ def test_a_course_with_other_lessons_withholds_its_own_exercises(small: SmallCou
     text = lesson_view(curriculum, curriculum.lessons[0])["course_lib/transformer/attention.py"].decode()
     assert curriculum.lessons[0].name == LESSON
     assert "query @ key" not in text
-    assert "kept @ value" in text  # it teaches no scaled_dot_product_attention
+    assert "kept @ value" in text  # scaled_dot_product_attention isn't an exercise of this lesson
 
 
 def test_what_only_withheld_code_uses_goes_with_it() -> None:

@@ -1,4 +1,4 @@
-"""A notebook in a real sandbox, judged from outside: what ends a kernel costs only the cell that did it."""
+"""A notebook in a real sandbox, judged from outside: ending the kernel costs only the cell that did it."""
 
 import os
 import subprocess
@@ -60,7 +60,7 @@ def test_the_same_job_gives_the_same_result(classroom: Classroom) -> None:
         "raise ValueError(object())",
         CHECK,
     )
-    # With another limit, or it would not be run again.
+    # With another limit, because otherwise it would not be run again.
     one, other = classroom.run(*sources), classroom.run(*sources, cpu_seconds=800)
     assert one.outputs == other.outputs
     assert "0x…" in said(one)[1]
@@ -114,7 +114,7 @@ def test_kernels_are_not_started_for_ever(classroom: Classroom) -> None:
 
 
 def test_a_kernel_that_ends_before_it_answers_is_not_waited_for(classroom: Classroom) -> None:
-    # One of them cannot be unpacked. To wait for the kernel would take longer than the notebook may.
+    # One of the files can't be unpacked. Waiting for the kernel would take longer than the notebook's limit.
     files = (("a", b"a file"), ("a/b", b"a file in it"))
     result = classroom.run(RIGHT, CHECK, files=files, restarts=1, notebook_seconds=50)
     reason = "no kernel starts with the files next to the notebook, but one starts without them"
@@ -136,7 +136,7 @@ def test_a_notebook_has_an_end(classroom: Classroom) -> None:
 
 @contextmanager
 def busy_core() -> Iterator[None]:
-    """Make all processes that grade share one core with five others that never rest."""
+    """Make all processes that grade share one core with five processes that are always busy."""
     here = os.sched_getaffinity(0)
     core = {min(here)}
     workers = psutil.Process().children(recursive=True)

@@ -75,7 +75,7 @@ def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
     program = Path(__file__).with_name("served_cells.py")
     files = str(program), str(folder / "view"), str(folder / "cells.json")
     arguments = [sys.executable, "-I", *files, str(there.fileno())]
-    # Where a test fails, the socket is closed first, and so the program ends by itself.
+    # If a test fails, the socket is closed first, so the program ends by itself.
     with subprocess.Popen(arguments, cwd=folder, pass_fds=[there.fileno()]) as process, here:
         there.close()
         channel = Channel(here)
@@ -84,8 +84,8 @@ def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
         assert process.wait(timeout=60) == 0
 
 
-#: The first has a forbidden call, the second builds its models on this side. The others repeat what
-#: `test_every_lesson.py` grades.
+#: The first lesson has a forbidden call, and the second builds its models in this process. The others repeat
+#: what `test_every_lesson.py` grades.
 EACH_DAY = "01-attention", "11-decoding"
 
 

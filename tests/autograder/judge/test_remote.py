@@ -1,4 +1,4 @@
-"""Whatever a student's process does, a check continues, with its answer or the reason for having none."""
+"""Whatever a student's process does, a check continues: it gets an answer or the reason for having none."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.checks.engine.candidate import Candidate, Fixture, Request
+from course_lib.checks.engine.candidate import Candidate, Request
 from course_lib.checks.engine.reply import (
     KERNEL_DIED,
     OUT_OF_TIME,
@@ -23,7 +23,7 @@ from course_lib.checks.engine.reply import (
     Raised,
     Returned,
 )
-from course_lib.checks.exercises.fixtures.callables import multiply
+from course_lib.checks.exercises.fixtures.callables import multiply, to_itself
 from course_lib.checks.remote.client import RemoteObject, StudentError, student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.server import serve
@@ -37,7 +37,7 @@ def forked(there_runs: Callable[[socket.socket], None]) -> Iterator[Channel]:
     """Run a function in another process, at the other end of a channel."""
     here, there = socket.socketpair()
     with warnings.catch_warnings():
-        # torch has threads; the child only computes with the one that it has.
+        # torch has other threads, but the child computes only in the thread that forked.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -58,7 +58,7 @@ def serving(**names: object) -> Any:
 
 
 def answering(*answers: bytes) -> Any:
-    """Reply with these messages, whatever is asked."""
+    """Reply with these messages, whatever the requests are."""
 
     def answer(there: socket.socket) -> None:
         channel = Channel(there)
@@ -264,7 +264,7 @@ def test_a_program_that_ends_answers_nothing_more() -> None:
             assert isinstance(reply, Raised)
             assert reply.kind == KERNEL_DIED
         other = Candidate(RemoteObject(channel, "well"))
-        reply = other.build(1).copy().fixture(Fixture("linear")).call()
+        reply = other.build(1).copy().fixture(to_itself()).call()
         assert isinstance(reply, Raised)
         assert reply.kind == KERNEL_DIED
         assert channel.dead
@@ -289,7 +289,7 @@ def test_a_timeout_is_extended_by_time_without_a_core() -> None:
     with forked(answer_late) as channel:
         channel._without_core = lambda: time.monotonic() - since
         assert channel.receive(0.3) == b"late"
-        # The same time is not counted again: from here on, the peer sleeps by its own choice.
+        # The same time isn't counted again: from here on, the peer sleeps of its own accord.
         waited = time.monotonic() - since
         channel._without_core = lambda: waited
         with pytest.raises(ChannelTimeout):

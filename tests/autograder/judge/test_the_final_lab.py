@@ -33,7 +33,7 @@ from torch import Tensor
 from course_lib.checks import check
 Item = TypeVar("Item")
 """
-#: What a kernel sees of the course must not hold the answers.
+#: The kernel's view of the course must not contain the answers.
 LOOKS = """
 try:
     from course_lib.transformer.data_parallel import shard as reference
@@ -41,7 +41,7 @@ try:
 except Exception as error:
     print(type(error).__name__)
 """
-#: What a student's code writes while it is graded must not count.
+#: Files that a student's code writes during grading must not count.
 REWRITES = """
 import os
 for name in ("config.yaml", "metrics.jsonl", "translations.txt"):
@@ -126,7 +126,7 @@ def test_copied_references_are_for_a_person_to_look_at(classroom: Classroom) -> 
         files=(("config.yaml", FILES["config.yaml"]), ("translations.txt", copied)),
     )
     assert verdicts(result) == ["right", "missing"]
-    # The second cell has another check after the first, which doesn't hide what the first one found.
+    # The second cell has another check after the first, which must not hide the first check's finding.
     assert (
         result.warnings
         == ["translations.txt is the reference, word for word (BLEU 100.0): did a model write it?"] * 2

@@ -14,10 +14,11 @@ from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import MECHANISMS, SANDBOX_FILES, probe
 from autograder.sandbox.limits import Limits
 
-#: What grading may run under, the strongest first.
+#: The combinations of mechanisms under which grading may run, the strongest first.
 WAYS = (MECHANISMS, ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
 
-#: The program. `inherited` is a listening socket, as a kernel has some; a refusal is printed by its name.
+#: The program that runs the code. `inherited` is a listening socket like those of a kernel. If the code is
+#: refused something, the name of the exception is printed.
 _PROGRAM = """
 import ctypes, json, os, socket, sys
 from pathlib import Path
@@ -86,5 +87,5 @@ def run(
 
 
 def as_root() -> bool:
-    """Whether the tests run as root, whom Linux restricts less."""
+    """Return whether the tests run as root, which Linux restricts less."""
     return os.geteuid() == 0

@@ -134,7 +134,7 @@ NETWORK = {
     "a message to a unix socket, from a pair": (
         "socket.socketpair(type=socket.SOCK_DGRAM)[0].sendmsg([b'!'], [], 0, datagrams)"
     ),
-    # A socket that is there already, closed again so that it can connect, in the call that sends.
+    # An existing socket is shut down, so that it can connect again in the call that sends.
     "TCP, on sending": (
         "inherited.shutdown(socket.SHUT_RDWR); inherited.sendmsg([b'!'], [], 0x20000000, ('127.0.0.1', tcp))"
     ),
@@ -166,7 +166,7 @@ EVERYTHING = {
     for kind, attempts in (("files", FILES), ("network", NETWORK), ("processes", PROCESSES))
     for name, code in attempts.items()
 }
-#: Where Linux itself refuses these: to ordinary users, in containers, or as it is set up.
+#: Attempts that Linux itself may refuse: to ordinary users, in containers, or because of its settings.
 NOT_EVERYWHERE = {
     *("network: a raw socket", "network: TCP, on sending", "processes: trace another process"),
     *("processes: a file system of its own", "processes: users of its own", "processes: a device"),
@@ -174,7 +174,7 @@ NOT_EVERYWHERE = {
 }
 
 
-#: Tries all of it, and prints what came through.
+#: Try everything, and print the names of the attempts that succeed.
 _TRY_ALL = """
 for name, attempt in everything.items():
     try:
@@ -243,7 +243,7 @@ print(os.listdir())
         tmp_path,
     )
     assert done.stdout.splitlines() == ["signalled", "signalled", "[]"], done.stderr
-    # torch says so there where it misses something of the machine.
+    # torch would print a warning there if it couldn't read something about the machine.
     assert done.stderr == ""
 
 
@@ -284,7 +284,7 @@ def test_all_files_together_have_an_end_in_bubblewrap(tmp_path: Path) -> None:
 @ways
 def test_processor_time_has_an_end(mechanisms: tuple[str, ...], tmp_path: Path) -> None:
     done = run("while True: pass", mechanisms, tmp_path, Limits(cpu_seconds=1))
-    # Bubblewrap hands on its child's signal as a shell does.
+    # Bubblewrap reports its child's signal as a shell does.
     assert done.returncode in (-signal.SIGXCPU, 128 + signal.SIGXCPU), done.stderr
 
 

@@ -154,7 +154,7 @@ def test_the_course_is_no_part_of_the_environment() -> None:
 def test_only_the_folder_of_a_killed_owner_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In another container, process ids differ, so the owner's may seem not to exist."""
+    """Process ids differ in another container, so the owner may seem not to exist."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with monkeypatch.context() as container:
         container.setattr("os.getpid", lambda: 2**22 + 1)

@@ -1,4 +1,4 @@
-"""Wrong answers that are no known mistake: the checks must not name one for them."""
+"""Wrong answers that match no known misconception: the checks must not name one."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Lesson 12, wrong answers that are none of the known misconceptions: nothing may be named for them."""
+"""Wrong answers for lesson 12 that match no known misconception: the checks must not name one."""
 
 import torch
 import torch.distributed as dist

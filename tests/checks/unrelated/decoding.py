@@ -1,4 +1,4 @@
-"""Lesson 11, wrong answers that are none of the known misconceptions: nothing may be named for them."""
+"""Wrong answers for lesson 11 that match no known misconception: the checks must not name one."""
 
 import torch
 

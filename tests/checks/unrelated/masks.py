@@ -1,4 +1,4 @@
-"""Lesson 04, wrong answers that are none of the known misconceptions: nothing may be named for them."""
+"""Wrong answers for lesson 04 that match no known misconception: the checks must not name one."""
 
 from course_lib.transformer import causal_mask, decoder_mask, padding_mask, shift_target
 

@@ -1,4 +1,4 @@
-"""Lesson 05, wrong answers that are none of the known misconceptions: nothing may be named for them."""
+"""Wrong answers for lesson 05 that match no known misconception: the checks must not name one."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Lesson 09, wrong answers that are none of the known misconceptions: nothing may be named for them."""
+"""Wrong answers for lesson 09 that match no known misconception: the checks must not name one."""
 
 import math
 
@@ -43,7 +43,7 @@ def _clipped(model, loss, micro_batches, optimizer, scheduler):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)
 
     hook = optimizer.register_step_pre_hook(clip)
-    # A hook that was there before runs first, so clip where the gradient is made.
+    # Hooks that exist already run first, so also scale each gradient as soon as it is computed.
     handles = [parameter.register_hook(lambda gradient: 0.1 * gradient) for parameter in model.parameters()]
     value = train_step(model, loss, micro_batches, optimizer, scheduler)
     for handle in (hook, *handles):

@@ -1,4 +1,4 @@
-"""Lesson 12, correct answers written differently: the checks have to accept all of them."""
+"""Correct answers for lesson 12, written differently: the checks must accept all of them."""
 
 import contextlib
 import functools

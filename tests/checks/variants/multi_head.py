@@ -1,4 +1,4 @@
-"""Lesson 02, right answers written differently: the checks have to accept all of them."""
+"""Correct answers for lesson 02, written differently: the checks must accept all of them."""
 
 import torch
 import torch.nn.functional as F

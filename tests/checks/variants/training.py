@@ -1,4 +1,4 @@
-"""Lesson 09, right answers written differently: the checks have to accept all of them."""
+"""Correct answers for lesson 09, written differently: the checks must accept all of them."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Lesson 10, right answers written differently: the checks have to accept all of them."""
+"""Correct answers for lesson 10, written differently: the checks must accept all of them."""
 
 import heapq
 import itertools
@@ -16,7 +16,7 @@ def vocabulary_by_most_common(sentences, min_count, specials):
     for special in specials:
         counts.pop(special, None)
     vocabulary = {special: place for place, special in enumerate(specials)}
-    # most_common keeps the order of what was put in, so equal counts stay sorted by spelling.
+    # most_common keeps the insertion order, so equal counts stay sorted by spelling.
     for word, count in Counter(dict(sorted(counts.items()))).most_common():
         if count >= min_count:
             vocabulary[word] = len(vocabulary)

@@ -17,12 +17,12 @@ STEPS = 80
 
 @pytest.fixture
 def lesson(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names defined in section 7 of the released lesson, in which no part is the student's."""
+    """The names defined in section 7 of the released lesson, without any parts by a student."""
     monkeypatch.chdir(COURSE / "lessons" / "06-the-transformer")
     lesson = load_curriculum(COURSE).lessons[6]
     names: dict[str, Any] = {}
     for cell in read_source(COURSE, lesson):
-        # Each of these cells, up to where it uses what it has defined.
+        # Run each of these cells up to the point where it uses its definitions.
         for start, end in (
             ("import torch", None),
             ("seen = []", "torch.manual_seed(0)"),

@@ -42,7 +42,7 @@ def test_the_parts_are_the_blocks_that_a_run_uses() -> None:
     blocks = [
         (lesson.name, name)
         for name, (lesson, _) in public_curriculum().blocks.items()
-        if lesson.name not in without and name not in ddp  # PyTorch's DDP does these.
+        if lesson.name not in without and name not in ddp  # PyTorch's DDP replaces these.
     ]
     assert [(lesson, name) for lesson, names in LESSONS.items() for name in names] == blocks
 
@@ -447,7 +447,7 @@ def test_a_kept_copy_gives_the_same_parts(student: Student) -> None:
     parts = load_parts(student.write())
     copy = student.folder / "parts.json"
     parts.keep(copy)
-    student.swap("LayerNorm", "unbiased=False", "correction=1")  # The notebook goes on changing.
+    student.swap("LayerNorm", "unbiased=False", "correction=1")  # The notebook keeps changing.
     kept = load_parts(copy)
     assert kept.yours == parts.yours
     assert kept.fingerprints == parts.fingerprints

@@ -56,7 +56,7 @@ def test_not_started(tmp_path: Path) -> None:
     save(tmp_path)
     (lesson,) = read_lessons(tmp_path)
     assert (lesson.title, lesson.minutes, lesson.points) == ("Attention", 150, 8)
-    assert [check.state for check in lesson.checks] == [State.NOT_RUN, State.NOT_RUN]
+    assert list(lesson.checks.values()) == [State.NOT_RUN, State.NOT_RUN]
     assert describe(lesson) == "not started"
 
 

@@ -2,7 +2,7 @@
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
-#: A body of a function in which nothing stops it that Python can raise.
+#: The body of a function that no exception in Python can stop.
 _FOR_EVER = """\
     while True:
         try:
@@ -40,7 +40,7 @@ while True: time.sleep(1000)
     Threat(
         "endless-in-c",
         "computes where no signal is looked at",
-        # Minutes, and half a gigabyte.
+        # This takes minutes, and half a gigabyte.
         "7 ** (10 ** 9)",
         lost=(FIRST,),
     ),

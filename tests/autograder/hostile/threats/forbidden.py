@@ -2,7 +2,7 @@
 
 from tests.autograder.hostile.threat import Threat
 
-#: What watching has to find. Code can get around all watching in its own process: a person is told then.
+#: The threats that must be detected. The others may evade detection, but then a person must get a note.
 _WATCHED = (
     "forbidden-call",
     "forbidden-by-name",

@@ -2,7 +2,7 @@
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
-#: Wrong, but of the right shape, and gradients arrive.
+#: Wrong answers with the right shape and with gradients.
 _WRONG = {
     "attention_scores": "def attention_scores(query, key):\n"
     "    return query @ key.transpose(-2, -1) * 3 + 1\n",
@@ -387,7 +387,7 @@ for kind, content in (
 ):
     kernel.session.send(kernel.iopub_socket, kind, content=content, parent=parent)
 """,
-        # What goes on after such a message is not told here, as long as it is told.
+        # Such messages may cost only the cell that sends them.
         lost=(FIRST,),
     ),
     Threat(

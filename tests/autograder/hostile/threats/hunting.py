@@ -4,7 +4,7 @@ from tests.autograder.hostile.threat import Threat
 
 _NAMES = ("attention_scores", "attention_weights")
 
-#: Takes what was found under a name, if it is more than a stub, as the answer.
+#: Use what was found under a name as the answer, unless it is a stub.
 _TAKE = """
 def take(name, found):
     import math, torch
@@ -41,7 +41,7 @@ def _hunt(name: str, does: str, code: str) -> Threat:
         does,
         f"NAMES = {_NAMES!r}\n{_TAKE}\n{code}",
         answers="blank",
-        # Nothing is written here, so that what was found keeps its name.
+        # These cells define nothing, so that the names keep what was found.
         cells=dict.fromkeys(_NAMES, "pass"),
         confined=True,
     )

@@ -13,7 +13,7 @@ from tests.autograder.hostile.threat import Threat
 
 _CHECKS = ("check_predict_spread", "check_attention_scores", "check_attention_weights")
 
-#: For feedback pages: what must not reach a browser.
+#: Content that must not reach a browser through a feedback page.
 SCRIPTS = """\
 <script>alert("hostile")</script><img src="x" onerror="alert('hostile')">
 <svg onload="alert('hostile')"></svg>
@@ -99,7 +99,7 @@ def _scripts(notebook: NotebookNode) -> None:
 
 
 def _shadow(folder: Path, arena: Arena) -> None:
-    """Hand in modules with the names of modules that grading imports."""
+    """Submit modules with the names of modules that grading imports."""
     code = f"""\
 import os
 for folder in ({str(arena.outside)!r}, {str(arena.course)!r}):
@@ -126,7 +126,7 @@ def __getattr__(name):
 
 
 def _links(folder: Path, arena: Arena) -> None:
-    """Hand in links to files that a student may not read."""
+    """Submit links to files that a student may not read."""
     goals = {
         "gradebook.txt": arena.classroom / "gradebook.db",
         "neighbour.txt": arena.classroom / "submitted" / arena.neighbour / LESSON / f"{LESSON}.ipynb",

@@ -71,7 +71,7 @@ look("cells", lambda: get_ipython().user_ns.get("In"))
 look("the next grading", lambda: sys.modules["course_lib.checks.notebook"]._next_grading)
 """,
         cells={
-            # The cell's checks follow: what they bring into memory is looked for when the function is called.
+            # When the cell's check calls the function, it looks for what the check has brought into memory.
             "attention_weights": r"""
 def attention_weights(scores, mask=None):
     frame, seen = sys._getframe(), []
@@ -517,7 +517,7 @@ def typing():
 """,
         confined=True,
     ),
-    # --- What it was given ----------------------------------------------------------------------------------
+    # --- Inherited files and sockets ------------------------------------------------------------------------
     Threat(
         "writes-to-all-that-is-open",
         "writes rubbish to every file and socket that it was given",

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.check_log import LOG, Entry, main, read_log
 from course_lib.checks import CheckError, check
-from course_lib.student.check_log import LOG, Entry, main, read_log
 from course_lib.transformer import attention_scores
 
-LESSON = Path(__file__).parents[2] / "lessons/01-attention"
+LESSON = Path(__file__).parents[1] / "lessons/01-attention"
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_log_is_shown_in_any_encoding(folder: Path) -> None:
     folder.mkdir()
     (folder / LOG).write_text(json.dumps(asdict(entry), ensure_ascii=False), encoding="utf-8")
     shown = subprocess.run(
-        [sys.executable, "-m", "course_lib.student.check_log", "show"],
+        [sys.executable, "-m", "course_lib.check_log", "show"],
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,

@@ -14,17 +14,14 @@ import json
 import linecache
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum import public_curriculum
-
-if TYPE_CHECKING:
-    from course_lib.checks.engine.findings import Finding
 
 #: The name of the log, in its own folder and in the folder of a lesson.
 LOG = "check_log.jsonl"
@@ -62,8 +59,8 @@ def log_folder() -> Path:
     return user_data_path("build-the-transformer") / "check-log"
 
 
-def append(findings: "Iterable[Finding]", answer: object) -> None:
-    """Append the findings of a check to the log if the log is on.
+def append(check: str, verdict: str, misconceptions: tuple[str, ...], answer: object) -> None:
+    """Append the result of a check to the log if the log is on.
 
     `answer` is the object that was checked. Its source is added if the student chose to record code. An
     OSError is printed, not raised. Nothing is recorded if `log_folder` needs platformdirs, but platformdirs
@@ -74,20 +71,17 @@ def append(findings: "Iterable[Finding]", answer: object) -> None:
         if not (folder / _ON).is_file():
             return
         with_code = (folder / _ON).read_text(encoding="utf-8").strip() == _CODE
-        curriculum = public_curriculum()
-        for finding in findings:
-            lessons = [lesson.name for lesson in curriculum.lessons if finding.name in lesson.checked]
-            before = sum(entry.check == finding.name for entry in read_log(folder / LOG))
-            entry = Entry(
-                datetime.now(UTC).isoformat(timespec="seconds"),
-                "".join(lessons),
-                finding.name,
-                finding.verdict,
-                finding.misconceptions,
-                before + 1,
-                source_of(answer) if with_code else "",
-            )
-            _append_line(folder / LOG, _line(entry))
+        lessons = [lesson.name for lesson in public_curriculum().lessons if check in lesson.checked]
+        entry = Entry(
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            "".join(lessons),
+            check,
+            verdict,
+            misconceptions,
+            sum(entry.check == check for entry in read_log(folder / LOG)) + 1,
+            source_of(answer) if with_code else "",
+        )
+        _append_line(folder / LOG, _line(entry))
     except ImportError:
         return
     except OSError as error:
