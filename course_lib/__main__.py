@@ -26,7 +26,7 @@ COMMANDS = {
             "course_lib.student.progress.lab", "open the lessons in JupyterLab, with a start page"
         ),
         "progress": Command("course_lib.student.progress", "show which checks pass"),
-        "log": Command("course_lib.student.check_log", "keep a log of your check results (off by default)"),
+        "log": Command("course_lib.check_log", "keep a log of your check results (off by default)"),
         "student-config": Command(
             "course_lib.student.configuration", "set up Jupyter to fetch lessons and hand them in"
         ),

@@ -21,7 +21,7 @@ from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
 from course_lib.translation.data.prepared import validation_split
 from course_lib.translation.decoding.attention_maps import SUFFIXES, AttentionMaps, save_attention_maps
-from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
+from course_lib.translation.decoding.search_settings import save_settings
 from course_lib.translation.decoding.translator import DecodingPrecision, Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.evaluation import Evaluator
@@ -134,7 +134,10 @@ def _run(options: argparse.Namespace) -> None:
         options.precision,
     )
     default = translator.settings
-    translator.settings = _settings(default, options)
+    try:
+        translator.settings = default.override(options.beam, options.alpha, options.n_best)
+    except ValueError as error:
+        raise BadInputError(f"{error}.") from None
     if options.tune:
         folder, is_provided = find_run(options.run)
         if is_provided:
@@ -212,20 +215,6 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
             yield lines
         if not content:
             return
-
-
-def _settings(default: SearchSettings, options: argparse.Namespace) -> SearchSettings:
-    """Return the default search settings, overridden by those of the command line.
-
-    Without `--beam`, the beam is at least `--n-best`. Raises BadInputError if one of these values is out of
-    range.
-    """
-    beam = options.beam if options.beam is not None else max(default.beam, options.n_best or 1)
-    alpha = options.alpha if options.alpha is not None else default.alpha
-    try:
-        return SearchSettings(beam, alpha, 1 if options.n_best is None else options.n_best)
-    except ValueError as error:
-        raise BadInputError(f"{error}.") from None
 
 
 def _tune(translator: Translator, folder: RunFolder) -> None:

@@ -30,10 +30,6 @@ KEYS = {
 _FILE_NAME = re.compile(r"step-(\d+)\.pt")
 
 
-class DamagedCheckpointError(BadInputError):
-    """The error raised if a file can be read but is not an intact checkpoint."""
-
-
 @dataclass(frozen=True)
 class StepFiles:
     """The files `step-N.pt` in a folder. Only the newest `count` are kept. The folder need not exist."""
@@ -96,7 +92,7 @@ class Checkpoints(StepFiles):
         for path in self.newest_first():
             try:
                 return LatestCheckpoint(path, damaged, load_checkpoint(path))
-            except DamagedCheckpointError:
+            except DamagedFileError:
                 damaged.append(path)
         if damaged:
             raise BadInputError(
@@ -109,23 +105,18 @@ class Checkpoints(StepFiles):
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Load a checkpoint on the CPU. No code in the file is ever run.
 
-    Raises DamagedCheckpointError if the file is damaged or not a checkpoint, and BadInputError if it cannot
-    be read.
+    Raises DamagedFileError if the file is damaged or not a checkpoint, and BadInputError if it cannot be
+    read.
     """
     try:
         state = load_checksummed(path)
-    except DamagedFileError:
-        state = {}
     except OSError as error:
         raise BadInputError(
             f"{path}: this checkpoint cannot be read ({error.strerror}). Check the disk, or remove the file "
             "to resume from an older one."
         ) from None
     if not state.keys() >= KEYS:
-        raise DamagedCheckpointError(
-            f"{path}: this is not an intact checkpoint. Remove it to resume from an older one, or to start "
-            "again."
-        )
+        raise DamagedFileError
     return state
 
 

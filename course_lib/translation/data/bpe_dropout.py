@@ -68,8 +68,8 @@ class BpeDropoutPairs(TokenPairs):
         `sides` are the vocabularies of source and target, and `rate` is the probability of skipping a merge.
         `longest` is the maximum number of tokens in a sentence.
         """
-        super().__init__(*plain.arrays)
-        self._word_ids, self._word_offsets = word_pairs.arrays
+        super().__init__(plain._ids, plain._offsets)
+        self._word_ids, self._word_offsets = word_pairs._ids, word_pairs._offsets
         self._words = words
         self._sides = sides
         self._rate = rate

@@ -11,6 +11,8 @@ from course_lib.atomic_files import atomic_write_text
 from course_lib.translation.configs.schema import Direction
 
 PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unknown>"
+#: The special tokens of every vocabulary, in the order of their ids.
+SPECIALS = (PAD, START, END, UNKNOWN)
 #: Target-language tags, for a model trained in both directions.
 TO_ENGLISH, TO_GERMAN = "<to-english>", "<to-german>"
 
@@ -47,7 +49,7 @@ class Subwords:
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=size,
-            special_tokens=[PAD, START, END, UNKNOWN, *tags],
+            special_tokens=[*SPECIALS, *tags],
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )

@@ -43,11 +43,6 @@ class TokenPairs(Sequence[IdPair]):
         """Memory-map the files written by `write_pairs`. `dtype` is the data type of the ids."""
         return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
 
-    @property
-    def arrays(self) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
-        """The arrays of ids and of offsets."""
-        return self._ids, self._offsets
-
     def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
         """Return the pairs for one epoch, which differ from epoch to epoch only with BPE dropout."""
         return self

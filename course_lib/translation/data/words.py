@@ -12,9 +12,7 @@ from typing import Any
 
 from course_lib.errors import BadInputError
 from course_lib.transformer.vocabulary import build_vocabulary
-from course_lib.translation.data.subwords import END, PAD, START, UNKNOWN
-
-SPECIALS = (PAD, START, END, UNKNOWN)
+from course_lib.translation.data.subwords import SPECIALS
 
 
 class Words:

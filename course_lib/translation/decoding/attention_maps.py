@@ -14,7 +14,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.atomic_files import atomic_write
-from course_lib.errors import BadInputError
 from course_lib.transformer import causal_mask, evaluating, scaled_dot_product_attention
 from course_lib.translation.model.seq2seq import TransformerModel
 
@@ -96,10 +95,8 @@ def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
 
     An .npz file holds one array for each field of each sentence. The array's name consists of the sentence's
     index and the field, such as "0.cross". A .json file holds a list of objects with the same fields, and the
-    weights are rounded to six decimals. Raises BadInputError for any other suffix.
+    weights are rounded to six decimals.
     """
-    if path.suffix not in SUFFIXES:
-        raise BadInputError(f"{path}: expected a file name ending in {' or '.join(SUFFIXES)}.")
     with atomic_write(path) as file:
         if path.suffix == ".npz":
             arrays = {

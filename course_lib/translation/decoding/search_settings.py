@@ -33,6 +33,16 @@ class SearchSettings:
                 f"n_best: expected a number from 1 to the beam, which is {self.beam}, got {self.n_best}"
             )
 
+    def override(self, beam: int | None, alpha: float | None, n_best: int | None) -> "SearchSettings":
+        """Return settings with the given values, and with those of these settings where a value is None.
+
+        However, an `n_best` of None means 1, and without `beam`, the beam is at least `n_best`. Raises
+        ValueError if a value is out of range.
+        """
+        if beam is None:
+            beam = max(self.beam, n_best or 1)
+        return SearchSettings(beam, self.alpha if alpha is None else alpha, 1 if n_best is None else n_best)
+
 
 @dataclass(frozen=True)
 class Hypothesis:

@@ -1,7 +1,9 @@
 """Translation of text with the trained model of a run, a provided model or an ensemble."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, overload
 
@@ -12,14 +14,7 @@ from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.schema import Direction, RunConfig
-from course_lib.translation.data.subwords import (
-    END,
-    PAD,
-    START,
-    UNKNOWN,
-    BidirectionalSubwords,
-    TaggedSubwords,
-)
+from course_lib.translation.data.subwords import SPECIALS, BidirectionalSubwords, TaggedSubwords
 from course_lib.translation.data.vocabularies import Vocabularies, Vocabulary
 from course_lib.translation.decoding.attention_maps import AttentionMaps, record_attention
 from course_lib.translation.decoding.backends import Ensemble, make_backend
@@ -31,6 +26,9 @@ from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
 #: The precisions that a user can choose for decoding.
 DecodingPrecision = Literal["float32", "bfloat16"]
+
+#: Two adjacent characters of a word. A part of a character is decoded as U+FFFD.
+_INSIDE_WORD = re.compile(r"[\w\ufffd]{2}")
 
 #: The length penalty of section 6.1 of the paper, for models without a tuned one.
 DEFAULT_ALPHA = 0.6
@@ -46,7 +44,7 @@ class Translation:
     log_probability: float
     """The log-probability in nats."""
     tokens: list[str]
-    """The tokens of the text. The last one is the end token, if the model predicted it."""
+    """The tokens, as in `token_texts`. The last one is the end token, if the model predicted it."""
 
 
 class Translator:
@@ -103,10 +101,7 @@ class Translator:
         model's maximum length are truncated; `too_long` finds them. Raises ValueError if `beam`, `alpha` or
         `n_best` is out of range.
         """
-        if beam is None:
-            beam = max(self.settings.beam, n_best or 1)
-        alpha = self.settings.alpha if alpha is None else alpha
-        settings = SearchSettings(beam, alpha, 1 if n_best is None else n_best)
+        settings = self.settings.override(beam, alpha, n_best)
         found = self._decoder.decode_all(self._backend, self._ids(sentences), settings)
         if n_best is None:
             # The search may find no hypothesis if the weights of the model are NaN.
@@ -169,17 +164,21 @@ class Translator:
 
 
 def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
-    """Return the readable text of each token. Special tokens have names such as "<end>"."""
-    special = {
-        vocabulary.pad_id: PAD,
-        vocabulary.start_id: START,
-        vocabulary.end_id: END,
-        vocabulary.unknown_id: UNKNOWN,
-    }
+    """Return the readable text of each token, with a "+" before a subword that continues a word.
+
+    Special tokens have names such as "<end>".
+    """
+    special = dict(enumerate(SPECIALS))
     if isinstance(vocabulary, TaggedSubwords):
         special[vocabulary.tag_id] = vocabulary.tag
     texts = vocabulary.decode([[number] for number in ids])
-    return [special.get(number, text) for number, text in zip(ids, texts, strict=True)]
+    shown = texts[:1]
+    # The space before a word is part of its first token, and `decode` removes it at the beginning of a text.
+    pairs = vocabulary.decode(list(pairwise(ids)))
+    for (left, right), both in zip(pairwise(texts), pairs, strict=True):
+        is_joined = both != f"{left} {right}" and _INSIDE_WORD.fullmatch(left[-1:] + right[:1])
+        shown.append(f"+{right}" if is_joined else right)
+    return [special.get(number, text) for number, text in zip(ids, shown, strict=True)]
 
 
 def load_translator(
@@ -213,10 +212,8 @@ def load_translator(
     if target_device.type == "cuda":
         choose_kernels(config.training.precision, target_device)
     first = _build(folder, run, target_device)
-    model: TransformerModel | Ensemble = first
-    if ensemble_with:
-        others = [_load_member(other, run, target_device) for other in ensemble_with]
-        model = Ensemble([first, *others])
+    others = [_load_member(other, run, target_device) for other in ensemble_with]
+    model: TransformerModel | Ensemble = Ensemble([first, *others]) if others else first
     alpha = DEFAULT_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
     settings = load_settings(folder.search) or SearchSettings(config.evaluation.beam_size, alpha)
     return Translator(model, config, run.vocabularies, settings, target_device, precision)

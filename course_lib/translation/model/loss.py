@@ -117,10 +117,10 @@ class LossSum(nn.Module):
                 return self._simcut_loss(source, target, positions)
             hidden, labels = self._hidden_and_labels(source, target, positions)
             generator = self.model.generator
-            # A student's generator may have no bias, or not be an nn.Linear.
+            # A student's generator may have no bias, and a subclass may compute something different.
             if (
-                isinstance(self.loss, LabelSmoothingLoss)
-                and isinstance(generator, nn.Linear)
+                type(self.loss) is LabelSmoothingLoss
+                and type(generator) is nn.Linear
                 and generator.bias is not None
             ):
                 smoothing, dtype = self.loss.smoothing, self._dtype(hidden.device)
@@ -156,7 +156,7 @@ class LossSum(nn.Module):
 
     def _loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
         logits = _at_least_float32(logits)
-        if isinstance(self.loss, LabelSmoothingLoss):
+        if type(self.loss) is LabelSmoothingLoss:
             return F.cross_entropy(logits, labels, label_smoothing=self.loss.smoothing, reduction="sum")
         mean: Tensor = self.loss(logits, labels)
         return mean * len(labels)

@@ -24,7 +24,7 @@ from course_lib.translation.distributed import (
 )
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.interruption import Interrupted, Interruption
-from course_lib.translation.train.peer_watch import EXIT_LOST_PEER, watched_peers
+from course_lib.translation.train.peer_watch import EXIT_LOST_PEER
 from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice, UpdateFailedError
 
 #: How long a rank that has lost a peer waits for its own signal. A cluster may signal the ranks at different
@@ -73,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: argparse.Namespace, distributed: DistributedInfo, interruption: Interruption) -> None:
     config = rank_zero_first(distributed, lambda: load_config(options.config, options.overrides))
     choice = PartsChoice(options.parts, options.parts_unequal) if options.parts else None
-    with watched_peers(distributed, config.training.peer_timeout):
-        result = train(config, distributed, interruption, choice)
+    result = train(config, distributed, interruption, choice)
     if distributed.is_rank_zero:
         print(_summary(result))
 

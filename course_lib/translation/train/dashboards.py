@@ -4,21 +4,11 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.train.metrics import MetricsRow
-
-
-class Dashboard(Protocol):
-    """A program that shows the metrics of a run."""
-
-    def write(self, row: MetricsRow) -> None:
-        """Send a row of metrics."""
-
-    def close(self, failed: bool) -> None:
-        """Wait until all rows have been sent, and record whether the run has failed."""
 
 
 class Dashboards:
@@ -27,15 +17,22 @@ class Dashboards:
     One that can't be opened or fails later is reported, and the run continues without it.
     """
 
-    def __init__(self, run_folder: Path, config: RunConfig, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
-        self._open: dict[str, Dashboard] = {}
+        self._open: dict[str, _TensorBoard | _WeightsAndBiases] = {}
+
+    @classmethod
+    def open(cls, run_folder: Path, config: RunConfig, report: Callable[[str], None]) -> "Dashboards":
+        """Open the dashboards. For each of them that fails, `report` is called with a message."""
+        dashboards = cls(report)
         if config.training.tensorboard:
-            with self._reported("tensorboard"):
-                self._open["tensorboard"] = _TensorBoard(run_folder)
+            with dashboards._reported("tensorboard"):
+                dashboards._open["tensorboard"] = _TensorBoard.open(run_folder)
         if config.training.wandb:
-            with self._reported("wandb"):
-                self._open["wandb"] = _WeightsAndBiases(run_folder, config, config.training.wandb)
+            with dashboards._reported("wandb"):
+                wandb = _WeightsAndBiases.open(run_folder, config, config.training.wandb)
+                dashboards._open["wandb"] = wandb
+        return dashboards
 
     def write(self, row: MetricsRow) -> None:
         """Send a row of metrics to each dashboard."""
@@ -44,7 +41,7 @@ class Dashboards:
                 dashboard.write(row)
 
     def close(self, failed: bool) -> None:
-        """Close each dashboard, and tell it whether the run has failed."""
+        """Wait until all rows have been sent, and record whether the run has failed."""
         for name, dashboard in list(self._open.items()):
             with self._reported(name):
                 dashboard.close(failed)
@@ -59,11 +56,15 @@ class Dashboards:
 
 
 class _TensorBoard:
-    def __init__(self, run_folder: Path) -> None:
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    @classmethod
+    def open(cls, run_folder: Path) -> "_TensorBoard":
         from torch.utils.tensorboard import SummaryWriter
 
         # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
-        self._writer = SummaryWriter(str(run_folder / "tensorboard"))
+        return cls(SummaryWriter(str(run_folder / "tensorboard")))
 
     def write(self, row: MetricsRow) -> None:
         for key, value in _numbers(row).items():
@@ -75,12 +76,16 @@ class _TensorBoard:
 
 
 class _WeightsAndBiases:
-    def __init__(self, run_folder: Path, config: RunConfig, project: str) -> None:
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    @classmethod
+    def open(cls, run_folder: Path, config: RunConfig, project: str) -> "_WeightsAndBiases":
         import wandb
 
         # The id depends on the folder, so that a resumed run continues its chart.
         try:
-            self._run = wandb.init(
+            run = wandb.init(
                 project=project,
                 name=run_folder.name,
                 id=hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16],
@@ -92,7 +97,8 @@ class _WeightsAndBiases:
             raise BadInputError(f"{error} WANDB_MODE=offline needs no account.") from None
         # W&B's own step count can't decrease, but a resumed run repeats updates. So log the update as a
         # metric.
-        self._run.define_metric("*", step_metric="update")
+        run.define_metric("*", step_metric="update")
+        return cls(run)
 
     def write(self, row: MetricsRow) -> None:
         self._run.log({"update": row["step"], **_numbers(row)})
@@ -102,5 +108,7 @@ class _WeightsAndBiases:
 
 
 def _numbers(row: MetricsRow) -> dict[str, float]:
-    numbers = {key: value for key, value in row.items() if isinstance(value, int | float)}
-    return {key: float(value) for key, value in numbers.items() if key != "step"}
+    """Return the numbers of a row, without the step."""
+    return {
+        key: float(value) for key, value in row.items() if key != "step" and isinstance(value, int | float)
+    }

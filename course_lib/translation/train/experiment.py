@@ -25,6 +25,7 @@ from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
 from course_lib.translation.train.evaluation import BestWeights, Evaluator
 from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
+from course_lib.translation.train.peer_watch import watched_peers
 from course_lib.translation.train.profiling import UpdateProfiler
 from course_lib.translation.train.progress_bar import RunDisplay
 from course_lib.translation.train.run_files import RunFiles
@@ -68,7 +69,8 @@ def train(
 ) -> Result:
     """Train a model, evaluate it and translate the test set. Resume from the latest checkpoint, if any.
 
-    With a `choice`, the model and its training use the student's parts. Must be called on every rank.
+    With a `choice`, the model and its training use the student's parts. The process ends with a
+    message if it waits for a rank that is frozen or has exited. Must be called on every rank.
 
     Raises:
         BadInputError: if the config cannot be satisfied, if another process is training in the run folder, if
@@ -77,11 +79,13 @@ def train(
         Interrupted: if a stop was requested through `interruption`.
         LostPeerError: if another process doesn't answer during training.
     """
-    given, device = set_up_process(config, distributed)
-    student = load_student_code(choice, given, distributed, device) if choice else None
-    folder = RunFolder(Path(given.run_folder))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(failing_cell_named(student.parts if student else None, distributed))
+        unfinished = stack.enter_context(watched_peers(distributed, config.training.peer_timeout))
+        given, device = set_up_process(config, distributed)
+        student = load_student_code(choice, given, distributed, device) if choice else None
+        folder = RunFolder(Path(given.run_folder))
+        if student is not None:
+            stack.enter_context(failing_cell_named(student.parts, distributed))
         lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
         rank_zero_first(distributed, partial(stack.enter_context, lock))
         config, data, latest, start = open_run(folder, given, distributed, student)
@@ -113,7 +117,7 @@ def train(
             trainer,
             Evaluator(config, data.vocabularies, distributed, device, components),
             display,
-            stack.enter_context(RunFiles(folder, config, log, display.print)),
+            stack.enter_context(RunFiles(folder, config, log, display.print, unfinished)),
             interruption or Interruption(),
             student,
         )
@@ -411,6 +415,6 @@ def _open_log(
     if not distributed.is_rank_zero:
         return None
     try:
-        return MetricsLog(folder.metrics, state["metrics_bytes"] if state else 0)
+        return MetricsLog.open(folder.metrics, state["metrics_bytes"] if state else 0)
     except OSError as error:
         raise BadInputError(f"{folder.metrics}: cannot write to the run folder ({error.strerror}).") from None

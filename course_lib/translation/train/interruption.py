@@ -41,7 +41,8 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self._number: int | None = None
+        self.requested = 0
+        """The number of the first signal that was received, or 0 if there was none."""
         self._received = 0.0
         self._deferred = False
         # Without torchrun, nothing forwards signals, so each signal counts as a request.
@@ -56,11 +57,6 @@ class Interruption:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
-
-    @property
-    def requested(self) -> int:
-        """The number of the first signal that was received, or 0 if there was none."""
-        return self._number or 0
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -88,18 +84,18 @@ class Interruption:
         """Wait up to `seconds` seconds. Raise Interrupted if a signal arrives or has already arrived."""
         with self.deferred():
             end = time.monotonic() + seconds
-            while self._number is None and time.monotonic() < end:
+            while not self.requested and time.monotonic() < end:
                 time.sleep(0.05)
         self._raise_if_requested()
 
     def _raise_if_requested(self) -> None:
-        if self._number is not None:
-            raise Interrupted(self._number)
+        if self.requested:
+            raise Interrupted(self.requested)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self._number is None:
-            self._number, self._received = number, now
+        if not self.requested:
+            self.requested, self._received = number, now
             if not self._deferred:
                 raise Interrupted(number)
         elif now - self._received >= self._same_request:

@@ -5,32 +5,37 @@ import json
 import math
 import os
 import time
+from io import FileIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
 from course_lib.translation.model.devices import peak_memory
-from course_lib.translation.train.device_batch import DeviceBatch
 
 #: A row of `metrics.jsonl`.
 MetricsRow: TypeAlias = dict[str, int | float | str]
 
 
 class MetricsLog:
-    """The file `metrics.jsonl`, with one JSON object per line.
+    """The file `metrics.jsonl`, with one JSON object per line."""
 
-    An existing file is truncated to `keep_bytes`, its size when the checkpoint to resume from was saved,
-    because a resumed run repeats the later updates.
-    """
-
-    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
-        self._file = path.open("ab", buffering=0)
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
         self._unwritten = b""
-        if self._file.tell() > keep_bytes:
-            self._file.truncate(keep_bytes)
+
+    @classmethod
+    def open(cls, path: Path, keep_bytes: int = 0) -> "MetricsLog":
+        """Open a log, and truncate an existing file to `keep_bytes`.
+
+        That is its size when the checkpoint to resume from was saved: a resumed run repeats later updates.
+        """
+        file = path.open("ab", buffering=0)
+        if file.tell() > keep_bytes:
+            file.truncate(keep_bytes)
+        return cls(file)
 
     def write(self, row: MetricsRow) -> None:
         """Append a row, which readers can see at once. If the disk is full, try again with the next row.
@@ -63,6 +68,19 @@ class MetricsLog:
         self._file.close()
 
 
+class BatchCounts(NamedTuple):
+    """The counts of a batch that the metrics need."""
+
+    target_tokens: int
+    """The number of labels that are not padding. An update's loss is divided by the sum over its batches."""
+    tokens: int
+    """The number of tokens in source and target that are not padding."""
+    tokens_with_padding: int
+    """The number of elements of both matrices, including padding."""
+    flops: float
+    """The floating-point operations of all matrix products in a forward and a backward pass."""
+
+
 class MetricsWindow:
     """Sums of the loss, tokens, padding and operations over the updates since the last row of metrics.
 
@@ -70,7 +88,7 @@ class MetricsWindow:
     other updates don't wait for communication.
     """
 
-    _NAMES = ("loss_sum", "target_tokens", "tokens", "tokens_with_padding", "flops")
+    _NAMES = ("loss_sum", *BatchCounts._fields)
 
     def __init__(self, distributed: DistributedInfo) -> None:
         self._distributed = distributed
@@ -80,11 +98,10 @@ class MetricsWindow:
         self._losses: list[Tensor] = []
         self._started = time.perf_counter()
 
-    def add(self, loss_sum: Tensor, batch: DeviceBatch) -> None:
-        """Add one batch of this rank, and `loss_sum`, the sum of its loss, to the sums."""
+    def add(self, loss_sum: Tensor, counts: BatchCounts) -> None:
+        """Add the counts of one batch of this rank, and `loss_sum`, the sum of its loss, to the sums."""
         self._losses.append(loss_sum.detach())  # Not read yet, because that would wait for a GPU.
-        counts = [0, batch.target_tokens, batch.tokens, batch.tokens_with_padding, batch.flops]
-        self._sums += torch.tensor(counts, dtype=torch.float64)
+        self._sums[1:] += torch.tensor(counts, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:
         """Return the sums over all ranks, and the seconds since the clock was started.

@@ -40,45 +40,52 @@ def rows_so_far(run_folder: str | Path) -> list[MetricsRow]:
 class BackgroundRun:
     """A training run in separate processes, started and monitored by a notebook.
 
-    `config` is the name or the path of a config, `overrides` are of the form "section.key=value", and
-    `processes` is the number of training processes. Interrupting a cell of the notebook doesn't stop the run,
-    but `stop` does. By default, an earlier run in the folder is resumed. With `restart`, it is stopped if it
-    is still in progress, and deleted.
-
-    Raises BadInputError if a run is in progress in the folder, unless `restart` can stop it. With `restart`,
-    also raises it if the folder contains anything that a run would not have written.
+    Interrupting a cell of the notebook doesn't stop the run, but `stop` does.
     """
 
-    def __init__(
-        self,
+    def __init__(self, folder: Path, process: "subprocess.Popen[bytes]") -> None:
+        self.folder = folder
+        self._process = process
+
+    @classmethod
+    def start(
+        cls,
         config: str,
         run_folder: str | Path,
         *overrides: str,
         processes: int = 1,
         restart: bool = False,
-    ) -> None:
-        self.folder = Path(run_folder)
-        if restart and self.folder.exists():
-            self._require_only_a_run()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._log = self.folder / _OUTPUT
+    ) -> "BackgroundRun":
+        """Start a run.
+
+        `config` is the name or the path of a config, `overrides` are of the form "section.key=value", and
+        `processes` is the number of training processes. By default, an earlier run in the folder is resumed.
+        With `restart`, it is stopped if it is still in progress, and deleted.
+
+        Raises BadInputError if a run is in progress in the folder, unless `restart` can stop it. With
+        `restart`, also raises it if the folder contains anything that a run would not have written.
+        """
+        folder = Path(run_folder)
+        if restart and folder.exists():
+            _require_only_a_run(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "course_lib.translation.train", config]
         if processes > 1:
             launcher = ["course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
             command[2:2] = [*launcher, "-m"]
-        with self._log.open("ab") as log:
+        with (folder / _OUTPUT).open("ab") as log:
             # The processes of the run inherit the lock with their output, so it lasts until all have ended.
             if not try_lock(log):
                 if not restart:
-                    raise self._in_progress()
-                self._stop_earlier(log)
+                    raise _in_progress(folder)
+                _stop_earlier(folder, log)
             if restart:
-                self._delete()
+                _delete(folder)
             log.truncate(0)
             # While the new process is being started, the file would name an earlier one.
-            (self.folder / _PROCESS).unlink(missing_ok=True)
-            self._process = subprocess.Popen(
-                [*command, f"run_folder={yaml_value(str(self.folder))}", *overrides],
+            (folder / _PROCESS).unlink(missing_ok=True)
+            process = subprocess.Popen(
+                [*command, f"run_folder={yaml_value(str(folder))}", *overrides],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -88,7 +95,8 @@ class BackgroundRun:
                 start_new_session=True,
             )
         # Another notebook, or this one after a restart of its kernel, needs this to stop the run.
-        (self.folder / _PROCESS).write_text(f"{self._process.pid} {platform.node()}\n", "utf-8")
+        (folder / _PROCESS).write_text(f"{process.pid} {platform.node()}\n", "utf-8")
+        return cls(folder, process)
 
     @property
     def running(self) -> bool:
@@ -101,7 +109,7 @@ class BackgroundRun:
 
     def last_line(self) -> str:
         """Return the last non-blank line of the run's output, or an empty string if there is none."""
-        lines = self._log.read_text("utf-8", errors="replace").replace("\r", "\n").split("\n")
+        lines = (self.folder / _OUTPUT).read_text("utf-8", errors="replace").replace("\r", "\n").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def wait(self) -> int:
@@ -114,48 +122,51 @@ class BackgroundRun:
             self._process.terminate()
         self.wait()
 
-    def _stop_earlier(self, log: BinaryIO) -> None:
-        """Stop the run that holds the lock of `log`, and wait until this process has the lock."""
-        try:
-            number, host = (self.folder / _PROCESS).read_text("utf-8").split()
-            if host == platform.node():
-                os.kill(int(number), signal.SIGTERM)
-        except (OSError, ValueError):
-            raise self._in_progress() from None
-        end = time.monotonic() + _SECONDS_TO_STOP
-        while not try_lock(log):
-            if host != platform.node() or time.monotonic() > end:
-                raise self._in_progress()
-            time.sleep(0.05)
 
-    def _in_progress(self) -> BadInputError:
-        return BadInputError(
-            f"{self.folder}: a run is still in progress in this folder. Stop it first, or choose another "
-            "folder."
+def _stop_earlier(folder: Path, log: BinaryIO) -> None:
+    """Stop the run that holds the lock of `log`, and wait until this process has the lock."""
+    try:
+        number, host = (folder / _PROCESS).read_text("utf-8").split()
+        if host == platform.node():
+            os.kill(int(number), signal.SIGTERM)
+    except (OSError, ValueError):
+        raise _in_progress(folder) from None
+    end = time.monotonic() + _SECONDS_TO_STOP
+    while not try_lock(log):
+        if host != platform.node() or time.monotonic() > end:
+            raise _in_progress(folder)
+        time.sleep(0.05)
+
+
+def _in_progress(folder: Path) -> BadInputError:
+    return BadInputError(
+        f"{folder}: a run is still in progress in this folder. Stop it first, or choose another folder."
+    )
+
+
+def _require_only_a_run(folder: Path) -> None:
+    """Raise BadInputError if the folder is neither empty nor that of a run, with nothing else in it."""
+    run = RunFolder(folder)
+    found = {path.name for path in folder.iterdir()}
+    others = run.other_files(_OUTPUT, _PROCESS)
+    if found and not found & {_OUTPUT, run.metrics.name}:
+        others = sorted(found)
+    if others:
+        raise BadInputError(
+            f"{folder}: this folder holds something other than a run ({others[0]}), so it is not "
+            "deleted. Choose another folder."
         )
 
-    def _require_only_a_run(self) -> None:
-        """Raise BadInputError if the folder is neither empty nor that of a run, with nothing else in it."""
-        run = RunFolder(self.folder)
-        found = {path.name for path in self.folder.iterdir()}
-        others = run.other_files(_OUTPUT, _PROCESS)
-        if found and not found & {_OUTPUT, run.metrics.name}:
-            others = sorted(found)
-        if others:
-            raise BadInputError(
-                f"{self.folder}: this folder holds something other than a run ({others[0]}), so it is not "
-                "deleted. Choose another folder."
-            )
 
-    def _delete(self) -> None:
-        """Delete everything but the output and the metrics, and empty the metrics."""
-        run = RunFolder(self.folder)
-        with run.metrics.open("ab") as metrics:
-            if not try_lock(metrics):  # A run that was started in a terminal has locked it.
-                raise self._in_progress()
-            metrics.truncate(0)
-            for path in self.folder.iterdir():
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                elif path.name not in (_OUTPUT, run.metrics.name):
-                    path.unlink()
+def _delete(folder: Path) -> None:
+    """Delete everything but the output and the metrics, and empty the metrics."""
+    run = RunFolder(folder)
+    with run.metrics.open("ab") as metrics:
+        if not try_lock(metrics):  # A run that was started in a terminal has locked it.
+            raise _in_progress(folder)
+        metrics.truncate(0)
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name not in (_OUTPUT, run.metrics.name):
+                path.unlink()

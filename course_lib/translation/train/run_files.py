@@ -38,25 +38,35 @@ class RunFiles:
     If a file cannot be written during training, `report` is called with a message and training continues.
     Checkpoints, models and snapshots are written by one thread, in the order of the calls, from copies of
     the weights. `finish_writing` waits for this thread, and so does the end of the `with` block, which also
-    closes the dashboards.
+    closes the dashboards. Meanwhile, the set `unfinished` is not empty.
     """
 
     def __init__(
-        self, folder: RunFolder, config: RunConfig, log: MetricsLog | None, report: Callable[[str], None]
+        self,
+        folder: RunFolder,
+        config: RunConfig,
+        log: MetricsLog | None,
+        report: Callable[[str], None],
+        unfinished: set[object],
     ) -> None:
         self.folder = folder
         self._log = log
         self._report = report
+        self._unfinished = unfinished
         self._checkpoints = Checkpoints(folder.checkpoints, config.checkpoints.keep_last)
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: deque[tuple[str, Future[None]]] = deque()
-        self._dashboards = Dashboards(folder.path, config, report) if log is not None else None
+        self._config = config
+        self._dashboards: Dashboards | None = None
 
     def __enter__(self) -> "RunFiles":
+        if self._log is not None:
+            self._dashboards = Dashboards.open(self.folder.path, self._config, self._report)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._unfinished.add(self)
         try:
             # The process must never exit while a file is being written.
             self.finish_writing()
@@ -64,6 +74,7 @@ class RunFiles:
             self._writer.shutdown()
             if self._dashboards is not None:
                 self._dashboards.close(failed=kind is not None)
+            self._unfinished.discard(self)
 
     def clear_snapshots(self) -> None:
         """Remove the snapshots of an earlier run. Raises BadInputError if that is impossible."""
@@ -92,15 +103,17 @@ class RunFiles:
             return
 
         def save() -> None:
-            self._finish_all_but(_WAITING - 1)
+            self.finish_writing(all_but=_WAITING - 1)
             copied = _copied({**state, "metrics_bytes": log.sync()})
             self._submit("The checkpoint", lambda: self._checkpoints.save(step, copied))
 
         self._try("The checkpoint", save)
 
-    def finish_writing(self) -> None:
-        """Wait until all files have been written. If one can't be, report it."""
-        self._finish_all_but(0)
+    def finish_writing(self, all_but: int = 0) -> None:
+        """Wait until at most `all_but` files are still to be written, and report those that can't be."""
+        while len(self._writing) > all_but:
+            what, writing = self._writing.popleft()
+            self._try(what, writing.result)
 
     def save_model(self, kind: ModelKind, model: Callable[[], TrainedModel]) -> None:
         """Start saving the last or the best model of the run. `model` is called only on rank 0."""
@@ -161,19 +174,16 @@ class RunFiles:
     ) -> None:
         if self._log is None:
             return
-        self._finish_all_but(_WAITING - 1)
+        self.finish_writing(all_but=_WAITING - 1)
         current = model()
         copied = replace(current, weights=_copied(current.weights))
         self._submit(what, lambda: write(copied))
 
     def _submit(self, what: str, write: Callable[[], None]) -> None:
-        self._writing.append((what, self._writer.submit(write)))
-
-    def _finish_all_but(self, count: int) -> None:
-        """Wait until at most `count` files are still to be written, and report those that can't be."""
-        while len(self._writing) > count:
-            what, writing = self._writing.popleft()
-            self._try(what, writing.result)
+        writing = self._writer.submit(write)
+        self._unfinished.add(writing)
+        writing.add_done_callback(self._unfinished.discard)
+        self._writing.append((what, writing))
 
     def _try(self, what: str, write: Callable[[], None]) -> None:
         try:

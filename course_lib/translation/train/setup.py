@@ -69,6 +69,9 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     require_equal(distributed, {"the device": device_name(device)})
     rank_zero_first(distributed, lambda: require_dashboards(training, distributed))
     share_cores(training, distributed)
+    # With different settings, the ranks would wait in different collectives below.
+    settings = {path: value for path, value in yaml_values(config).items() if path not in _LOCAL_SETTINGS}
+    require_equal(distributed, settings | {"PyTorch": torch.__version__})
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     if training.precision == "auto":
         folder = RunFolder(Path(config.run_folder))
@@ -78,8 +81,6 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
         )
     choose_kernels(precision, device)
     config = config.model_copy(update={"training": training.model_copy(update={"precision": precision})})
-    settings = {path: value for path, value in yaml_values(config).items() if path not in _LOCAL_SETTINGS}
-    require_equal(distributed, settings | {"PyTorch": torch.__version__})
     return config, device
 
 
@@ -114,10 +115,11 @@ def divide_updates(config: RunConfig, world_size: int) -> RunConfig:
 def resolve_precision_on_all_ranks(
     precision: Precision, device: torch.device, distributed: DistributedInfo
 ) -> Precision:
-    """Return the precision to use on all ranks, as `resolve_precision` does. Must be called on every rank."""
+    """Return the precision to use on all ranks, as `resolve_precision` does.
+
+    Must be called on every rank, with the same `precision`.
+    """
     resolved = all_gather(distributed, [resolve_precision(precision, device)])
-    if precision != "auto":
-        return precision
     # Only CPUs can differ here, because all GPUs are of the same model.
     return resolved[0] if len(set(resolved)) == 1 else "float32"
 
@@ -324,7 +326,6 @@ def _load(
             "start a new run with another run_folder."
         )
     try:
-        folder.path.mkdir(parents=True, exist_ok=True)
         if config.data.prepared and state is None:
             data.vocabularies.save(folder.vocabulary)
         atomic_write_text(folder.config, documented_yaml(given))

@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,14 +26,13 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.epoch_plan import epoch_plan
 from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.distributed import DistributedInfo, global_sum
-from course_lib.translation.model.flops import measure_matmul_rate
-from course_lib.translation.model.loss import LossSum
+from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
+from course_lib.translation.model.flops import measure_matmul_rate, training_flops
+from course_lib.translation.model.loss import LossSum, real_positions
 from course_lib.translation.model.memory import MemoryEstimate, estimate_memory
 from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.model.seq2seq import REFERENCE, Components, build_model
-from course_lib.translation.train.device_batch import DeviceBatch, move_to_device
-from course_lib.translation.train.metrics import MetricsWindow
+from course_lib.translation.train.metrics import BatchCounts, MetricsWindow
 from course_lib.translation.train.optimization import make_optimizer, make_scheduler
 
 # DDP needn't synchronise buffers: the only one holds the positional encoding, which is equal on all ranks.
@@ -44,6 +44,18 @@ _NO_BUFFER_SYNC: dict[str, Any] = (
 )
 
 COMPILE_BACKEND = "inductor"
+
+
+class DeviceBatch(NamedTuple):
+    """A batch of token ids on a device. Its counts are computed on the CPU, so they don't wait for a GPU."""
+
+    number: int
+    """The position of the batch in its update."""
+    source: Tensor
+    target: Tensor
+    positions: Tensor
+    """The positions of the labels that are not padding, as `LossSum` expects them."""
+    counts: BatchCounts
 
 
 class Trainer:
@@ -92,8 +104,10 @@ class Trainer:
         # Gradients in float16 would underflow without a scaler. Other precisions need none.
         precision = resolve_precision(training.precision, device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-        self._next_batches: tuple[tuple[int, int], Future[list[tuple[int, DeviceBatch]]]] | None = None
-        self._prefetcher = ThreadPoolExecutor(1, "prefetch")
+        self._next_batches: tuple[tuple[int, int], Future[list[DeviceBatch]]] | None = None
+        # A new thread's current device is the first GPU.
+        on_device = partial(torch.cuda.set_device, device) if device.index is not None else None
+        self._prefetcher = ThreadPoolExecutor(1, "prefetch", on_device)
         self._modules = list(self._loss_sum.modules())
         self._parameters = list(self.model.parameters())
         self._optimizer = make_optimizer(self._parameters, training)
@@ -131,8 +145,8 @@ class Trainer:
         layers = [*self.model.encoder_layers, *self.model.decoder_layers]
         reason = None
         try:
+            options = _layer_options() if COMPILE_BACKEND == "inductor" else None
             for layer in layers:
-                options = _layer_options() if COMPILE_BACKEND == "inductor" else None
                 layer.compile(backend=COMPILE_BACKEND, options=options)
             for source, target in self._example_batches():
                 # The model is called without DDP, which ignores these gradients.
@@ -147,8 +161,7 @@ class Trainer:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         # Compile on all ranks or on none: otherwise their results would differ by rounding.
-        failures = global_sum(self._distributed, torch.tensor(int(reason is not None), device=self._device))
-        if int(failures):
+        if global_max(self._distributed, int(reason is not None)):
             whole.compiled = False
             for layer in layers:
                 layer.compile(disable=True)
@@ -181,8 +194,8 @@ class Trainer:
         self._optimizer.zero_grad()
         if not moved:
             self._contribute_zero_gradients()
-        for number, batch in moved:
-            self._backpropagate(number, batch, scale, is_last=number == moved[-1][0])
+        for batch in moved:
+            self._backpropagate(batch, scale, is_last=batch is moved[-1])
         if self._config.training.max_grad_norm is not None:
             self._scaler.unscale_(self._optimizer)
             # The gradients are the sums over all ranks by now, so all ranks compute the same norm.
@@ -204,9 +217,9 @@ class Trainer:
             # A scaler that hasn't scaled any loss yet would refuse to make a step.
             self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
 
-    def _backpropagate(self, number: int, batch: DeviceBatch, scale: float, is_last: bool) -> None:
-        """Add the gradients of this rank's batch `number`. The last one synchronises the ranks."""
-        torch.manual_seed(_dropout_seed(self._config.seed, self.step, number))
+    def _backpropagate(self, batch: DeviceBatch, scale: float, is_last: bool) -> None:
+        """Add the gradients of one of this rank's batches. The last one synchronises the ranks."""
+        torch.manual_seed(_dropout_seed(self._config.seed, self.step, batch.number))
         ddp = self._loss_sum if isinstance(self._loss_sum, DistributedDataParallel) else None
         # DDP requires the forward pass to be inside `no_sync` as well.
         with ddp.no_sync() if ddp is not None and not is_last else contextlib.nullcontext():
@@ -216,7 +229,7 @@ class Trainer:
                 loss.backward()
             else:
                 add_gradients(loss, self._parameters)
-        self.window.add(loss_sum, batch)
+        self.window.add(loss_sum, batch.counts)
 
     def end_epoch(self) -> None:
         """Count the current epoch as complete."""
@@ -303,24 +316,37 @@ class Trainer:
         # The start token of a target is not a label.
         return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
 
-    def _prepared(self, batches: Sequence[Sequence[int]]) -> list[tuple[int, DeviceBatch]]:
+    def _prepared(self, batches: Sequence[Sequence[int]]) -> list[DeviceBatch]:
         prefetched, self._next_batches = self._next_batches, None
         if prefetched is not None and prefetched[0] == (self.epochs_done, self.updates_done):
             return prefetched[1].result()
         return self._load_shard(batches)
 
-    def _load_shard(self, batches: Sequence[Sequence[int]]) -> list[tuple[int, DeviceBatch]]:
+    def _load_shard(self, batches: Sequence[Sequence[int]]) -> list[DeviceBatch]:
         rank, world_size = self._distributed.rank, self._distributed.world_size
         shard = self._components.shard(list(enumerate(batches)), rank, world_size)
-        return [(number, self._load(batch)) for number, batch in shard]
+        return [self._load(number, batch) for number, batch in shard]
 
-    def _load(self, batch: Sequence[int]) -> DeviceBatch:
-        ids, config = self._vocabularies, self._config
+    def _load(self, number: int, batch: Sequence[int]) -> DeviceBatch:
+        """Collate a batch, count its tokens, and start copying it to the device."""
+        ids, config, device = self._vocabularies, self._config, self._device
         pairs, _ = self._epoch_pairs()
         source, target = pairs.collate(batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
-        return move_to_device(
-            source, target, self._device, config.model, len(ids.target), ids.pad_id, self._components
+        positions = real_positions(target, ids.pad_id, self._components)
+        source_lengths, target_lengths = (source != ids.pad_id).sum(1), (target != ids.pad_id).sum(1)
+        counts = BatchCounts(
+            target_tokens=len(positions),
+            tokens=int(source_lengths.sum() + target_lengths.sum()),
+            tokens_with_padding=source.numel() + target.numel(),
+            # The decoder's input is one token shorter than the target.
+            flops=training_flops(config.model, len(ids.target), source_lengths, target_lengths - 1),
         )
+
+        def move(matrix: Tensor) -> Tensor:
+            # Only copies from pinned memory overlap with computation.
+            return (matrix.pin_memory() if device.type == "cuda" else matrix).to(device, non_blocking=True)
+
+        return DeviceBatch(number, move(source), move(target), move(positions), counts)
 
     def _example_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield two artificial batches, whose numbers of sentences and tokens differ.

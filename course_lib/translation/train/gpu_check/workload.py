@@ -64,18 +64,12 @@ def run_config(model: ModelConfig, scale: Scale, **training: object) -> RunConfi
 
     The keyword arguments replace keys of the section `training`.
     """
-    settings = {
-        "updates": 1000,
-        "tokens_per_batch": scale.tokens_per_batch,
-        "precision": "auto",
-        **training,
-    }
     return RunConfig.model_validate(
         {
             "run_folder": "unused",
             "data": {"corpus": "captions", "max_length": 104},
             "model": model.model_dump(),
-            "training": settings,
+            "training": {"updates": 1000, "tokens_per_batch": scale.tokens_per_batch, **training},
         }
     )
 

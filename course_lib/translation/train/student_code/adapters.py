@@ -123,7 +123,6 @@ def student_search(
 
 #: A student's generator may have no bias, which is the same as a bias of zeros.
 _OPTIONAL_WEIGHT = "generator.bias"
-_FIRST_TOKEN, _TOKENS = 1, 6
 
 
 def reference_view(
@@ -155,8 +154,7 @@ def _logits(model: TransformerModel) -> Tensor:
     """Compute a model's logits for a few fixed tokens."""
     assert isinstance(model, nn.Module), "a Transformer is a module"
     device = model.generator.weight.device
-    tokens = torch.arange(_FIRST_TOKEN, _FIRST_TOKEN + _TOKENS, device=device).repeat(2, 1)
-    mask = torch.ones(2, 1, _TOKENS, dtype=torch.bool, device=device)
+    tokens = torch.arange(1, 7, device=device).repeat(2, 1)
+    mask = torch.ones(2, 1, 6, dtype=torch.bool, device=device)
     with evaluating(model):
-        logits: Tensor = model(tokens, mask, tokens, causal_mask(_TOKENS).to(device))
-    return logits
+        return model(tokens, mask, tokens, causal_mask(6).to(device))

@@ -286,25 +286,23 @@ def _refusal(faults: dict[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def failing_cell_named(parts: Parts | None, distributed: DistributedInfo) -> Iterator[None]:
+def failing_cell_named(parts: Parts, distributed: DistributedInfo) -> Iterator[None]:
     """Within the block, convert exceptions in a student's code to an UpdateFailedError that names the cell.
 
     If another rank has exited, the error refers to the other rank's message. A PartsError becomes a
-    BadInputError. Other exceptions propagate, and so does LostPeerError if `parts` is None.
+    BadInputError. Other exceptions propagate.
     """
     try:
-        with lost_peers_reported(distributed) if parts else contextlib.nullcontext():
+        with lost_peers_reported(distributed):
             yield
     except PartsError as error:
         raise BadInputError(str(error)) from None
     except BadInputError:
         raise
     except LostPeerError:
-        if parts is None:
-            raise
         raise UpdateFailedError("Another process has ended, so this one ends too. See its message.") from None
     except Exception as error:
-        where = _innermost_cell(error.__traceback__, parts) if parts else None
+        where = _innermost_cell(error.__traceback__, parts)
         if where is None:
             raise
         # Truncate the message, because torch's may be long.
