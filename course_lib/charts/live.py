@@ -61,7 +61,7 @@ def watch_live(
     every: float = 1.0,
     timeout: float = math.inf,
 ) -> None:
-    """Redraw the chart of `picture()` every `every` seconds while `is_running` returns True, then once more.
+    """Redraw the chart of `picture()` every `every` seconds while `is_running` returns True, and at the end.
 
     The function returns after `timeout` seconds at the latest, so that the cells below can run. `status`
     returns a line to show above the chart; outside a notebook, the line is printed when it changes. The

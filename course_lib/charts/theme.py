@@ -6,6 +6,7 @@ pale on white. Ramps change in lightness from end to end, so that they can also 
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from html import escape
 from io import StringIO
@@ -146,13 +147,32 @@ def _as_widget(spec: dict[str, Any], **_: object) -> Any:
 alt.renderers.register(NAME, _as_widget)
 
 
+#: The address space that vl-convert's JavaScript engine reserves. It uses little of it.
+_ADDRESS_SPACE = 66 * 2**30
+
+
+def _require_address_space() -> None:
+    """Raise RuntimeError where vl-convert would end the process, for example in the grader's sandbox."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
+        raise RuntimeError(
+            f"Drawing needs {_ADDRESS_SPACE / 2**30:.0f} GiB of address space, but this process may use only "
+            f"{limit / 2**30:.0f} (`ulimit -v`)."
+        )
+
+
 def as_svg(chart: Picture) -> str:
     """Return the chart as one `<svg>` element, for pages without scripts, such as a feedback file.
 
     The element contains the chart's description for screen readers, and its ids are unique, so that a page
     can contain several charts. This needs neither a browser nor the internet. The first call in a process
-    starts vl-convert, which takes longer.
+    starts vl-convert, which takes longer. Raises RuntimeError if the process has too little address space.
     """
+    _require_address_space()
     buffer = StringIO()
     with alt.theme.enable(NAME):
         chart.save(buffer, format="svg")

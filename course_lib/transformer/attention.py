@@ -40,7 +40,7 @@ def attention_weights(
 
     This is the softmax of equation 1 (section 3.2.1) with the mask of section 3.2.3. The mask broadcasts
     against the scores. Weights are exactly zero where the mask is False. A query that may attend to nothing
-    gets weights of zero and a gradient of zero.
+    gets weights of zero and a gradient of zero. All this also holds for scores in float16.
     """
     if mask is None:
         return scores.softmax(dim=-1)

@@ -11,7 +11,8 @@ from course_lib.transformer.sublayers import FeedForward, SublayerConnection
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, each in a sublayer connection: figure 1, left.
 
-    `attention` is passed to the `MultiHeadAttention` module.
+    `attention` is passed to the `MultiHeadAttention` module. The parts are the attributes `self_attention`,
+    `feed_forward` and `sublayers`, a `ModuleList` of two sublayer connections.
     """
 
     def __init__(
@@ -40,7 +41,8 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Self-attention, cross-attention to the encoder, then the feed-forward network: figure 1, right.
 
-    `attention` is passed to both `MultiHeadAttention` modules.
+    `attention` is passed to both `MultiHeadAttention` modules. The parts are the attributes `self_attention`,
+    `cross_attention`, `feed_forward` and `sublayers`, a `ModuleList` of three sublayer connections.
     """
 
     def __init__(

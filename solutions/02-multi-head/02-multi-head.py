@@ -191,6 +191,12 @@ print(
 # %% build="split_heads"
 ### BEGIN SOLUTION course_lib.transformer.multi_head:split_heads
 
+# %% [markdown]
+# A scratch cell: the two heads of the worked example. Which error do you get with three heads?
+
+# %% tags=["see"]
+print(split_heads(torch.tensor([sentence_of_two]), 2))
+
 # %% [markdown] hints="split_heads"
 
 # %% check="split_heads"
@@ -203,7 +209,7 @@ print(
 ### BEGIN SOLUTION course_lib.transformer.multi_head:merge_heads
 
 # %% [markdown]
-# A scratch cell: the worked example, split and merged by your functions.
+# A scratch cell: the worked example, split and merged again by your functions.
 
 # %% tags=["see"]
 numbers = torch.tensor([sentence_of_two])

@@ -103,7 +103,7 @@ attention_heatmap(
 #
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct, and it makes the
 # mask smaller: it is the same for every query, so one row is enough, (B, 1, L). Why it does no harm is the question
-# at the end of this section. (The loss, in lesson 08, is a mean over the real tokens.)
+# at the end of this section.
 #
 # ### Worked example: two sentences, three positions
 #
@@ -222,6 +222,12 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 
 # %% build="causal_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:causal_mask
+
+# %% [markdown]
+# A scratch cell: the three positions of the worked example. Which mask does a sentence of one word have?
+
+# %% tags=["see"]
+print(causal_mask(3))
 
 # %% [markdown] hints="causal_mask"
 

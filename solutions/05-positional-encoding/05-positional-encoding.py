@@ -435,8 +435,8 @@ for name, words in [("with the root", embedding(tokens)), ("without it", embeddi
     print(f"{name}: {found:.0%} of the words are recovered from the sum")
 
 # %% [markdown]
-# How can you **add** two things and still know both? In 512 dimensions there is room. Two unrelated vectors are nearly
-# at right angles, so a projection can read one and hardly see the other, as long as neither is much longer.
+# How can you **add** two things and still know both? In 512 dimensions, two unrelated vectors are nearly at right
+# angles. What follows from that is the question at the end of the lesson.
 #
 # ## 5. The sum
 #

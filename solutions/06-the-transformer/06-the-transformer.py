@@ -176,9 +176,7 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # | decoder, self-attention | target | target | `target_mask` hides padding and all later positions |
 # | decoder, cross-attention | target | memory | `source_mask` hides padding |
 #
-# A padding mask belongs to the **keys**, because it says what may be attended to. So cross-attention takes the
-# *source's* mask. Each query gives one row of output, so every sublayer of the decoder returns
-# $B \times T \times d_\mathrm{model}$, where $T$ is the number of target positions, however long the source is.
+# Cross-attention takes the *source's* mask. Why? That is the question at the end of this section.
 #
 # ### Worked example: two target words read three source positions
 #
@@ -441,6 +439,22 @@ shape_flow(
 # very end. The memory has 12 positions, but cross-attention returns one *mean* over them for each of the 9 target
 # positions.
 #
+# ### See it: exchange a layer
+#
+# Because the vectors keep their shape, one layer can take the place of another, even in a finished model:
+# `encoder_layers` is an `nn.ModuleList`, whose items you can replace. Here the second layer gets twice as many heads,
+# and a network four times as wide.
+#
+# **Change something:** remove the layer instead (`del model.encoder_layers[1]`). Or design one of your own: any
+# `nn.Module` will do if its `forward(x, mask)` returns a tensor of the shape of `x`.
+
+# %% tags=["see"]
+model.encoder_layers[1] = EncoderLayer(d_model=32, heads=8, d_ff=512)
+print("logits:", tuple(model(source, source_mask, target, target_mask).shape))
+for each in model.encoder_layers:
+    print("an encoder layer with", sum(parameter.numel() for parameter in each.parameters()), "parameters")
+
+# %% [markdown]
 # ## 4. Where the parameters are
 #
 # The base model has six layers on each side, $d_\mathrm{model} = 512$ and $d_\mathrm{ff} = 2048$. For English and

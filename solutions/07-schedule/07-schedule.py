@@ -126,6 +126,16 @@ print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 # %% build="adam_update"
 ### BEGIN SOLUTION course_lib.transformer.adam:adam_update
 
+# %% [markdown]
+# A scratch cell: both updates. The first should give the last row of the worked example, and its rows of $m_1$ and
+# $v_1$. Does the second give what you worked out by hand?
+
+# %% tags=["see"]
+weights, zeros = torch.tensor([1.0, -2.0]), torch.zeros(2)
+first = adam_update(weights, torch.tensor([0.3, -0.02]), zeros, zeros, step=1, lr=0.1)
+print("update 1:", *first)
+print("update 2:", *adam_update(first[0], torch.tensor([0.1, 0.04]), first[1], first[2], step=2, lr=0.1))
+
 # %% [markdown] hints="adam_update"
 
 # %% check="adam_update"
@@ -281,6 +291,13 @@ for update in [4, 8, 9, 10, 16]:
 # %% build="learning_rate"
 ### BEGIN SOLUTION course_lib.transformer.schedule:learning_rate
 
+# %% [markdown]
+# A scratch cell: the eight updates of the worked example. You should get its last column.
+
+# %% tags=["see"]
+for update in range(1, 9):
+    print(update, round(learning_rate(update, d_model=4, warmup=4), 4))
+
 # %% [markdown] hints="learning_rate"
 
 # %% check="learning_rate"
@@ -385,6 +402,18 @@ for update in [1, 2, 3]:
 
 # %% build="make_scheduler"
 ### BEGIN SOLUTION course_lib.transformer.schedule:make_scheduler
+
+# %% [markdown]
+# A scratch cell: three updates with the schedule of section 2's worked example. The first should run at the rate of
+# step 1, which is 0.0625.
+
+# %% tags=["see"]
+tiny = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+scheduler = make_scheduler(tiny, d_model=4, warmup=4)
+for update in [1, 2, 3]:
+    print(f"update {update} runs at the rate {tiny.param_groups[0]['lr']}")
+    tiny.step()
+    scheduler.step()
 
 # %% [markdown] hints="make_scheduler"
 

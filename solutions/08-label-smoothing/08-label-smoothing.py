@@ -131,6 +131,13 @@ print(row, sum(row))
 # %% build="smooth_targets"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:smooth_targets
 
+# %% [markdown]
+# A scratch cell: the two positions of the worked example, where padding is word 0. What changes if the labels are
+# `[[3, 0]]`, a batch of one sentence?
+
+# %% tags=["see"]
+print(smooth_targets(torch.tensor([3, 0]), vocab_size=5, pad_id=0, smoothing=0.25))
+
 # %% [markdown] hints="smooth_targets"
 
 # %% check="smooth_targets"
@@ -230,6 +237,13 @@ for words in [1_000, 8_000, 37_000]:
 
 # %% build="LabelSmoothingLoss"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:LabelSmoothingLoss
+
+# %% [markdown]
+# A scratch cell: the worked example. The label of the first position is word 0, and padding is word 2 here. You should
+# get the same loss.
+
+# %% tags=["see"]
+print(LabelSmoothingLoss(vocab_size=3, pad_id=2, smoothing=0.3)(z, torch.tensor([0, 2])))
 
 # %% [markdown] hints="LabelSmoothingLoss"
 

@@ -222,6 +222,17 @@ print(w.grad)
 # %% build="train_step"
 ### BEGIN SOLUTION course_lib.transformer.training:train_step
 
+# %% [markdown]
+# A scratch cell: the first three sequences, in one piece and in two. The same model without dropout makes one update
+# with each, so the two losses should be equal (except for rounding).
+
+# %% tags=["see"]
+for pieces in [[collated(few)], [collated(few[:1]), collated(few[1:])]]:
+    torch.manual_seed(0)
+    tiny = Transformer(WORDS, WORDS, TransformerConfig(layers=1, d_model=8, heads=2, d_ff=16, dropout=0.0))
+    descent = SGD(tiny.parameters(), lr=1.0)
+    print(train_step(tiny, LabelSmoothingLoss(WORDS, PAD), pieces, descent, make_scheduler(descent, 8, 4)))
+
 # %% [markdown] hints="train_step"
 
 # %% check="train_step"
@@ -615,8 +626,10 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # goes.
 #
 # Two techniques have become standard since the paper. **Mixed precision** (Micikevicius et al. 2018) computes the
-# matrix products in 16 bits and keeps the weights in 32. **Activation checkpointing** (Chen et al. 2016) stores fewer
-# activations, and computes the others again during the backward pass: less memory, more time.
+# matrix products in 16 bits and keeps the weights in 32. With float16 it needs **loss scaling**: the loss is multiplied
+# by a large number before the backward pass, so that small gradients don't become 0, and the gradients are divided by
+# it before the update. (bfloat16 has the range of float32, and needs none.) **Activation checkpointing** (Chen et al.
+# 2016) stores fewer activations, and computes the others again during the backward pass: less memory, more time.
 #
 # ## Common questions
 #
@@ -644,9 +657,9 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # <details><summary>Should gradients be clipped?</summary>
 #
-# Many programs scale a gradient down when its norm is above some limit, so that one odd batch does no harm. That
-# belongs between the last backward pass and the optimiser's step, and applies to the whole batch's gradient, not to
-# each piece's. The paper doesn't mention it.
+# Many programs scale a gradient down when its norm is above some limit, so that one odd batch does no harm. This
+# **gradient clipping** belongs between the last backward pass and the optimiser's step, and applies to the gradient of
+# the whole batch, not to each piece's. The paper doesn't mention it.
 #
 # </details>
 #
@@ -654,7 +667,7 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # Not from the training loss: it keeps falling while the model begins to memorise its sentences (**overfitting**).
 # Keep some sentences out of training, measure their loss (in evaluation mode, without gradients), and stop when it no
-# longer improves. Here every sequence was new, so there was nothing to memorise.
+# longer improves: **early stopping**. Here every sequence was new, so there was nothing to memorise.
 #
 # </details>
 #

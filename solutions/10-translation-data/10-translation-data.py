@@ -171,6 +171,13 @@ sorted(["b", "B", "a", "ä", "z", ".", "10", "9"])
 # %% build="build_vocabulary"
 ### BEGIN SOLUTION course_lib.transformer.vocabulary:build_vocabulary
 
+# %% [markdown]
+# A scratch cell: the sentences of the worked example. You should get its ids. What does a `min_count` of 1 add?
+
+# %% tags=["see"]
+sentences = [["a", "red", "hat"], ["a", "hat", "!"], ["a", "shoe", "!"]]
+print(build_vocabulary(sentences, min_count=2, specials=["<pad>", "<unknown>"]))
+
 # %% [markdown] hints="build_vocabulary"
 
 # %% check="build_vocabulary"
@@ -299,6 +306,13 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 
 # %% build="learn_merges"
 ### BEGIN SOLUTION course_lib.transformer.byte_pairs:learn_merges
+
+# %% [markdown]
+# A scratch cell: the words of the worked example. The first two merges are *u* + *n* and *h* + *un*. How many are there
+# in all, until every word is a single symbol?
+
+# %% tags=["see"]
+print(learn_merges({"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 2))
 
 # %% [markdown] hints="learn_merges"
 
@@ -503,6 +517,13 @@ for longest, index in in_order:
 # %% build="token_batches"
 ### BEGIN SOLUTION course_lib.transformer.batching:token_batches
 
+# %% [markdown]
+# A scratch cell: the five sentences of the worked example. You should get its two batches, in either order. What does
+# your function do with a budget of 8?
+
+# %% tags=["see"]
+print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
+
 # %% [markdown] hints="token_batches"
 
 # %% check="token_batches"
@@ -617,6 +638,14 @@ pad_sequence([torch.tensor([1, 7, 2]), torch.tensor([1, 2])], batch_first=True, 
 
 # %% build="collate"
 ### BEGIN SOLUTION course_lib.transformer.batching:collate
+
+# %% [markdown]
+# A scratch cell: the two sources of the worked example, each with a target. How wide should the matrix of the targets
+# be?
+
+# %% tags=["see"]
+two_pairs = [([7, 8, 9, 5], [6]), ([6], [7, 8])]
+print(*collate(two_pairs, pad_id=0, start_id=1, end_id=2, max_length=5), sep="\n")
 
 # %% [markdown] hints="collate"
 

@@ -23,6 +23,7 @@
 from course_lib.charts import (
     architecture_map,
     beam_tree,
+    heads_overview,
     layers_and_heads,
     named_lines,
     show_offline,
@@ -226,6 +227,15 @@ layers_and_heads(
 )
 
 # %% [markdown]
+# And all heads side by side, as in lesson 06. Which two of them are most alike?
+#
+# **Change something:** the half-trained model, `load_state_dict(checkpoints[120])`, in the cell that records
+# `crossing`. Which heads already know where to look?
+
+# %% tags=["see"]
+heads_overview(crossing.unsqueeze(0), target_words, source_words)
+
+# %% [markdown]
 # Nobody told the model which German word belongs to which English one; knowing it makes the next word easier to
 # predict. Before attention, a recurrent network had to squeeze a whole sentence into one vector, and long sentences
 # suffered. Bahdanau et al. ([2014](https://arxiv.org/abs/1409.0473)) let their decoder look back at every source word,
@@ -328,6 +338,13 @@ print("B:", -3.6 / math.pow(15 / 6, alpha))
 
 # %% build="length_penalty"
 ### BEGIN SOLUTION course_lib.transformer.decoding:length_penalty
+
+# %% [markdown]
+# A scratch cell: the hypotheses A and B. You should get the scores of the worked example.
+
+# %% tags=["see"]
+print("A:", -3.0 / length_penalty(4, 0.6))
+print("B:", -3.6 / length_penalty(10, 0.6))
 
 # %% [markdown] hints="length_penalty"
 
@@ -460,6 +477,33 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 
 # %% build="beam_search"
 ### BEGIN SOLUTION course_lib.transformer.decoding:beam_search
+
+# %% [markdown]
+# A scratch cell: the worked example as a model. A beam of 1 should find `ha ha ha ha ha`, and a beam of 2 `ho <end>`.
+# What does a beam of 2 find if `ho` ends with a probability of only 0.5, as in the scratch cell above?
+
+
+# %% tags=["see"]
+class Laughing(torch.nn.Module):
+    """A model in which the next word depends on the last one only."""
+
+    # The words are <end>, ha and ho; id 3 is <start>.
+    after = torch.tensor([[1.0, 0.0, 0.0], [0.3, 0.5, 0.2], [0.9, 0.05, 0.05], [0.1, 0.5, 0.4]])
+
+    def encode(self, source, source_mask):
+        return source.unsqueeze(-1)
+
+    def decode(self, memory, source_mask, target, target_mask):
+        return target.unsqueeze(-1)
+
+    def generator(self, hidden):
+        return self.after[hidden.squeeze(-1)].log()
+
+
+one_word, not_padding = torch.tensor([[1]]), torch.tensor([[[True]]])
+for beam in [1, 2]:
+    ids = beam_search(Laughing(), one_word, not_padding, beam, max_length=6, start_id=3, end_id=0, alpha=0.0)
+    print(f"a beam of {beam}:", *[vocabulary[index] for index in ids[0, 1:].tolist()])
 
 # %% [markdown] hints="beam_search"
 
@@ -636,8 +680,8 @@ named_lines(
 # could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
-# choose on the *validation* split, never on the one that you report. (Here we looked at test captions, so we couldn't
-# report these numbers.)
+# choose such **hyperparameters**, which training doesn't learn, on the *validation* split, never on the one that you
+# report. (Here we looked at test captions, so we couldn't report these numbers.)
 #
 # ### Explain it
 #
@@ -720,6 +764,15 @@ print(torch.tensor(256.0, dtype=torch.bfloat16) + 1)
 
 # %% build="average_checkpoints"
 ### BEGIN SOLUTION course_lib.transformer.averaging:average_checkpoints
+
+# %% [markdown]
+# A scratch cell: the worked example. (The second trap has changed `first`, so here it is again.) Weights of 2 and 6 are
+# correct, and so is a counter of 21. Is `first` still the same afterwards?
+
+# %% tags=["see"]
+first = {"weight": torch.tensor([1.0, 4.0]), "steps": torch.tensor(10)}
+print(average_checkpoints([first, second]))
+print(first)
 
 # %% [markdown] hints="average_checkpoints"
 

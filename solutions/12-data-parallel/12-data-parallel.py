@@ -121,6 +121,14 @@ for rank in range(ranks):
 [shard(batches, rank, 3) for rank in range(3)]
 
 # %% [markdown]
+# And ten examples on four ranks, by your function and by PyTorch's sampler. Which two does PyTorch repeat?
+
+# %% tags=["see"]
+for rank in range(4):
+    theirs = torch.utils.data.DistributedSampler(range(10), 4, rank, shuffle=False)
+    print(f"rank {rank}: yours {list(shard(list(range(10)), rank, 4))}, PyTorch's {list(theirs)}")
+
+# %% [markdown]
 # ## 2. The loss of all ranks
 #
 # In lesson 09 a mean of means was wrong. Here the pieces are on different machines, and the mistake is easier to

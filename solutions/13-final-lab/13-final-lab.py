@@ -17,7 +17,14 @@
 # sections 5.1 to 5.4 and 6.1.
 
 # %% tags=["see"]
-from course_lib.charts import architecture_map, layers_and_heads, run_progress, show_offline, watch_live
+from course_lib.charts import (
+    architecture_map,
+    heads_overview,
+    layers_and_heads,
+    run_progress,
+    show_offline,
+    watch_live,
+)
 from course_lib.student.progress import finished_exercises
 
 show_offline()
@@ -149,13 +156,13 @@ for lesson, parts in public_curriculum().parts.items():
 # What happens to the validation loss? It is *below* the training loss, although its sentences are new to the model:
 # the table names one reason; what is the other? Why does the throughput rise at the beginning?
 #
-# **Change something:** `BackgroundRun("captions-small", "../runs/small", "training.warmup_steps=400", restart=True)`; then
-# `training.lr_factor=4` or `model.dropout=0.3` instead.
+# **Change something:** add a setting: `BackgroundRun.start("captions-small", "../runs/small",
+# "training.warmup_steps=400", restart=True)`. Then use `training.lr_factor=4` or `model.dropout=0.3` instead.
 
 # %% tags=["see"]
 from course_lib.translation.train.monitoring import BackgroundRun, rows_so_far
 
-small = BackgroundRun("captions-small", "../runs/small", restart=True)
+small = BackgroundRun.start("captions-small", "../runs/small", restart=True)
 watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=small.last_line, timeout=20)
 
 # %% [markdown]
@@ -225,12 +232,18 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # ### See it: all of its attention
 #
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
-# is translated. Choose the layer and the head in the lists below each picture.
+# is translated. Choose the layer and the head in the lists below each picture. A `+` marks a piece that continues a
+# word: *weil* may appear as `wei` and `+l`. (The provided model's second token, `<to-english>`, says into which
+# language it should translate.)
 #
 # Look for a head that always attends to the previous word, a head that attends to the end token when it has nothing
 # to do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads**
 # there and, after the arrow, which one it **writes** next. For which of the two does it look up the German word? And
 # do the dark cells leave the diagonal where German and English differ in their word order?
+#
+# In the sentence below, *er* ("he") is the dog. Find the row `er` of the first picture, with the provided model: in
+# which layer and head is `Hund` darkest, and what else does *er* attend to? Then replace *Ein kleiner Hund* by *Eine
+# kleine Katze* and *er* by *sie*: is it the same head?
 #
 # **Change something:** your own sentence. Then supply an English one, too, even a wrong one:
 # `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that doesn't
@@ -265,6 +278,20 @@ layers_and_heads(
     maps.source_tokens,
     title="Cross-attention: English attends to German",
 )
+
+# %% [markdown]
+# Did you find a head for *er*? In the provided model it is head 3 of layer 2 both times, but *Hund* gets only 3% of the
+# weight there, and *Katze* 6%. To write *he* or *she*, the model needn't know whom the word stands for. (The captions
+# of the course don't contain *er* at all.)
+#
+# Here are all heads of the cross-attention side by side. Which of them find the German word for each English one, and
+# which spread their weight?
+#
+# **Change something:** `maps.encoder_self`, with `maps.source_tokens` twice. In which layer of the provided model do
+# words attend mostly to themselves?
+
+# %% tags=["see"]
+heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 
 # %% [markdown]
 # ## 3. How good is it?
@@ -498,7 +525,7 @@ operations.head(12).round(3)
 
 # %% tags=["see"]
 def tokens_per_second(processes):
-    run = BackgroundRun(
+    run = BackgroundRun.start(
         "captions",
         f"../runs/scaling-{processes}",
         "data.train_pairs=2000",
@@ -769,8 +796,8 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # <details><summary>Can a run start from the weights of another one?</summary>
 #
 # Yes: `training.init_from=../runs/multi30k` takes that run's weights and vocabulary, and everything else starts from
-# scratch. So you can train on a lot of text first, and then on a little of the kind that you need. The two models
-# must have the same sizes.
+# scratch. So you can train on a lot of text first, and then on a little of the kind that you need, which is called
+# **fine-tuning**. The two models must have the same sizes.
 #
 # </details>
 #

@@ -184,9 +184,14 @@ def test_a_lesson_fails_validation_on_each_graded_cell_until_it_is_solved(small:
     assert "VALIDATION FAILED ON 3 CELL(S)" in said
     assert "attention_scores is yours to write: lesson 01, exercise " in said
     notebook = solved(small.released())
-    cell_of(notebook, "attention_scores").source = RIGHT
-    nbformat.write(notebook, folder / f"{LESSON}.ipynb")
-    assert validate() == "Success! Your notebook passes all the tests.\n"
+    for source, expected in (
+        # The check would draw this result, but the sandbox has too little address space for a picture.
+        ("def attention_scores(query, key):\n    return query @ key.mT", "VALIDATION FAILED ON 1 CELL(S)"),
+        (RIGHT, "Success! Your notebook passes all the tests.\n"),
+    ):
+        cell_of(notebook, "attention_scores").source = source
+        nbformat.write(notebook, folder / f"{LESSON}.ipynb")
+        assert expected in validate()
 
 
 @pytest.mark.parametrize("student", ["amara", "bruno", "chiyo", "daria", "emeka", "felix"])

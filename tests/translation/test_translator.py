@@ -122,9 +122,9 @@ def test_a_source_says_which_language_it_is_to_become() -> None:
 
 def test_tokens_inside_a_word_are_marked() -> None:
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
-    (ids,) = subwords.encode(["dogs, (Hunde) aü a2 C!"])
+    (ids,) = subwords.encode(["dogs, (Hunde) aü a2."])
     texts = [text for text in token_texts(subwords, ids) if text]  # a space may be a token of its own
-    assert " ".join(texts).replace(" +", "") == "dogs , ( Hunde ) a\ufffd\ufffd a2 C!"
+    assert " ".join(texts).replace(" +", "") == "dogs , ( Hunde ) a\ufffd\ufffd a2 ."
 
 
 def test_without_the_runs_settings_the_configs_hold(trained_folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def run_app(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.path", [*sys.path])  # nbgrader inserts the folder
     app.clear_instance()
     try:
         app.launch_instance(list(arguments))
