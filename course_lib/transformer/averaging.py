@@ -11,8 +11,8 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
 
     Floating-point entries are averaged in float64 and returned in their own dtype; others, such as counters,
     are copied from the last state dict. The result shares no memory with the inputs. Raises ValueError if
-    there is nothing to average, if some entries are not in every state dict (the message names them), or if
-    an entry doesn't have the same shape in all of them (the message contains both shapes).
+    some entries are not in every state dict (the message names them), or if an entry doesn't have the same
+    shape in all of them (the message contains both shapes).
     """
     states = list(state_dicts)
     if not states:

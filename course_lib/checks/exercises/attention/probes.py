@@ -34,6 +34,13 @@ case(
 case("_scores_of_one", "one query, one key and one feature give one score", (1, 1), (1, 1))
 case("_scores_of_one_sentence", "one sentence with one head keeps both axes", (1, 1, 3, 4), (1, 1, 2, 4))
 case("_scores_of_many_axes", "any number of batch axes is accepted", (2, 2, 3, 4, 3), (2, 2, 3, 5, 3))
+
+
+@probe("gradients reach the queries and the keys")
+def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.gradients(draw.normal(2, 3, 6), draw.normal(2, 5, 6), toward=draw.normal(2, 3, 5))
+
+
 case("_scores_in_float32", "float32 in, float32 out", (2, 3, 9), (2, 4, 9), dtype=torch.float32)
 # A result in another dtype is compared with the precision of 16 bits, too.
 rounded = ATTENTION_SCORES.random_cases(call_with_normals, __name__, TOLERANCE[torch.bfloat16])
@@ -48,11 +55,6 @@ def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 again = ATTENTION_SCORES.random_cases(call_after_another, __name__)
 again("_scores_again", SECOND_CALL, (2, 3, 4), (2, 5, 4))
-
-
-@probe("gradients reach the queries and the keys")
-def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.gradients(draw.normal(2, 3, 6), draw.normal(2, 5, 6), toward=draw.normal(2, 3, 5))
 
 
 # --- attention_weights --------------------------------------------------------------------------------------
@@ -138,6 +140,11 @@ def _weights_of_a_far_masked_score(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 4).masked_fill(~mask, 30_000), mask)
 
 
+@probe("gradients reach the scores")
+def _weights_gradient(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.gradients(draw.normal(2, 3, 5), toward=draw.normal(2, 3, 5))
+
+
 @probe("float32 in, float32 out")
 def _weights_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float32), _mask_with_empty_row())
@@ -187,11 +194,6 @@ def _weights_again(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(after_another_call(candidate)).call(
         first, draw.normal(2, 3, 5), _mask_with_empty_row()
     )
-
-
-@probe("gradients reach the scores")
-def _weights_gradient(candidate: Candidate, draw: Draw) -> Reply:
-    return candidate.gradients(draw.normal(2, 3, 5), toward=draw.normal(2, 3, 5))
 
 
 @probe("the gradient of a query that may attend to nothing is zero, not NaN")

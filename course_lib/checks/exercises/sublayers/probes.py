@@ -95,6 +95,14 @@ case("_norm_of_many_axes", "three axes in front of the features work", 2, 3, 2, 
 case("_norm_of_cubes", "equal batch size, length and width: no axis is mistaken for another", 4, 4, 4)
 
 
+@probe("gradients reach the input, the scale and the shift")
+def _norm_gradient(candidate: Candidate, draw: Draw) -> Observed:
+    layer, weights = in_double(candidate, 5), _norm_weights(draw, 5)
+    x, toward = 3 * draw.normal(2, 3, 5), draw.normal(2, 3, 5)
+    layer.load(weights)
+    return gradients_of(layer.gradients(x, toward=toward), ("the input",), weights)
+
+
 @probe("float32 in, float32 out")
 def _norm_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     layer = candidate.build(6)
@@ -108,14 +116,6 @@ def _norm_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
     layer.call(method="bfloat16")
     layer.load(_norm_weights(draw, 8))
     return layer.call(draw.normal(2, 3, 8, dtype=torch.bfloat16))
-
-
-@probe("gradients reach the input, the scale and the shift")
-def _norm_gradient(candidate: Candidate, draw: Draw) -> Observed:
-    layer, weights = in_double(candidate, 5), _norm_weights(draw, 5)
-    x, toward = 3 * draw.normal(2, 3, 5), draw.normal(2, 3, 5)
-    layer.load(weights)
-    return gradients_of(layer.gradients(x, toward=toward), ("the input",), weights)
 
 
 @probe("evaluation mode gives the same result as training mode, and other modules have no effect")

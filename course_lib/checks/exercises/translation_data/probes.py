@@ -206,13 +206,6 @@ case(
     16,
     packed=True,
 )
-case("without sentences, there are no batches", (), 10)
-case(
-    "a sentence over the budget raises a ValueError with its index and length, or is alone in a batch",
-    (*[40] * 12, 57, 40, 61),
-    40,
-)
-case("no batch is empty, even if all sentences are over the budget", (12, 15, 11), 10)
 case(
     "a single long sentence does not make the batches of 100 short ones smaller",
     (*[5] * 60, 70, *[5] * 40),
@@ -230,6 +223,15 @@ def _plan_of_captions(candidate: Candidate, draw: Draw) -> Observed:
 @probe("120 sentences of 2 to 60 tokens have little padding with a budget of 333")
 def _plan_of_even_lengths(candidate: Candidate, draw: Draw) -> Observed:
     return _plan(candidate, draw.integers(2, 61, 120).tolist(), 333, packed=True)
+
+
+case(
+    "a sentence over the budget raises a ValueError with its index and length, or is alone in a batch",
+    (*[40] * 12, 57, 40, 61),
+    40,
+)
+case("no batch is empty, even if all sentences are over the budget", (12, 15, 11), 10)
+case("without sentences, there are no batches", (), 10)
 
 
 # --- collate ------------------------------------------------------------------------------------------------
