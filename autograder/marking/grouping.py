@@ -1,5 +1,6 @@
 """Group identical and nearly identical answers, so that graders mark them consistently."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -89,9 +90,10 @@ def _alike(contents: tuple[tuple[str, str], ...]) -> list[list[int]]:
 
 
 def _content(answer: Answer) -> tuple[str, str]:
-    """Return the words of an answer, as far as they are compared, and its pictures."""
+    """Return the words of an answer, as far as they are compared, and a hash of its pictures."""
     words = _WORD.findall(answer.written.source[:_COMPARED].casefold())
-    return " ".join(words), json.dumps(answer.written.attachments or {}, sort_keys=True)
+    pictures = json.dumps(answer.written.attachments or {}, sort_keys=True)
+    return " ".join(words), hashlib.sha256(pictures.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _cards(members: Iterable[tuple[Answer, ...]]) -> Iterator[Card]:

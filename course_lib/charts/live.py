@@ -1,5 +1,6 @@
 """Charts that are redrawn while something runs: a loop in this notebook, or a run in another process."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -44,13 +45,20 @@ def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20
     return _count(steps, picture, every)
 
 
+def _drawn(chart: Picture) -> str:
+    """Return the chart as SVG, or an empty string if this machine can't draw, which must not end a run."""
+    with contextlib.suppress(RuntimeError):
+        return as_svg(chart)
+    return ""
+
+
 def _count(steps: int, picture: Callable[[], Picture], every: int) -> Iterator[int]:
     display = DisplayHandle()
     display.display(Frame(f"0 of {steps:,}", steps=steps))
     for step in range(1, steps + 1):
         yield step
         if step % every == 0 or step == steps:
-            display.update(Frame(f"{step:,} of {steps:,}", as_svg(picture()), step, steps))
+            display.update(Frame(f"{step:,} of {steps:,}", _drawn(picture()), step, steps))
 
 
 def watch_live(
@@ -78,7 +86,7 @@ def watch_live(
         while True:
             # Check this before drawing, so that the last chart shows the final state.
             more = is_running() and time.monotonic() < end
-            svg = as_svg(picture())
+            svg = _drawn(picture())
             if svg != drawn or not more:
                 display.update(Frame(status(), svg))
                 drawn = svg

@@ -152,7 +152,7 @@ _ADDRESS_SPACE = 66 * 2**30
 
 
 def _require_address_space() -> None:
-    """Raise RuntimeError where vl-convert would end the process, for example in the grader's sandbox."""
+    """Raise RuntimeError if drawing would end the process, for example in the grader's sandbox."""
     if sys.platform == "win32":
         return
     import resource
@@ -161,7 +161,7 @@ def _require_address_space() -> None:
     if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
         raise RuntimeError(
             f"Drawing needs {_ADDRESS_SPACE / 2**30:.0f} GiB of address space, but this process may use only "
-            f"{limit / 2**30:.0f} (`ulimit -v`)."
+            f"{limit / 2**30:.0f} GiB (`ulimit -v`)."
         )
 
 

@@ -83,7 +83,8 @@ def beam_search(
     This is the beam search of section 6.1. The source is encoded once for the whole batch. The best
     hypothesis has the highest log-probability divided by length_penalty(length, alpha), where the length
     counts the tokens after the start, including the end. The rows are formatted like those of
-    `greedy_decode`, and the model is used in the same modes.
+    `greedy_decode`. As there, the model is used in evaluation mode and without gradients, and is then in its
+    previous mode again.
     """
     sentences = source.shape[0]
     with evaluating(model):

@@ -17,8 +17,8 @@ def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int) -> Bool[Tensor, "B 1 L
 def causal_mask(length: int) -> Bool[Tensor, "1 {length} {length}"]:
     """Return a mask that lets position i attend to positions 0 to i, and not to later ones (section 3.2.3).
 
-    The mask is on the default device. The caller moves it to another device if needed. Checks also accept a
-    mask without the first axis.
+    The mask is on the default device. The caller moves it to another device if needed. The check also accepts
+    a mask without the first axis.
     """
     return torch.ones(1, length, length, dtype=torch.bool).tril()
 

@@ -47,7 +47,7 @@ class Transformer(nn.Module):
 
     With `norm_first`, each stack ends with one more normalisation, because its last sum is not normalised.
     Every layer gets the attention function of the config. The weights of linear layers are initialised with
-    Xavier uniform, so layers start with different weights.
+    Xavier uniform, with separate random numbers for each layer.
 
     The parts are the attributes `source_embedding`, `target_embedding`, `positions`, `encoder_layers`,
     `decoder_layers`, `encoder_norm`, `decoder_norm` (both None without `norm_first`) and `generator`.

@@ -115,7 +115,7 @@ for name, tensor in {
 # | `float16`, `bfloat16` | half the memory: fast training | only on request |
 #
 # Unless a lesson says otherwise, **the result has the dtype of the input**. Code that converts everything to `float32`
-# loses the digits of `float64` and the speed of `float16`, so checks test for it. They also test that your code leaves
+# loses the digits of `float64` and the speed of `float16`, so checks test for it. Checks also test that your code leaves
 # its inputs unchanged and causes no warnings.
 #
 # Axes are counted from 0, or **from the end**: axis -1 is the last one, -2 the one before it. You will nearly always
@@ -273,9 +273,9 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | line | what it tells you |
 # |---|---|
 # | **It raised ...** | your code stopped with an error: which one, in which line, and what it usually means |
-# | **Expected ... to be raised, but it returned ...** | your code should refuse these inputs, and doesn't |
+# | **Expected ... to be raised, but it returned ...** | your code should refuse these inputs, but doesn't |
 # | **It returned a ValueError instead of raising it.** | the line needs `raise` in place of `return` |
-# | **This should be true, but isn't: ...** | a statement about your result that holds for the expected one |
+# | **This should be true, but isn't: ...** | a property that the expected result has, and yours doesn't |
 # | **incorrect.** | no mistake that the check knows explains all of your results |
 # | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
 # | **But in the test ...** | a test in which the course's code gives a different result from yours if it has that mistake |

@@ -526,7 +526,7 @@ named_lines(
 
 # %% [markdown]
 # - **Neither:** the further down, the smaller the gradient, by a factor of thousands, so the lower networks hardly
-#   learn anything. This is how deep networks used to fail: the problem of the **vanishing gradient**.
+#   learn anything. This is how deep networks used to fail: the **vanishing gradient** problem.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
 # - **With a norm**, it reaches the bottom in all four ways. Compare post-norm and pre-norm on the right, near the loss:
 #   post-norm's gradients are about as large there as elsewhere, pre-norm's get smaller, because each network adds to a

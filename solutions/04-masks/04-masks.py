@@ -103,7 +103,8 @@ attention_heatmap(
 #
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct, and it makes the
 # mask smaller: it is the same for every query, so one row is enough, (B, 1, L). Why it does no harm is the question
-# at the end of this section.
+# at the end of this section. (During training, the loss compares the output at each position with the word that
+# should come next: lesson 08.)
 #
 # ### Worked example: two sentences, three positions
 #

@@ -176,7 +176,7 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # | decoder, self-attention | target | target | `target_mask` hides padding and all later positions |
 # | decoder, cross-attention | target | memory | `source_mask` hides padding |
 #
-# Cross-attention takes the *source's* mask. Why? That is the question at the end of this section.
+# Cross-attention takes the *source's* mask. Why? That is part of the question at the end of this section.
 #
 # ### Worked example: two target words read three source positions
 #
@@ -441,12 +441,13 @@ shape_flow(
 #
 # ### See it: exchange a layer
 #
-# Because the vectors keep their shape, one layer can take the place of another, even in a finished model:
+# Because the vectors keep their shape, one layer can take the place of another, even in a model that is already built:
 # `encoder_layers` is an `nn.ModuleList`, whose items you can replace. Here the second layer gets twice as many heads,
 # and a network four times as wide.
 #
-# **Change something:** remove the layer instead (`del model.encoder_layers[1]`). Or design one of your own: any
-# `nn.Module` will do if its `forward(x, mask)` returns a tensor of the shape of `x`.
+# **Change something:** remove the layer instead (`del model.encoder_layers[1]`); to get it back, run the cell that
+# builds `model` again. Or design one of your own: any `nn.Module` will do if its `forward(x, mask)` returns a tensor of
+# the shape of `x`.
 
 # %% tags=["see"]
 model.encoder_layers[1] = EncoderLayer(d_model=32, heads=8, d_ff=512)

@@ -659,7 +659,7 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # Many programs scale a gradient down when its norm is above some limit, so that one odd batch does no harm. This
 # **gradient clipping** belongs between the last backward pass and the optimiser's step, and applies to the gradient of
-# the whole batch, not to each piece's. The paper doesn't mention it.
+# the whole batch, not to that of each piece. The paper doesn't mention it.
 #
 # </details>
 #
@@ -667,7 +667,7 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # Not from the training loss: it keeps falling while the model begins to memorise its sentences (**overfitting**).
 # Keep some sentences out of training, measure their loss (in evaluation mode, without gradients), and stop when it no
-# longer improves: **early stopping**. Here every sequence was new, so there was nothing to memorise.
+# longer improves. This is called **early stopping**. Here every sequence was new, so there was nothing to memorise.
 #
 # </details>
 #

@@ -479,8 +479,9 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 ### BEGIN SOLUTION course_lib.transformer.decoding:beam_search
 
 # %% [markdown]
-# A scratch cell: the worked example as a model. A beam of 1 should find `ha ha ha ha ha`, and a beam of 2 `ho <end>`.
-# What does a beam of 2 find if `ho` ends with a probability of only 0.5, as in the scratch cell above?
+# A scratch cell: the worked example as a model. A beam of 1 should find `ha ha ha ha ha`, and a beam of 2 `ho <end>`,
+# perhaps followed by more end tokens. What does a beam of 2 find if `ho` ends with a probability of only 0.5? (Change
+# the third row of `after` to 0.5, 0.25, 0.25.)
 
 
 # %% tags=["see"]
@@ -488,7 +489,7 @@ class Laughing(torch.nn.Module):
     """A model in which the next word depends on the last one only."""
 
     # The words are <end>, ha and ho; id 3 is <start>.
-    after = torch.tensor([[1.0, 0.0, 0.0], [0.3, 0.5, 0.2], [0.9, 0.05, 0.05], [0.1, 0.5, 0.4]])
+    after = torch.tensor([[0.8, 0.1, 0.1], [0.3, 0.5, 0.2], [0.9, 0.05, 0.05], [0.1, 0.5, 0.4]])
 
     def encode(self, source, source_mask):
         return source.unsqueeze(-1)
@@ -680,8 +681,8 @@ named_lines(
 # could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
-# choose such **hyperparameters**, which training doesn't learn, on the *validation* split, never on the one that you
-# report. (Here we looked at test captions, so we couldn't report these numbers.)
+# choose such **hyperparameters** (settings that training doesn't learn) on the *validation* split, never on the split
+# whose score you report. (Here we looked at test captions, so we couldn't report these numbers.)
 #
 # ### Explain it
 #
@@ -766,8 +767,8 @@ print(torch.tensor(256.0, dtype=torch.bfloat16) + 1)
 ### BEGIN SOLUTION course_lib.transformer.averaging:average_checkpoints
 
 # %% [markdown]
-# A scratch cell: the worked example. (The second trap has changed `first`, so here it is again.) Weights of 2 and 6 are
-# correct, and so is a counter of 21. Is `first` still the same afterwards?
+# A scratch cell: the worked example. (The second trap has changed `first`, so here it is again.) The weights should
+# be 2 and 6, and the counter 21 (or another value that the check accepts). Is `first` still the same afterwards?
 
 # %% tags=["see"]
 first = {"weight": torch.tensor([1.0, 4.0]), "steps": torch.tensor(10)}

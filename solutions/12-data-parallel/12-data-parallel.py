@@ -121,7 +121,7 @@ for rank in range(ranks):
 [shard(batches, rank, 3) for rank in range(3)]
 
 # %% [markdown]
-# And ten examples on four ranks, by your function and by PyTorch's sampler. Which two does PyTorch repeat?
+# Now deal ten examples to four ranks, with your function and with PyTorch's sampler. Which two does PyTorch repeat?
 
 # %% tags=["see"]
 for rank in range(4):

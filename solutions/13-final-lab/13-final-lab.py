@@ -233,17 +233,18 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 #
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
 # is translated. Choose the layer and the head in the lists below each picture. A `+` marks a piece that continues a
-# word: *weil* may appear as `wei` and `+l`. (The provided model's second token, `<to-english>`, says into which
-# language it should translate.)
+# word: *weil* may appear as `wei` and `+l`. (The provided model's second token, `<to-english>`, tells it which
+# language to translate into.)
 #
 # Look for a head that always attends to the previous word, a head that attends to the end token when it has nothing
 # to do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads**
 # there and, after the arrow, which one it **writes** next. For which of the two does it look up the German word? And
 # do the dark cells leave the diagonal where German and English differ in their word order?
 #
-# In the sentence below, *er* ("he") is the dog. Find the row `er` of the first picture, with the provided model: in
-# which layer and head is `Hund` darkest, and what else does *er* attend to? Then replace *Ein kleiner Hund* by *Eine
-# kleine Katze* and *er* by *sie*: is it the same head?
+# In the sentence below, *er* ("he") stands for the dog. Load the provided model as described above, and find the row
+# `er` of the first picture: in which layer and head does `Hund` get the most weight (hover over its cell), and what
+# else does *er* attend to? Then replace *Ein kleiner Hund* by *Eine kleine Katze* and *er* by *sie*: is it the same
+# head?
 #
 # **Change something:** your own sentence. Then supply an English one, too, even a wrong one:
 # `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that doesn't
@@ -281,8 +282,8 @@ layers_and_heads(
 
 # %% [markdown]
 # Did you find a head for *er*? In the provided model it is head 3 of layer 2 both times, but *Hund* gets only 3% of the
-# weight there, and *Katze* 6%. To write *he* or *she*, the model needn't know whom the word stands for. (The captions
-# of the course don't contain *er* at all.)
+# weight there, and *Katze* 6%. To write *he* or *she*, the model needn't know which noun the pronoun stands for. (The
+# captions of the course don't contain *er* at all.)
 #
 # Here are all heads of the cross-attention side by side. Which of them find the German word for each English one, and
 # which spread their weight?

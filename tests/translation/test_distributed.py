@@ -220,7 +220,7 @@ def test_a_lost_process_is_not_waited_for(tmp_path: Path) -> None:
     assert [process.exitcode for process, _ in started] == [EXIT_LOST_PEER, 0, EXIT_LOST_PEER]
     message = (tmp_path / "errors").read_text()
     assert f"train, process 0: process 1 ({socket.gethostname()}, process id {started[1][0].pid})" in message
-    assert "has exited, and this one still waits for it. The run ends." in message
+    assert "has exited or can no longer be reached. The run ends." in message
 
 
 @pytest.mark.slow

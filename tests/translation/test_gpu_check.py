@@ -159,7 +159,7 @@ def test_parts_that_do_not_fit_are_left_out(
 
     monkeypatch.setattr(gpu_check, "MEASUREMENTS", dict.fromkeys(("training", "decoding", "memory"), share))
     code, rows = run(tmp_path, "training", "decoding", "memory", minutes="0.6")
-    assert code == 0
+    assert code == 1
     assert rows["training"] == [{"result": "left out", "why": "it may not fit into --minutes 0.6"}]
     assert rows["decoding"] == [{"share": pytest.approx(36 / 45, abs=0.1)}]
     assert rows["memory"] == [{"share": 1.0}]

@@ -29,11 +29,15 @@ def config(tiny_config: Callable[..., RunConfig]) -> RunConfig:
 def files(config: RunConfig, tmp_path: Path, reports: list[str]) -> Iterator[RunFiles]:
     folder = RunFolder(tmp_path / "files")
     folder.path.mkdir()
+    unfinished: set[object] = set()
     with (
         MetricsLog.open(folder.metrics) as log,
-        RunFiles(folder, config, log, reports.append, set()) as files,
+        RunFiles(folder, config, log, reports.append, unfinished) as files,
     ):
         yield files
+        assert not unfinished
+    # The process may not be ended while the dashboards are being closed.
+    assert unfinished
 
 
 def model(config: RunConfig, weights: dict[str, torch.Tensor], step: int = 1) -> TrainedModel:
@@ -61,6 +65,7 @@ def test_training_continues_while_a_snapshot_is_written(
     files.save_snapshot(lambda: model(config, weights))
     files.save_checkpoint(1, {"weight": weights["weight"]})
     assert not list(files.folder.snapshots.glob("*"))
+    assert files._unfinished
     weights["weight"].zero_()  # The next update changes the weights in place.
     released.set()
     files.finish_writing()

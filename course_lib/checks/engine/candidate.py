@@ -26,15 +26,15 @@ Action = Literal[
 class Fixture:
     """A description of an object for the student's code, such as a callable, a model or an optimiser.
 
-    The process that holds the student's object builds it from `settings`. A value in `settings` can be
-    another object that the probe has built.
+    The process that holds the student's object builds the described object from `settings`. A value in
+    `settings` can be another object that the probe has built.
     """
 
     name: str
     """The name of the function that builds the object, by which another process finds it."""
     settings: Mapping[str, object]
     build: Callable[[Mapping[str, object]], object] = field(compare=False, repr=False)
-    """Build the object. The settings are given again, because the backend replaces handles with objects."""
+    """Build the object. The settings are passed again, because the backend replaces handles with objects."""
 
 
 @dataclass(frozen=True)

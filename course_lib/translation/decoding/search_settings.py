@@ -34,10 +34,9 @@ class SearchSettings:
             )
 
     def override(self, beam: int | None, alpha: float | None, n_best: int | None) -> "SearchSettings":
-        """Return settings with the given values, and with those of these settings where a value is None.
+        """Return a copy with the given values. None keeps the current value, but for `n_best` it means 1.
 
-        However, an `n_best` of None means 1, and without `beam`, the beam is at least `n_best`. Raises
-        ValueError if a value is out of range.
+        Without `beam`, the beam is at least `n_best`. Raises ValueError if a value is out of range.
         """
         if beam is None:
             beam = max(self.beam, n_best or 1)

@@ -43,7 +43,7 @@ class BackgroundRun:
     Interrupting a cell of the notebook doesn't stop the run, but `stop` does.
     """
 
-    def __init__(self, folder: Path, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, *, folder: Path, process: "subprocess.Popen[bytes]") -> None:
         self.folder = folder
         self._process = process
 
@@ -96,7 +96,7 @@ class BackgroundRun:
             )
         # Another notebook, or this one after a restart of its kernel, needs this to stop the run.
         (folder / _PROCESS).write_text(f"{process.pid} {platform.node()}\n", "utf-8")
-        return cls(folder, process)
+        return cls(folder=folder, process=process)
 
     @property
     def running(self) -> bool:

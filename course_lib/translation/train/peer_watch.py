@@ -1,8 +1,8 @@
 """Detection of frozen and lost processes, for which collectives would wait a long time.
 
-If a process has exited, gloo's collectives fail at once in the other processes, but NCCL's may wait. If it is
-frozen, or if its machine can't be reached, all of them wait for half an hour. So each rank sends heartbeats
-to the next rank, from a thread.
+If a process has exited, gloo's collectives fail at once in the other processes, but NCCL's may wait. If a
+process is frozen, or if its machine can't be reached, all collectives wait for half an hour. So each rank
+sends heartbeats to the next rank, from a thread.
 """
 
 import os
@@ -34,9 +34,9 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[set[ob
     """Within the block, end this process with a message if the previous rank is silent for `seconds` seconds.
 
     Also end it ten seconds after another rank has exited within its block. The main thread can't be
-    interrupted while it waits in a collective, so the process ends without saving. But after the loss of a
-    rank, it doesn't end while the set that this function yields contains anything, such as a file that is
-    being written. Must be called on every rank.
+    interrupted while it waits in a collective, so the process ends without saving. While the yielded set is
+    not empty, for example because a file is being written, the loss of a rank doesn't end the process. Must
+    be called on every rank.
     """
     unfinished: set[object] = set()
     if distributed.world_size == 1:
@@ -62,7 +62,8 @@ class _PeerWatch:
     """Two threads: one receives the previous rank's heartbeats, and the other sends them to the next rank.
 
     The sender ends the process if the previous rank has been silent for more than `seconds` seconds. If a
-    rank has exited, a third thread ends the process unless the main thread has `left` the block by then.
+    rank has exited, a third thread ends the process ten seconds later, unless the main thread has `left` the
+    block by then, or files are unfinished.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class _PeerWatch:
     def _end_if_stuck(self, rank: int) -> None:
         while not self.left.wait(_SECONDS_TO_FAIL):
             if not self._unfinished:
-                self._end(rank, "has exited, and this one still waits for it. The run ends. Run")
+                self._end(rank, "has exited or can no longer be reached. The run ends. Run")
 
     def _send(self) -> None:
         sent = deque[dist.Work | None](maxlen=_IN_FLIGHT)

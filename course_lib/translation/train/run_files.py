@@ -38,7 +38,8 @@ class RunFiles:
     If a file cannot be written during training, `report` is called with a message and training continues.
     Checkpoints, models and snapshots are written by one thread, in the order of the calls, from copies of
     the weights. `finish_writing` waits for this thread, and so does the end of the `with` block, which also
-    closes the dashboards. Meanwhile, the set `unfinished` is not empty.
+    closes the dashboards. The set `unfinished` is not empty while files are being written, and from the end
+    of the block on.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class RunFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # From now on, the process waits for no other, so it isn't ended if one has exited.
         self._unfinished.add(self)
         try:
             # The process must never exit while a file is being written.
@@ -74,7 +76,6 @@ class RunFiles:
             self._writer.shutdown()
             if self._dashboards is not None:
                 self._dashboards.close(failed=kind is not None)
-            self._unfinished.discard(self)
 
     def clear_snapshots(self) -> None:
         """Remove the snapshots of an earlier run. Raises BadInputError if that is impossible."""
@@ -131,9 +132,11 @@ class RunFiles:
         self.finish_writing()
         path = self.folder.model("averaged")
         path.unlink(missing_ok=True)
+        self._unfinished.add(path)
         averaged = self._snapshots.average(up_to, self._report)
         if averaged is not None:
             self._try("The averaged model", lambda: save_model(path, averaged))
+        self._unfinished.discard(path)
 
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
         """Load the last, the best or the averaged model of the run.
