@@ -11,7 +11,7 @@ _LENGTH_BYTES = 8
 
 
 class ChannelClosed(ConnectionError):  # noqa: N818
-    """The error raised if the channel is closed, the peer is gone, or its message is announced as too long."""
+    """The error raised if the channel is closed, the peer is gone, or a message from it is too long."""
 
 
 class ChannelTimeout(TimeoutError):  # noqa: N818
