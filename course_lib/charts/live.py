@@ -1,6 +1,5 @@
 """Charts that are redrawn while something runs: a loop in this notebook, or a run in another process."""
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ class Frame:
     """One state of a display: a line of text, a progress bar if the number of steps is known, and a chart."""
 
     text: str
-    svg: str = ""
+    chart: str = ""
     done: int = 0
     steps: int = 0
 
@@ -29,7 +28,7 @@ class Frame:
         if self.steps:
             bar = f'<progress value="{self.done}" max="{self.steps}" style="width: 300px"></progress>'
             text = f"<label>{bar} {text}</label>"
-        return f"<div>{text}</div>{self.svg}"
+        return f"<div>{text}</div>{self.chart}"
 
 
 def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20) -> Iterator[int]:
@@ -46,10 +45,11 @@ def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20
 
 
 def _drawn(chart: Picture) -> str:
-    """Return the chart as SVG, or an empty string if this machine can't draw, which must not end a run."""
-    with contextlib.suppress(RuntimeError):
+    """Return the chart as SVG, or the reason if this machine can't draw, which must not end a run."""
+    try:
         return as_svg(chart)
-    return ""
+    except RuntimeError as error:
+        return f"<p>{escape(str(error))}</p>"
 
 
 def _count(steps: int, picture: Callable[[], Picture], every: int) -> Iterator[int]:
@@ -80,18 +80,18 @@ def watch_live(
         raise ValueError(f"every: expected 0 or more seconds, got {every:g}.")
     end = time.monotonic() + timeout
     display = DisplayHandle()
-    display.display(Frame(status()))
-    drawn = ""
+    shown = Frame(status())
+    display.display(shown)
     try:
         while True:
             # Check this before drawing, so that the last chart shows the final state.
             more = is_running() and time.monotonic() < end
-            svg = _drawn(picture())
-            if svg != drawn or not more:
-                display.update(Frame(status(), svg))
-                drawn = svg
+            frame = Frame(status(), _drawn(picture()))
+            if frame != shown:
+                display.update(frame)
+                shown = frame
             if not more:
                 return
             time.sleep(min(every, max(0.0, end - time.monotonic())))
     except KeyboardInterrupt:
-        display.update(Frame(f"{status()} (no longer watched)", drawn))
+        display.update(Frame(f"{status()} (no longer watched)", shown.chart))

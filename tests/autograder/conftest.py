@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from small_course import SmallCourse
+
+from tests.autograder.small_course import SmallCourse
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
-from small_course import SmallCourse
 
 from course_lib.curriculum.course_file import CourseError, load_curriculum
+from tests.autograder.small_course import SmallCourse
 
 
 def test_points_are_by_grade_cell(small: SmallCourse) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from small_course import SmallCourse
 
 from autograder.demo import play_class
+from tests.autograder.small_course import SmallCourse
 
 pytestmark = pytest.mark.sandbox
 

@@ -22,9 +22,9 @@ from autograder.reports.learning.page import learning_page
 from autograder.reports.learning.records import LearningRecords, Run
 from course_lib.charts import found_beside_expected
 from course_lib.charts.theme import as_svg
-from tests.autograder.graded_class import NOT_SCALED, RIGHT, GradedClass, about, empty_course
-from tests.autograder.marked_class import MarkedClass
-from tests.autograder.marked_class import served as marking_served
+from tests.autograder.marking.marked_class import MarkedClass
+from tests.autograder.marking.marked_class import served as marking_served
+from tests.autograder.reports.graded_class import NOT_SCALED, RIGHT, GradedClass, about, empty_course
 from tests.browser.accessibility import overflow, violations
 from tests.browser.screenshots import shoot
 from tests.browser.web_server import served

@@ -15,7 +15,7 @@ from autograder.release.build import COURSE
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.student.configuration import COURSE_ID, write_configuration
-from tests.autograder.grading.unix_accounts import Account, accounts, give_home, why_unavailable
+from tests.autograder.nbgrader.unix_accounts import Account, accounts, give_home, why_unavailable
 from tests.browser import jupyterhub
 from tests.browser.formgrader_page import FormgraderPage
 from tests.browser.notebook_page import NotebookPage

@@ -9,7 +9,7 @@ from playwright.sync_api import Dialog, Page, Route, expect
 
 from autograder.marking.comment_bank import FILE
 from autograder.marking.server import MarkingServer
-from tests.autograder.marked_class import MarkedClass, served
+from tests.autograder.marking.marked_class import MarkedClass, served
 from tests.browser.accessibility import overflow, violations
 from tests.browser.screenshots import shoot
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from course_lib.charts import Picture, layers_and_heads, run_progress, watch_live
+from course_lib.charts.live import Frame, _drawn
 
 TextsOf = Callable[..., list[str]]
 
@@ -150,6 +151,20 @@ def test_a_run_is_drawn_until_it_has_ended(capsys: pytest.CaptureFixture[str]) -
     watch_live(picture, goes_on, status=lambda: f"{len(rows)} rows", every=0.0)
     assert drawn == [1, 2, 3]
     assert capsys.readouterr().out.splitlines()[-1] == "3 rows"
+
+
+def test_where_nothing_can_be_drawn_the_line_still_changes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(chart: Picture) -> str:
+        raise RuntimeError("drawing needs more address space")
+
+    monkeypatch.setattr("course_lib.charts.live.as_svg", refuse)
+    lines = iter(["", "epoch 1", "epoch 1", "epoch 2"])
+    asked = iter([True, True, False])
+    watch_live(lambda: run_progress(ROWS), lambda: next(asked), status=lambda: next(lines), every=0.0)
+    assert capsys.readouterr().out.split() == ["epoch", "1", "epoch", "2"]
+    assert "<p>drawing needs more address space</p>" in Frame("", _drawn(run_progress(ROWS)))._repr_html_()
 
 
 def test_the_stop_button_ends_the_watching(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The configuration for students. `tests/autograder/grading/test_exchange.py` uses it."""
+"""The configuration for students. `tests/autograder/nbgrader/test_exchange.py` uses it."""
 
 from pathlib import Path
 

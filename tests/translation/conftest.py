@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from phrases import write_corpus
-from web_server import Answer, serving
 
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
@@ -19,6 +17,8 @@ from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train import trainer
 from course_lib.translation.train.experiment import train
 from tests.made_once import made_once
+from tests.translation.phrases import write_corpus
+from tests.translation.web_server import Answer, serving
 
 # The tests start processes of their own; more threads would only wait for each other.
 torch.set_num_threads(1)

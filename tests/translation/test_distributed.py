@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from real_processes import SECONDS, in_processes, kill, received, start
 
 from course_lib.errors import BadInputError
 from course_lib.translation.distributed import (
@@ -35,6 +34,7 @@ from course_lib.translation.distributed import (
 from course_lib.translation.train import peer_watch
 from course_lib.translation.train.peer_watch import EXIT_LOST_PEER, watched_peers
 from tests.free_ports import free_ports
+from tests.translation.real_processes import SECONDS, in_processes, kill, received, start
 
 
 def collectives(distributed: DistributedInfo) -> tuple[list[str], list[float], list[float]]:

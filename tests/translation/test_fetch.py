@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from web_server import Answer, send
 
 from course_lib.errors import EXIT_BAD_INPUT
 from course_lib.translation.data.corpora.published import MULTI30K
 from course_lib.translation.fetch import main
+from tests.translation.web_server import Answer, send
 
 
 def test_what_is_fetched_is_a_mirror(

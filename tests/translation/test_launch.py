@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from real_processes import SECONDS, start_command
-from same_run import assert_same_run
 
 from course_lib.errors import EXIT_BAD_INPUT
 from course_lib.translation.launch import EXIT_RENDEZVOUS_FAILED
 from course_lib.translation.train.interruption import EXIT_RESTART
+from tests.translation.real_processes import SECONDS, start_command
+from tests.translation.train.same_run import assert_same_run
 
 pytestmark = pytest.mark.slow
 

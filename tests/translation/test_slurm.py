@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_processes import SECONDS, start_command
-from real_slurm import Slurm, real_slurm, why_not
-from same_run import assert_same_run
 
 from course_lib.translation.train.prepare_data import main as prepare_command
+from tests.translation.real_processes import SECONDS, start_command
+from tests.translation.real_slurm import Slurm, real_slurm, why_not
+from tests.translation.train.same_run import assert_same_run
 
 SCRIPT = Path(__file__).parents[2] / "solutions" / "13-final-lab" / "train.sbatch"
 

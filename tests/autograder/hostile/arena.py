@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from small_course import LESSON as SMALL_LESSON
-from small_course import SmallCourse
 
 import course_lib
+from tests.autograder.small_course import LESSON as SMALL_LESSON
+from tests.autograder.small_course import SmallCourse
 
 LESSON = "01-attention"
 

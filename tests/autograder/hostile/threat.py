@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from nbformat import NotebookNode
-from small_course import cell_of
 
 from tests.autograder.hostile.arena import Arena
+from tests.autograder.small_course import cell_of
 
 #: The attack's cell: the first one that a student writes. It is graded, and other cells follow it.
 FIRST = "predict_spread"

@@ -9,8 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from tests.autograder.hostile.aftermath import HONEST, Aftermath, harm_by, play
 from tests.autograder.hostile.threat import Threat
 from tests.autograder.hostile.threats import THREATS

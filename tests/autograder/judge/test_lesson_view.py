@@ -9,7 +9,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from small_course import LESSON, SmallCourse
 
 from autograder.judge.lesson_source import withheld_exercises
 from autograder.judge.lesson_view import lesson_view, without_bodies
@@ -21,6 +20,7 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import LESSONS, Lesson, load_curriculum
+from tests.autograder.small_course import LESSON, SmallCourse
 
 CURRICULUM = load_curriculum(COURSE)
 WRITE = {entry.name: entry.write for lesson in CURRICULUM.lessons for entry in lesson.exercises}

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
-from worker_run import Classroom, classroom_of
 
 from autograder.judge.job import NotComputedError, Result
+from tests.autograder.judge.worker_run import Classroom, classroom_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from worker_run import Classroom, classroom_of
 
 from autograder.example_class import example_files
 from autograder.judge.job import Result
 from autograder.release.build import COURSE
 from course_lib.curriculum.course_file import load_curriculum
 from course_lib.transformer.data_parallel import global_token_mean, shard
+from tests.autograder.judge.worker_run import Classroom, classroom_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confined import WAYS, as_root, run
 
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import MECHANISMS
 from autograder.sandbox.limits import Limits
+from tests.autograder.sandbox.confined import WAYS, as_root, run
 
 pytestmark = pytest.mark.sandbox
 

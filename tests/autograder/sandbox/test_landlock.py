@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from confined import run
 
 from autograder.sandbox import landlock
+from tests.autograder.sandbox.confined import run
 
 only = pytest.mark.usefixtures("_landlock")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_output
-from small_course import cell_of
 
 from tests.autograder.hostile.arena import LESSON, Arena
 from tests.autograder.hostile.threat import Threat
+from tests.autograder.small_course import cell_of
 
 _CHECKS = ("check_predict_spread", "check_attention_scores", "check_attention_weights")
 

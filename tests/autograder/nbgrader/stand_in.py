@@ -1,0 +1,65 @@
+"""A replacement for running notebooks, in tests of everything else: outputs depend only on the source."""
+
+import hashlib
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+from nbgrader.plugins import LateSubmissionPlugin
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from nbgrader.utils import is_grade, is_locked
+
+from autograder.submissions.repair import GRADING
+
+
+class StandInExecute(Execute):
+    """An executor that gives each check points according to the checked source, and fails stubs."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Write the outputs."""
+        written = {cell.id: cell.source for cell in nb.cells}
+        for number, cell in enumerate(nb.cells):
+            if cell.cell_type == "code":
+                cell.execution_count = number
+                cell.outputs = []
+            if is_grade(cell) and is_locked(cell):
+                cell.outputs = [self._outcome(written[cell.id.removeprefix("check_")], cell)]
+        return nb, resources
+
+    def _outcome(self, source: str, cell: NotebookNode) -> NotebookNode:
+        if "raise NotImplementedError" in source or "= None" in source:
+            return new_output("error", ename="CheckError", evalue="not written", traceback=["not written"])
+        share = hashlib.sha256(source.encode()).digest()[0] / 255
+        text = f"{share * cell.metadata.nbgrader.points:.2f}"
+        return new_output("execute_result", {"text/plain": text}, execution_count=cell.execution_count)
+
+
+class StandInRecord(NbGraderPreprocessor):
+    """The last preprocessor, which records that the notebook has been graded."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Write the record to the metadata."""
+        nb.metadata[GRADING] = {**nb.metadata[GRADING], "complete": True}
+        return nb, resources
+
+
+#: Added to a course's nbgrader_config.py.
+CONFIG = """
+from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, SaveAutoGrades
+c.Autograde.autograde_preprocessors = [
+    "tests.autograder.nbgrader.stand_in.StandInExecute",
+    SaveAutoGrades,
+    AssignLatePenalties,
+    CheckCellMetadata,
+    "tests.autograder.nbgrader.stand_in.StandInRecord",
+]
+c.AssignLatePenalties.plugin_class = "tests.autograder.nbgrader.stand_in.APointADay"
+"""
+
+
+class APointADay(LateSubmissionPlugin):
+    """A plugin that subtracts a point for each day that a submission is late."""
+
+    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
+        """Return the penalty in points."""
+        return total_seconds_late / 86400

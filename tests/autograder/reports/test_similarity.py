@@ -1,0 +1,52 @@
+"""Similar answers among answers that people wrote independently."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from autograder.reports.class_report.records import ClassRecords, SubmissionRecord
+from autograder.reports.class_report.similarity import REFERENCE, similar_answers
+from course_lib.checks.exercises.registry import catalogue
+
+pytestmark = pytest.mark.slow
+
+BATTERY = Path(__file__).parents[2] / "checks" / "battery"
+
+
+def submission(student: str, exercise: str, code: str) -> SubmissionRecord:
+    return SubmissionRecord("10-data", student, True, 0.0, None, None, (), {exercise: code}, None, False)
+
+
+def class_of(exercise: str) -> list[SubmissionRecord]:
+    """Return answers by people who have not seen each other's."""
+    answers = [
+        answer["code"]
+        for path in sorted(BATTERY.glob("10-*.toml"))
+        for answer in tomllib.loads(path.read_text(encoding="utf-8"))["answer"]
+        if answer["exercise"] == exercise and answer["right"]
+    ]
+    assert len(answers) >= 5
+    return [submission(f"s{number}", exercise, code) for number, code in enumerate(answers)]
+
+
+@pytest.mark.parametrize("exercise", ["token_batches", "collate"])
+def test_a_copy_with_other_names_and_a_pasted_reference_are_found(exercise: str) -> None:
+    students = class_of(exercise)
+    assert not [pair for pair in similar_answers(ClassRecords(submissions=students)) if pair.similarity == 1]
+
+    code = students[0].code[exercise]
+    assigned = set(re.findall(r"^ +(\w+) = ", code, re.MULTILINE))
+    renamed = re.sub(rf"\b({'|'.join(assigned)})\b", r"my_\1", code)
+    assert renamed != code
+    pasted = "# my own work\n" + catalogue()[exercise].source  # type: ignore[union-attr]
+    copies = [submission("copycat", exercise, renamed), submission("paster", exercise, pasted)]
+    found = similar_answers(ClassRecords(submissions=[*students, *copies]))
+    same = {pair.students: pair.other for pair in found if pair.similarity == 1}
+    assert same == {("s0", "copycat"): (), ("paster",): (REFERENCE,)}
+
+
+def test_code_that_cannot_be_parsed_is_left_out() -> None:
+    students = [submission(name, "collate", "def collate(:\n") for name in ("ann", "ben")]
+    assert similar_answers(ClassRecords(submissions=students)) == []

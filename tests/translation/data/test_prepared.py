@@ -1,0 +1,300 @@
+"""Data is prepared once and completely, from the training split alone, and no evaluation sentence is lost."""
+
+import json
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import DataConfig, RunConfig
+from course_lib.translation.data import prepared
+from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.vocabularies import load_vocabularies
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, rank_zero_first
+from course_lib.translation.train.experiment import train
+from tests.translation.phrases import phrase_pairs, write_split
+from tests.translation.real_processes import in_processes
+
+#: Skips scores that these tests don't need.
+QUICK = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "evaluation.alpha=0.0")
+
+
+class Bench:
+    """A corpus in a folder, and the data prepared from it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.corpus = folder / "corpus"
+        self.data = folder / "run" / "data"
+        self.vocabulary = folder / "run" / "vocabulary.json"
+
+    def config(self, **keys: object) -> DataConfig:
+        some = {"corpus": "folder", "folder": str(self.corpus), "vocab_size": 320, "max_length": 40}
+        return DataConfig.model_validate({**some, **keys})
+
+    def prepare(self, learn: bool = True, **keys: object) -> PreparedData:
+        return prepare(self.config(**keys), self.data, self.vocabulary, learn)
+
+    def times(self) -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in self.data.iterdir()}
+
+
+@pytest.fixture
+def bench(tmp_path: Path, corpus_folder: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").removesuffix("\n").split("\n")
+
+
+@pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe", "words"])
+def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
+    data = bench.prepare(tokenizer=tokens, max_length=400)
+    vocabularies = load_vocabularies(bench.vocabulary)
+    assert vocabularies.fingerprint == data.vocabularies.fingerprint
+    for name, pairs in {"train": data.train, "test": data.test.pairs}.items():
+        german, english = (lines(bench.corpus / f"{name}.{language}") for language in ("de", "en"))
+        expected = zip(vocabularies.source.encode(german), vocabularies.target.encode(english), strict=True)
+        assert list(pairs) == list(expected)
+    assert data.test.sources == lines(bench.corpus / "test.de")
+    assert data.validation.references == lines(bench.corpus / "validation.en")
+    assert data.notes == []
+
+
+def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> None:
+    for split in ("validation", "test"):
+        write_split(bench.corpus, split, [("Quitten Quitten", "quinces quinces")] * 9)
+    data = bench.prepare(tokenizer="words", min_count=1)
+    assert set(data.test.pairs[0][0]) == {data.vocabularies.unknown_id}
+    train = lines(bench.corpus / "train.de") + lines(bench.corpus / "train.en")
+    assert bench.prepare().vocabularies.fingerprint == Subwords.learn(train, 320).fingerprint
+
+
+def test_fewer_pairs_to_train_on(bench: Bench) -> None:
+    whole = bench.prepare(max_length=400)
+    some = bench.prepare(max_length=400, train_pairs=100)
+    german, english = (lines(bench.corpus / f"train.{language}")[:100] for language in ("de", "en"))
+    vocabularies = some.vocabularies
+    expected = zip(vocabularies.source.encode(german), vocabularies.target.encode(english), strict=True)
+    assert list(some.train) == list(expected)
+    assert vocabularies.fingerprint != whole.vocabularies.fingerprint
+    assert some.validation.references == whole.validation.references
+    assert len(bench.prepare(train_pairs=1000).train) == len(whole.train) == 240
+
+
+def test_long_pairs_are_dropped_and_counted(bench: Bench) -> None:
+    lengths = bench.prepare(max_length=400).train.lengths + 2
+    kept = (lengths.max(axis=1) <= 40).sum()
+    data = bench.prepare(too_long="drop")
+    assert 0 < len(data.train) == kept < 240
+    assert (data.train.lengths + 2).max() <= 40
+    assert data.notes[0] == f"dropped {240 - kept} of 240 training pairs longer than 40 tokens"
+
+
+def test_long_pairs_are_cut_and_counted(bench: Bench) -> None:
+    whole = bench.prepare(max_length=400).train
+    data = bench.prepare(too_long="truncate")
+    assert list(data.train) == [(source[:38], target[:38]) for source, target in whole]
+    long = (whole.lengths + 2).max(axis=1) > 40
+    assert data.notes[0] == f"truncated {long.sum()} of 240 training pairs longer than 40 tokens"
+
+
+def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
+    # Extremely long, empty, one-sided and unseen sentences.
+    pairs = [("lang " * 10_000, "long " * 10_000), ("", ""), ("zwei", ""), ("", "two"), ("日本 ☃", "\u202e𝕏")]
+    for split in ("validation", "test"):
+        write_split(bench.corpus, split, pairs)
+    data = bench.prepare(too_long="drop")
+    for split in (data.validation, data.test):
+        assert len(split.pairs) == len(split.sources) == len(split.references) == 5
+        assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
+        assert data.vocabularies.source.decode([split.pairs[4][0]]) == ["日本 ☃"]
+    assert data.notes[1:] == [
+        "truncated 1 of 5 validation pairs longer than 40 tokens",
+        "truncated 1 of 5 test pairs longer than 40 tokens",
+    ]
+
+
+def test_both_directions_are_learnt_from_and_one_is_scored_on(bench: Bench) -> None:
+    data = bench.prepare(both_directions=True, max_length=400)
+    plain = data.vocabularies.target
+    german, english = (plain.encode(lines(bench.corpus / f"train.{language}")) for language in ("de", "en"))
+    to_english, to_german = plain.id_of(TO_ENGLISH), plain.id_of(TO_GERMAN)
+    assert data.train[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
+    assert data.train[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
+    for split in (data.validation, data.test):
+        assert [source[0] for source, _ in split.pairs] == [to_english] * len(split.sources)
+        assert plain.decode([source for source, _ in split.pairs]) == split.sources
+        assert plain.decode([target for _, target in split.pairs]) == split.references
+    assert (
+        bench.prepare(both_directions=True, max_length=20, too_long="drop")
+        .notes[0]
+        .endswith(" of 480 training pairs longer than 20 tokens, counted in both directions")
+    )
+
+
+def test_training_pairs_with_an_empty_side_are_dropped_and_counted(bench: Bench) -> None:
+    pairs = [
+        ("zwei Hunde", "two dogs"),
+        ("", "three"),
+        ("vier", ""),
+        ("  ", "\t"),
+        ("fünf Züge", "five trains"),
+    ]
+    write_split(bench.corpus, "train", pairs)
+    data = bench.prepare(max_length=400)
+    assert data.vocabularies.target.decode([target for _, target in data.train]) == [
+        "two dogs",
+        "five trains",
+    ]
+    assert data.notes == ["dropped 3 of 5 training pairs with an empty side"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "keys", "message"),
+    [
+        (("", "one"), {}, "no training pair is left: all 2 have an empty side"),
+        (("lang " * 90, "long"), {"too_long": "drop"}, "no training pair is left: all 2 are longer than"),
+    ],
+)
+def test_nothing_left_to_learn_from_is_refused(
+    bench: Bench, pair: tuple[str, str], keys: dict[str, object], message: str
+) -> None:
+    write_split(bench.corpus, "train", [pair, pair])
+    with pytest.raises(BadInputError, match=message):
+        bench.prepare(**keys)
+
+
+def test_what_is_there_is_only_opened(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, before = bench.prepare(), bench.times()
+    monkeypatch.setattr(prepared, "load_corpus", None)
+    again = bench.prepare()
+    assert bench.times() == before
+    assert again.fingerprint == first.fingerprint
+    assert list(again.train) == list(first.train)
+    assert (again.test.sources, again.notes) == (first.test.sources, first.notes)
+
+
+def test_any_damage_is_found_and_mended(bench: Bench) -> None:
+    whole = bench.prepare().fingerprint
+    for name in ("train.ids", "test.offsets", "validation.json", "contents.json"):
+        path = bench.data / name
+        content = path.read_bytes()
+        for damaged in (bytes([content[0] ^ 1]) + content[1:], None):
+            if damaged is None:
+                path.unlink()
+            else:
+                path.write_bytes(damaged)
+            with pytest.raises(BadInputError, match="missing or incomplete"):
+                open_prepared(bench.data, bench.vocabulary)
+            assert bench.prepare(learn=damaged is None).fingerprint == whole
+            assert path.read_bytes() == content or name == "contents.json"
+
+
+def test_other_data_or_options_make_it_anew(bench: Bench) -> None:
+    prints = [bench.prepare().fingerprint]
+    others: list[dict[str, object]] = [
+        {"max_length": 30},
+        {"too_long": "drop"},
+        {"vocab_size": 310},
+        {"tokenizer": "separate-bpe"},
+        {"train_pairs": 100},
+    ]
+    prints += [bench.prepare(**keys).fingerprint for keys in others]
+    write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])
+    prints.append(bench.prepare().fingerprint)
+    assert len(set(prints)) == len(prints)
+    # Preparing the same data again gives the same fingerprint.
+    write_split(bench.corpus, "test", [("zwei Hunde", "two dogs!")])
+    bench.prepare()
+    write_split(bench.corpus, "test", [("zwei Hunde", "two dogs")])
+    assert bench.prepare().fingerprint == prints[-1]
+
+
+def test_a_run_that_has_begun_keeps_its_vocabulary(bench: Bench) -> None:
+    before = bench.prepare().vocabularies.fingerprint
+    write_split(bench.corpus, "train", [("ganz andere Wörter", "quite different words")] * 5)
+    assert bench.prepare(learn=False).vocabularies.fingerprint == before
+    assert bench.prepare(learn=True).vocabularies.fingerprint != before
+
+
+def test_data_of_another_vocabulary_is_not_opened(bench: Bench) -> None:
+    bench.prepare()
+    Subwords.learn(["etwas anderes"], 300).save(bench.vocabulary)
+    with pytest.raises(BadInputError, match="check that all see the same run_folder"):
+        open_prepared(bench.data, bench.vocabulary)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
+    bench.data.parent.write_text("not a folder")
+    with pytest.raises(BadInputError, match="cannot write the prepared data"):
+        bench.prepare()
+
+
+def prepare_on_a_full_disk(distributed: DistributedInfo, bench: Bench) -> str:
+    # Limit the size of files. If the signal weren't ignored, it would end the process.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
+    try:
+        bench.prepare(learn=False)
+    except BadInputError as error:
+        return str(error)
+    return ""
+
+
+def test_where_no_more_can_be_written_it_is_said_and_a_later_start_mends_it(bench: Bench) -> None:
+    fingerprint = bench.prepare().fingerprint
+    (bench.data / "train.ids").write_bytes(b"damaged")
+    assert in_processes(1, prepare_on_a_full_disk, bench) == [
+        f"{bench.data}: cannot write the prepared data (File too large)"
+    ]
+    with pytest.raises(BadInputError, match="missing or incomplete"):
+        open_prepared(bench.data, bench.vocabulary)
+    assert bench.prepare(learn=False).fingerprint == fingerprint
+
+
+def share(distributed: DistributedInfo, bench: Bench) -> tuple[str, list[object]]:
+    def make_or_open() -> PreparedData:
+        return bench.prepare() if distributed.is_rank_zero else open_prepared(bench.data, bench.vocabulary)
+
+    data = rank_zero_first(distributed, make_or_open)
+    return data.fingerprint, list(data.train)
+
+
+def test_all_processes_share_what_the_first_has_made(bench: Bench) -> None:
+    first, second = in_processes(2, share, bench)
+    assert first == second
+    assert json.loads((bench.data / "contents.json").read_text())["dtype"] == "<u2"
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_run_does_not_go_on_with_another_corpus(
+    tiny_config: Callable[..., RunConfig], corpus_folder: Path
+) -> None:
+    train(tiny_config("training.epochs=1", *QUICK), SINGLE_PROCESS)
+    write_split(corpus_folder, "train", phrase_pairs(240, seed=9))
+    with pytest.raises(BadInputError, match="the corpus has changed since this run was started"):
+        train(tiny_config("training.epochs=2", *QUICK), SINGLE_PROCESS)
+
+
+@pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_run_learns_with_two_vocabularies(
+    tiny_config: Callable[..., RunConfig], corpus_folder: Path, tokens: str
+) -> None:
+    config = tiny_config(
+        f"data.tokenizer={tokens}", "model.tie_embeddings=false", "training.epochs=4", *QUICK
+    )
+    write_split(corpus_folder, "train", phrase_pairs(240, seed=0) + [("Guten Tag", "hello")] * 9)
+    result = train(config, SINGLE_PROCESS)
+    data = open_prepared(result.folder.data, result.folder.vocabulary)
+    if tokens == "words":
+        assert len(data.vocabularies.source) == len(data.vocabularies.target) + 1
+    rows = [json.loads(line) for line in result.folder.metrics.read_text("utf-8").splitlines()]
+    losses = [row["validation_loss"] for row in rows if "validation_loss" in row]
+    assert losses[-1] < losses[0] - 0.5
+    assert len(result.translations) == 23

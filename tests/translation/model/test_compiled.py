@@ -1,0 +1,185 @@
+"""torch.compile is used for all lengths where it works; otherwise training continues without it.
+
+The tests run in processes in which shapes are not checked at every call, because the compiler would have to
+compile these checks as well.
+"""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.distributed import DistributedInfo
+from course_lib.translation.model.fused import BlockDropout, fused_smoothed_loss
+from course_lib.translation.train import trainer as training
+from tests.translation.real_processes import in_processes
+from tests.translation.train.micro_training import assert_equal_weights, new_trainer, weights
+
+pytestmark = pytest.mark.slow
+
+Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
+
+
+def trained(config: RunConfig, distributed: DistributedInfo) -> Outcome:
+    """Make four updates. Return the notes, the weights and the compiler's counts."""
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    trainer = new_trainer(config, distributed)
+    for batches in trainer.plan()[:4]:
+        trainer.update(batches)
+    counts = {**counters["graph_break"], "graphs": counters["stats"]["unique_graphs"]}
+    return trainer.notes, weights(trainer), counts
+
+
+def without_a_compiler(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
+    import torch._inductor.config as inductor
+
+    inductor.cpp.cxx = ("no-such-compiler",)
+    inductor.force_disable_caches = True
+    inductor.compile_threads = 1
+    return [trained(config, distributed) for config in configs]
+
+
+def assert_says_why(note: str | None, error: str) -> None:
+    assert note is not None
+    assert note.startswith(f"torch.compile failed ({error}: ")
+    assert note.endswith("; training without it")
+    assert "\n" not in note
+
+
+def test_a_machine_without_a_c_compiler_is_told_and_nothing_is_left_behind(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    configs = tiny_config("training.compile=true"), tiny_config()
+    [[([note], got, _), (_, expected, _)]] = in_processes(1, without_a_compiler, *configs)
+    assert_says_why(note, "InductorError")
+    assert "compiler" in note.partition(":")[2]
+    assert got == expected
+
+
+def with_a_backend_that_fails(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
+    training.COMPILE_BACKEND = "no-such-backend"
+    return [trained(config, distributed) for config in configs]
+
+
+def test_where_compiling_fails_training_goes_on_on_all_processes(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    configs = tiny_config("training.compile=true"), tiny_config()
+    for (notes, got, _), (no_notes, expected, _) in in_processes(2, with_a_backend_that_fails, *configs):
+        assert no_notes == []
+        assert len(notes) == 1
+        assert_says_why(notes[0], "InvalidBackend")
+        assert got == expected
+
+
+def with_the_front_end(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
+    """Train with only the compiler's front end, because its backend takes half a minute."""
+    training.COMPILE_BACKEND = "eager"
+    return [trained(config, distributed) for config in configs]
+
+
+@pytest.mark.parametrize("attention", ["plain", "fused"])
+def test_each_kind_of_layer_is_compiled_twice_for_all_shapes(
+    tiny_config: Callable[..., RunConfig], attention: str
+) -> None:
+    exact = ("training.precision=float64", "model.dropout=0", "model.layers=2")
+    exact += (f"model.attention={attention}",)
+    configs = tiny_config("training.compile=true", *exact), tiny_config(*exact)
+    for (notes, got, counts), (_, expected, _) in in_processes(1, with_the_front_end, *configs):
+        assert notes == []
+        graphs = counts.pop("graphs")
+        assert counts == {}, "no part of a layer is left out"
+        # One graph for an encoder layer and one for a decoder layer: first for one batch, then for all sizes.
+        assert graphs == 2 * 2
+        assert_equal_weights(got, expected, within=1e-9)
+
+
+def test_the_first_layer_of_a_stack_shares_the_code_of_the_others_in_mixed_precision(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    config = tiny_config(
+        "training.compile=true",
+        "training.precision=bfloat16",
+        "model.attention=fused",
+        "model.layers=2",
+        "model.dropout=0",
+    )
+    [[(notes, _, counts)]] = in_processes(1, with_the_front_end, config)
+    assert notes == []
+    assert counts["graphs"] == 2 * 2
+
+
+@pytest.mark.parametrize(("longest", "tokens"), [(3, 3), (4, 4), (20, 20), (20, 30), (128, 4096)])
+def test_the_example_batches_have_no_size_in_common(
+    tiny_config: Callable[..., RunConfig], longest: int, tokens: int
+) -> None:
+    settings = f"data.max_length={longest}", f"training.tokens_per_batch={tokens}"
+    [(first, _), (second, _)] = new_trainer(tiny_config(*settings))._example_batches()
+    (rows, length), (other_rows, other_length) = first.shape, second.shape
+    assert 1 < rows < other_rows
+    assert 2 < length < other_length
+    assert other_length % 2 == 1
+
+
+def graphs_of_several_processes(distributed: DistributedInfo, config: RunConfig) -> tuple[int, int]:
+    """Return how many graphs the front end found and how many the backend compiled."""
+    compiled: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        compiled.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    training.COMPILE_BACKEND = backend  # type: ignore[assignment]
+    torch._dynamo.utils.counters.clear()
+    trainer = new_trainer(config, distributed)
+    trainer.update(trainer.plan()[0])
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"], len(compiled)
+
+
+def test_several_processes_compile_a_layer_as_a_whole(tiny_config: Callable[..., RunConfig]) -> None:
+    # The weights of a layer are larger than DDP's first bucket.
+    large = ("model.d_model=256", "model.d_ff=512", "model.dropout=0")
+    for found, compiled in in_processes(
+        2, graphs_of_several_processes, tiny_config("training.compile=true", *large)
+    ):
+        assert found == compiled > 0
+
+
+def differences_of_the_compiled_loss(distributed: DistributedInfo) -> list[float]:
+    """Return relative differences of the compiled loss and its gradients from those without the compiler."""
+    torch.manual_seed(0)
+    generator = nn.Linear(32, 300)
+    found = []
+    for rows, dtype in ((50, torch.float32), (70, torch.float32), (70, torch.bfloat16)):
+        inputs = (torch.randn(rows, 32, requires_grad=True), generator.weight, generator.bias)
+        labels = torch.randint(300, (rows,))
+        sides = []
+        for compiled in (True, False):
+            loss = fused_smoothed_loss(*inputs, labels, 0.1, dtype, compiled)
+            sides.append([loss.detach(), *torch.autograd.grad(loss, inputs)])
+        found += [float((ours - theirs).norm() / theirs.norm()) for ours, theirs in zip(*sides, strict=True)]
+    return found
+
+
+def test_the_compiled_loss_equals_the_eager_loss() -> None:
+    [differences] = in_processes(1, differences_of_the_compiled_loss)
+    assert max(differences[:8]) < 1e-5
+    assert max(differences[8:]) < 5e-3
+
+
+def dropped_by_compiled_dropout(distributed: DistributedInfo) -> list[float]:
+    """Return the share of zeros for two sizes in mixed precision. The second compiles for variable sizes."""
+    torch.manual_seed(0)
+    dropout = torch.compile(BlockDropout(0.25), backend="aot_eager")
+    inputs = (torch.ones(rows, 20, 32, dtype=torch.bfloat16) for rows in (30, 70))
+    return [float((dropout(each) == 0).float().mean()) for each in inputs]
+
+
+def test_the_fast_dropout_of_cpus_can_be_compiled() -> None:
+    [dropped] = in_processes(1, dropped_by_compiled_dropout)
+    assert dropped == pytest.approx([0.25, 0.25], abs=0.02)
