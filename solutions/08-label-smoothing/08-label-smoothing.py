@@ -119,7 +119,7 @@ print(row, sum(row))
 # %% check="predict_target"
 
 # %% [markdown]
-# **Other versions exist.** Some spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads
+# **Other versions exist.** Some, such as the authors' own Tensor2Tensor, spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads
 # it over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart; with
 # two, the last version divides by zero. You build the version that the paper cites, which is also PyTorch's.
 #
@@ -157,7 +157,7 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 # %% [markdown]
 # ## 3. The loss against a distribution
 #
-# How far is the model's distribution $p$ from the targets $q$? The **cross-entropy** weights the cost $-\ln p_k$ of
+# How well does the model's distribution $p$ fit the targets $q$? The **cross-entropy** weights the cost $-\ln p_k$ of
 # each word by its target probability, and adds up the results:
 #
 # $$H(q, p) = -\sum_{k=1}^{V} q_k \ln p_k$$

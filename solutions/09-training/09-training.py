@@ -105,7 +105,7 @@ print(collated(few)[0])
 # | 3 | **Shift the target**: the decoder's input, and the labels. | 04 |
 # | 4 | **Masks**: padding of the source; padding and the future of the target. | 04 |
 # | 5 | **Forward pass**: encode, decode, and the generator computes logits. | 06 |
-# | 6 | **Loss**, a mean over the real tokens. | 08 |
+# | 6 | **Loss**, a mean over the **real tokens**: the labels that aren't padding. | 08 |
 # | 7 | **Backward pass**: the gradient of the loss for every weight. | |
 # | 8 | **The optimiser's step** moves the weights. | |
 # | 9 | **The scheduler's step** sets the learning rate of the next update. | 07 |
@@ -207,8 +207,7 @@ print(w.grad)
 # and for that, count the real tokens of all pieces first. (There is another way: multiply each mean by its number of
 # tokens, and divide the sum of the gradients by $N$ at the end.)
 #
-# A real token here is one that has to be predicted: a **label** that isn't padding. The start token is in the
-# target, but it isn't a label.
+# The start token is in the target, but it isn't a label, so don't count it.
 #
 # ### Build it
 #
@@ -244,11 +243,7 @@ for pieces in [[collated(few)], [collated(few[:1]), collated(few[1:])]]:
 # pieces have different numbers of tokens. Each time a fresh, identical model makes one update, and its weights are
 # compared with those after the update in one piece.
 #
-# The columns on the right show a **mean of means**, in which each piece counts equally. (With plain gradient descent,
-# that is what you get if each piece makes the update alone and the resulting weights are averaged.)
-#
-# **Change something:** shuffle the sequences instead of sorting them. Is the mean of means closer now? Use pieces of one
-# sequence each.
+# **Change something:** use pieces of one sequence each.
 
 # %% tags=["see"]
 loss = LabelSmoothingLoss(WORDS, PAD, smoothing=0.1)
@@ -271,28 +266,22 @@ for count in [1, 2, 4]:
     size = len(batch) // count
     pieces = [collated(batch[first : first + size]) for first in range(0, len(batch), size)]
     piece_loss, weights = updated(pieces)
-    alone = [updated([piece]) for piece in pieces]
-    careless_loss = sum(value for value, _ in alone) / count
-    careless_weights = torch.stack([after for _, after in alone]).mean(dim=0)
     rows.append(
         {
             "pieces": count,
             "tokens of each": ", ".join(str(int((target[:, 1:] != PAD).sum())) for _, target in pieces),
             "loss": f"{piece_loss:.4f}",
             "weights off by": f"{(weights - whole_weights).abs().max():.0e}",
-            "loss, mean of means": f"{careless_loss:.4f}",
-            "weights off by, mean of means": f"{(careless_weights - whole_weights).abs().max():.0e}",
         }
     )
 pd.DataFrame(rows).set_index("pieces")
 
 # %% [markdown]
-# With shares, the split makes no difference, except for rounding. With the mean of means, each split gives a
-# different model.
+# With shares, the split makes no difference, except for rounding.
 #
 # ### See it: how much does a token count?
 #
-# To see why, look at single tokens. A batch of eight sequences comes in two pieces. Each cell is a token to be
+# And with a mean of means, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each cell is a token to be
 # predicted, and its number shows how much it counts, where 1 is the average.
 #
 # **Change something:** `shortest=7`, so that all have the same length. Four pieces instead of two.

@@ -299,7 +299,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% [markdown]
 # ### Build it
 #
-# If a word contains a pair twice, the pair counts twice. Occurrences are merged from left to right, without overlap.
+# If a word contains a pair twice, the pair counts twice, even if the two overlap, as in *aaa*. Merging, however, goes
+# from left to right without overlap: *aaa* becomes *aa* and *a*.
 #
 # Counting all pairs again for each merge is fast enough here. (Real implementations recount only the words that a
 # merge has changed.)
@@ -602,8 +603,8 @@ padded_share(
 #
 # - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A
 #   girl` and should write `A girl <end>`. Without these it couldn't learn to write the first word, or to stop.
-# - **The source gets them too.** The encoder doesn't need them in the same way. But if it gets them, one function
-#   serves both sides, and the encoder has a position that says "the sentence ends here".
+# - **The source gets them too.** The encoder could do without them, but this way one function serves both sides, and
+#   the encoder has a position that says "the sentence ends here".
 # - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
 #   you append the end first and truncate afterwards, long sentences lose it, and teach the model nothing about where
 #   to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end off

@@ -212,7 +212,7 @@ word_by_word(
 # the model is about to write, the columns are the German ones. Click a head in the overview below the picture: the
 # darker it is, the more it concentrates on single words.
 #
-# Do the heads look at the same words? Where the two languages order their words differently, do the dark cells leave
+# Do the heads look at the same words? Which two are most alike? Where the two languages order their words differently, do the dark cells leave
 # the diagonal?
 #
 # **Change something:** `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words
@@ -225,15 +225,6 @@ layers_and_heads(
     source_words,
     title="Cross-attention: which German words does each English word attend to?",
 )
-
-# %% [markdown]
-# And all heads side by side, as in lesson 06. Which two of them are most alike?
-#
-# **Change something:** the half-trained model, `load_state_dict(checkpoints[120])`, in the cell that records
-# `crossing`. Which heads already know where to look?
-
-# %% tags=["see"]
-heads_overview(crossing.unsqueeze(0), target_words, source_words)
 
 # %% [markdown]
 # Nobody told the model which German word belongs to which English one; knowing it makes the next word easier to
@@ -379,23 +370,17 @@ named_lines(
 #
 # ## 4. Beam search
 #
-# Keep the $k$ best hypotheses of each sentence. Each of them is called a **beam**, and $k$ is the **width**, `beam` in
-# the code: "a beam of 4" is a search with $k = 4$. In each step:
+# Keep the $k$ best hypotheses of each sentence. Together they are the **beam**, and $k$ is its **width**, `beam` in the
+# code: "a beam of 4" is a search with $k = 4$. As many programs do, we also call each of the $k$ hypotheses a beam:
+# "beam 1" is the second of them. In each step:
 #
 # 1. Ask the model for the next word of every beam. Each beam with each possible next word is a **candidate**.
 # 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
 # 3. Of all candidates **of that sentence**, keep the $k$ with the highest totals. A good beam may have several
 #    successors, a bad one none.
 #
-# At the end, the hypothesis with the best *score* wins.
-
-# %% predict="predict_candidates"
-# A beam of 4 and a vocabulary of 8,000 words. How many candidates does a sentence have in each step
-# after the first?
-
-# %% check="predict_candidates"
-
-# %% [markdown]
+# At the end, the hypothesis with the best *score* wins, whether or not it has ended.
+#
 # ### Worked example: two beams, three words
 #
 # Let's search by hand. The words are `<end>`, `ha` and `ho`. Here the next word depends on the last
@@ -470,7 +455,14 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # **When to stop** is up to you. The simplest rule: when all beams have ended, or at `max_length`. Some programs stop
 # earlier, when no unfinished beam is likely to win. (The paper allows 50 tokens more than the source has, and stops
 # early when possible: section 6.1.)
-#
+
+# %% predict="predict_candidates"
+# A beam of 4 and a vocabulary of 8,000 words. One of the four beams has ended. How many candidates of this sentence
+# have a total above minus infinity?
+
+# %% check="predict_candidates"
+
+# %% [markdown]
 # ### Build it
 #
 # This is the longest function of the course. Write it on paper first, for one sentence and two beams.

@@ -17,7 +17,7 @@
 # - overlap communication with the backward pass, and judge whether it pays,
 # - split the optimiser's state among the ranks, and say how much memory that saves.
 #
-# **Time:** about four hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 5.1 and 5.2. The methods
+# **Time:** about four hours; take a break before section 5. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 5.1 and 5.2. The methods
 # are from Li et al. 2020, [PyTorch Distributed](https://arxiv.org/abs/2006.15704), and Rajbhandari et al. 2020,
 # [ZeRO](https://arxiv.org/abs/1910.02054).
 
@@ -76,13 +76,13 @@ Item = TypeVar("Item")
 # `on_ranks(2, program)` runs `program(0)` and `program(1)` side by side, as two ranks of one process group
 # (simulated by threads), and returns a list with the result of each. Their collectives behave like those of real ranks.
 #
-# Three rules hold for the whole lesson. **Each batch belongs to one rank**: with two it would count twice. **No batch
+# Three rules hold for the whole lesson. **Each batch belongs to one rank**: a batch on two ranks would count twice. **No batch
 # is left out.** And **the result must not depend on the number of ranks**: eight GPUs have to make the update that
 # one would have made, only sooner.
 #
-# All ranks wait for the slowest one, so each should get some batches of every kind. In a plan that is sorted by
-# length (lesson 10), the long sentences are at the end. So deal the batches like cards: the first to rank 0, the next
-# to rank 1, round and round.
+# The ranks share the batches of **one update**, and all of them wait for the slowest. So deal these batches like cards:
+# the first to rank 0, the next to rank 1, round and round. Then no rank has more than one batch more than another.
+# (Where batches are sorted by length, as in an evaluation, no rank gets all the long sentences.)
 #
 # ### Worked example: seven batches
 #
@@ -149,12 +149,24 @@ for rank in range(4):
 sums, counts = [60.0, 60.0], [30, 10]
 print("the mean of each rank:   ", [total / count for total, count in zip(sums, counts, strict=True)])
 print("mean of means:           ", sum(total / count for total, count in zip(sums, counts, strict=True)) / 2)
-print("after the all-reduce:    ", sum(sums), "nats,", sum(counts), "tokens, on both ranks")
 print("mean over all tokens:    ", sum(sums) / sum(counts))
 
+# %% [markdown]
+# And the all-reduce of sums and token counts. Each rank calls it, and each gets the result:
+
+
+# %% tags=["see"]
+def summed(rank):
+    total = torch.tensor([[60.0, 30.0], [60.0, 10.0]][rank])  # nats, tokens
+    dist.all_reduce(total)  # in place
+    return total
+
+
+on_ranks(2, summed)
+
 # %% predict="predict_global_mean"
-# Three ranks. The first has 300 real tokens that cost 600 nats together, the second 100 tokens that cost
-# 300 nats, the third 100 tokens that cost 400 nats. What is the mean loss of a token over all ranks?
+# Three ranks. The first has 100 real tokens that cost 300 nats together, the second 300 tokens that cost
+# 600 nats. The third has no batch. What is the mean loss of a token over all ranks?
 
 # %% check="predict_global_mean"
 
@@ -250,11 +262,16 @@ pd.DataFrame(rows).set_index("tokens of each rank")
 #
 # Rank 0 is the source.
 
+
 # %% tags=["see"]
-weights = {0: [0.5, -1.0, 2.0], 1: [0.3, 0.7, -0.2]}
-print("before:", weights)
-weights = {rank: list(weights[0]) for rank in weights}
-print("after: ", weights)
+def received(rank):
+    weights = torch.tensor([[0.5, -1.0, 2.0], [0.3, 0.7, -0.2]][rank])
+    before = weights.tolist()
+    dist.broadcast(weights, 0)  # rank 0 sends, rank 1 receives
+    return f"rank {rank}: {before} before, {weights.tolist()} afterwards"
+
+
+on_ranks(2, received)
 
 # %% [markdown]
 # What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are used in the
@@ -364,7 +381,7 @@ on_ranks(2, with_your_sum)
 # %% [markdown]
 # ### See it: one update, however many ranks
 #
-# Three of the four functions at work (`global_token_mean` is only for logging): seven batches of different sizes, each
+# Three of the four functions at work (the fourth, `global_token_mean`, is only for logging): seven batches of different sizes, each
 # rank with its own random start, and one update. The table compares the weights after it with those after an update on
 # one rank.
 #
@@ -487,7 +504,8 @@ print("buckets, in the order in which they are sent:", example)
 # - **The order must be the same on every rank.** Bucket 2 may be complete before bucket 1 on one rank and after it on
 #   another. So bucket 2 is launched only after bucket 1.
 # - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Its bucket is never
-#   complete. `finish()` launches what is left, with zeros for what is missing.
+#   complete. `finish()` launches what is left, with zeros where `parameter.grad` is None. (A
+#   gradient that only an earlier micro-batch produced isn't missing.)
 # - **Micro-batches.** Only the last one of an update should communicate. Inside `with buckets.no_sync():` gradients
 #   only accumulate.
 # - **Every update starts fresh.** `finish()` resets everything that you recorded during the last one.
@@ -505,7 +523,8 @@ for parameter in names:
 two_layers(torch.ones(1, 2)).sum().backward()
 
 # %% [markdown]
-# The second layer comes first. Within a layer the order is up to autograd, so don't rely on it.
+# The second layer comes first. Within a layer the order is up to autograd, so don't rely on it. (To remember parameters,
+# use a set or the keys of a dict, as here. `parameter in a_list` would compare their numbers.)
 #
 # One message for several gradients: make one flat tensor of them, and take it apart again when it has arrived.
 

@@ -58,7 +58,7 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # |---|---|---|
 # | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
-# | four cores and an evening | `multi30k-simcut`: the same model, trained with SimCut ([arXiv 2206.02368](https://arxiv.org/abs/2206.02368)). The model also reads a copy of each sentence with some tokens blanked out, and learns to make the same predictions for both | two hours |
+# | four cores and an evening | `multi30k-simcut`: the same model, trained longer with a method from 2022 | two hours |
 # | a GPU | `multi30k-base` | 6 minutes (predicted) |
 # | a GPU | `iwslt17`: 206,000 sentences of talks | 50 minutes (predicted) |
 # | a GPU and an evening | `wmt14-base`: the paper's base model and data, English to German | 2 hours (predicted) |
@@ -149,12 +149,13 @@ for lesson, parts in public_curriculum().parts.items():
 # | `lr` | the learning rate |
 # | `tokens_per_second` | **throughput**: real target tokens, without padding |
 # | `padded` | the share of all positions that is padding |
-# | `mfu` | *model FLOPs utilisation*: the speed of the run's matrix products, as a share of the fastest that the machine can do |
+# | `mfu` | *model FLOPs utilisation* (FLOPs are floating-point operations): the speed of the run's matrix products, as a share of the fastest that the machine can do |
 # | `memory_gib` | the peak memory of any process so far |
 # | `bleu`, `test_bleu` | scores of the validation and the test split, explained below |
 #
 # What happens to the validation loss? It is *below* the training loss, although its sentences are new to the model:
-# the table names one reason; what is the other? Why does the throughput rise at the beginning?
+# which line of the table explains that? (With dropout there would be a second reason, as in lesson 09, but this run
+# uses none.) Why does the throughput rise at the beginning?
 #
 # **Change something:** add a setting: `BackgroundRun.start("captions-small", "../runs/small",
 # "training.warmup_steps=400", restart=True)`. Then use `training.lr_factor=4` or `model.dropout=0.3` instead.
@@ -168,9 +169,8 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 # %% [markdown]
 # ### See it: your run, live
 #
-# First change at least one setting in `my_run.yaml` that affects what the model learns, for a reason that you can give:
-# a provided configuration without changes earns nothing (section 6). Another seed or folder doesn't count. Then start
-# your run in a terminal.
+# First change a setting in `my_run.yaml` that affects what the model learns, for a reason that you can give (section
+# 6). Then start your run in a terminal.
 #
 # This cell draws what it has written so far. If your run is in another folder, change `RUN`: the rest of the lesson,
 # and the hand-in, use this folder. Set `WATCH = True` to redraw the picture every few seconds until the run has ended,
@@ -589,11 +589,15 @@ scaling.round(2)
 # ```
 #
 # - `heads`: both settings have the same number of parameters.
-# - `vocabulary`, `data`: compare BLEU alone. With other subwords, the loss of a token means something else.
+# - `vocabulary`, `data`: compare BLEU alone. With other subwords, the loss of a token means something else, and in `data`
+#   the subwords differ too: they are learned from the training pairs.
+# - `warmup`: with a warm-up of 10, the peak rate is also 4.5 times as high (lesson 07). Say so in your conclusion, or
+#   give A the same peak as B: `training.lr_factor=0.134`. (From update 74 on, its rate is then below B's.)
 # - `smoothing`: compare BLEU as well. The validation loss is not smoothed, so it favours the model that was trained
 #   without smoothing (lesson 08).
 # - `data`, `batch`: write `training.epochs=40 training.updates=230` instead of `training.epochs=3`. A run ends at
-#   whichever comes first, so both settings make 230 updates.
+#   whichever comes first, so both settings make 230 updates. For `batch`, B then reads four times as many sentences:
+#   say so in your conclusion, or compare equal numbers of sentences instead, with `training.epochs=3` for both.
 # - `search`: three runs are enough, because the same weights are decoded in two ways. Call them `A-1` to `A-3`, and set
 #   `SEARCH` below.
 #
@@ -623,6 +627,8 @@ if SEARCH:
     ]
 runs = pd.DataFrame(found, columns=["setting", "seed", "validation loss", "validation BLEU"])
 print(runs.to_string(index=False) if found else f"there are no finished epochs in {EXPERIMENT} yet")
+if found:
+    print(runs.pivot(index="seed", columns="setting", values=runs.columns[-1]).to_string())
 summary = runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"])
 summary.round(3) if found else None
 
@@ -643,6 +649,10 @@ spread = spread.encode(
 spread if found else "There is nothing to draw before the first run has finished an epoch."
 
 # %% [markdown]
+# Runs with the same seed read their batches in the same order. So compare them seed by seed as well: which setting wins
+# with seed 1, with seed 2, with seed 3? If the settings were equally good, one of them would still win with all three
+# seeds in 1 of 4 cases, and with all six in 1 of 32. A run takes half a minute, so you can afford six.
+#
 # ### Explain it
 #
 # Write a report of about fifteen lines. Your **hypothesis**, with its reason, as you had it before the first run.

@@ -474,10 +474,10 @@ PREDICT_BEAM_OF_TWO = Prediction(
 
 PREDICT_CANDIDATES = Prediction(
     name="predict_candidates",
-    answer=32_000.0,
-    tolerance=0.0001,
-    hint="Each beam can continue with each word of the vocabulary.",
-    reason="4 beams · 8,000 words.",
+    answer=24_001.0,
+    tolerance=0.00001,
+    hint="Count the candidates of an unfinished beam, and those of a beam that has ended.",
+    reason="3 beams · 8,000 words, and the end token for the beam that has ended.",
 )
 
 PREDICT_SCORE = Prediction(
