@@ -281,8 +281,8 @@ pd.DataFrame(rows).set_index("pieces")
 #
 # ### See it: how much does a token count?
 #
-# And with a mean of means, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each cell is a token to be
-# predicted, and its number shows how much it counts, where 1 is the average.
+# And with a **mean of means**, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each
+# cell is a token to be predicted, and its number shows how much it counts, where 1 is the average.
 #
 # **Change something:** `shortest=7`, so that all have the same length. Four pieces instead of two.
 

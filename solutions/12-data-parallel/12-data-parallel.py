@@ -110,15 +110,15 @@ for rank in range(ranks):
 # %% build="shard"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:shard
 
-# %% [markdown] hints="shard"
-
-# %% check="shard"
-
 # %% [markdown]
 # A scratch cell, with the batches of the worked example:
 
 # %% tags=["see"]
 [shard(batches, rank, 3) for rank in range(3)]
+
+# %% [markdown] hints="shard"
+
+# %% check="shard"
 
 # %% [markdown]
 # Now deal ten examples to four ranks, with your function and with PyTorch's sampler. Which two does PyTorch repeat?
@@ -185,10 +185,6 @@ on_ranks(2, summed)
 # %% build="global_token_mean"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:global_token_mean
 
-# %% [markdown] hints="global_token_mean"
-
-# %% check="global_token_mean"
-
 # %% [markdown]
 # A scratch cell: the worked example on two ranks, and on one rank without a process group.
 
@@ -196,6 +192,10 @@ on_ranks(2, summed)
 both = on_ranks(2, lambda rank: global_token_mean(torch.tensor(60.0), [30, 10][rank]))
 print("two ranks:", both)
 print("alone:    ", global_token_mean(torch.tensor(60.0), 30))
+
+# %% [markdown] hints="global_token_mean"
+
+# %% check="global_token_mean"
 
 # %% [markdown]
 # ### From a mean to a gradient
@@ -283,10 +283,6 @@ on_ranks(2, received)
 # %% build="broadcast_parameters"
 ### BEGIN SOLUTION course_lib.transformer.replicas:broadcast_parameters
 
-# %% [markdown] hints="broadcast_parameters"
-
-# %% check="broadcast_parameters"
-
 # %% [markdown]
 # A scratch cell. Each rank first fills its weights and buffers with its rank plus 5. What does rank 1 have afterwards?
 
@@ -302,6 +298,10 @@ def with_the_same_start(rank):
 
 for rank, state in enumerate(on_ranks(2, with_the_same_start)):
     print(f"rank {rank}:", state)
+
+# %% [markdown] hints="broadcast_parameters"
+
+# %% check="broadcast_parameters"
 
 # %% [markdown]
 # ## 4. The same gradients
@@ -359,10 +359,6 @@ except DeadlockError as error:
 # %% build="all_reduce_gradients"
 ### BEGIN SOLUTION course_lib.transformer.replicas:all_reduce_gradients
 
-# %% [markdown] hints="all_reduce_gradients"
-
-# %% check="all_reduce_gradients"
-
 # %% [markdown]
 # A scratch cell: the gradients of the worked example.
 
@@ -377,6 +373,10 @@ def with_your_sum(rank):
 
 
 on_ranks(2, with_your_sum)
+
+# %% [markdown] hints="all_reduce_gradients"
+
+# %% check="all_reduce_gradients"
 
 # %% [markdown]
 # ### See it: one update, however many ranks
@@ -564,10 +564,6 @@ with announced():
 # %% build="GradientBuckets"
 ### BEGIN SOLUTION course_lib.transformer.gradient_buckets:GradientBuckets
 
-# %% [markdown] hints="GradientBuckets"
-
-# %% check="GradientBuckets"
-
 # %% [markdown]
 # A scratch cell: two ranks, two batches each, and one message for each bucket. Then run both backward passes without
 # `no_sync`. Which gradients do you get now, and which did the messages carry?
@@ -585,6 +581,10 @@ def accumulated(rank):
 
 
 on_ranks(2, accumulated)
+
+# %% [markdown] hints="GradientBuckets"
+
+# %% check="GradientBuckets"
 
 # %% [markdown]
 # ### See it: when does it pay?
@@ -708,10 +708,6 @@ print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, 
 # %% build="ShardedOptimizer"
 ### BEGIN SOLUTION course_lib.transformer.sharded_optimizer:ShardedOptimizer
 
-# %% [markdown] hints="ShardedOptimizer"
-
-# %% check="ShardedOptimizer"
-
 # %% [markdown]
 # A scratch cell: one step with Adam on two ranks. The gradients have already been summed.
 
@@ -729,6 +725,10 @@ def one_step(rank):
 
 for rank, (values, numbers) in enumerate(on_ranks(2, one_step)):
     print(f"rank {rank}: {values}, and state for {numbers} of the 8 numbers")
+
+# %% [markdown] hints="ShardedOptimizer"
+
+# %% check="ShardedOptimizer"
 
 # %% [markdown]
 # ### See it: what does a rank need?

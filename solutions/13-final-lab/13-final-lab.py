@@ -58,7 +58,7 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # |---|---|---|
 # | a laptop with two cores | `captions` (as in `my_run.yaml`) | a few minutes |
 # | a desktop, or a laptop and an evening | `multi30k-tiny`, in two processes | an hour on two cores |
-# | four cores and an evening | `multi30k-simcut`: the same model, trained longer with a method from 2022 | two hours |
+# | four cores and an evening | `multi30k-simcut`: the same model, trained longer with a method from 2022 (see the common questions) | two hours |
 # | a GPU | `multi30k-base` | 6 minutes (predicted) |
 # | a GPU | `iwslt17`: 206,000 sentences of talks | 50 minutes (predicted) |
 # | a GPU and an evening | `wmt14-base`: the paper's base model and data, English to German | 2 hours (predicted) |
@@ -801,6 +801,14 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # single matrix product, and those of a small model are too small for that to pay off; two processes have a batch
 # each, and synchronise once per update. The larger the model, the smaller the gain. It is also a way to test on a
 # laptop what will run on a cluster.
+#
+# </details>
+#
+# <details><summary>What is SimCut?</summary>
+#
+# In each update, the model also reads a copy of each sentence in which some tokens are blanked out, and learns to make
+# the same predictions for both ([Gao et al. 2022](https://arxiv.org/abs/2206.02368)). Small data then lasts for more
+# epochs before the model overfits.
 #
 # </details>
 #

@@ -387,7 +387,7 @@ PREDICT_GLOBAL_MEAN = Prediction(
     answer=2.25,
     tolerance=0.002,
     hint="What is the total loss of all tokens in nats? How many tokens are there?",
-    reason="300 + 600 nats for 400 tokens are 2.25 nats for each. A rank without a batch adds 0 to both sums.",
+    reason="300 + 600 nats for 400 tokens are 2.25 nats for each. The third rank adds 0 to both sums.",
 )
 
 PREDICT_MISSING_GRADIENT = Prediction(
