@@ -3,10 +3,12 @@
 import ast
 import re
 import runpy
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from traitlets.config import Config
 
 from tests.site import built_site
 
@@ -93,6 +95,17 @@ def _strings(folder: Path) -> Iterator[str]:
 def _any_values(message: str) -> str:
     """Return a pattern for a message in which `...`, numbers and names of signals stand for any text."""
     return ".*".join(map(re.escape, re.split(r"\.\.\.|\d[\d.]*|SIG[A-Z]+", message)))
+
+
+def test_the_late_penalty_in_the_guide_is_ten_percent_for_each_day_begun() -> None:
+    [code] = re.findall(
+        r"^  ```python\n(.+?)^  ```$", (DOCS / "instructor-guide.md").read_text("utf-8"), re.M | re.S
+    )
+    c = Config()
+    exec(textwrap.dedent(code), {"c": c})
+    penalty = c.AssignLatePenalties.plugin_class().late_submission_penalty
+    hours = [1, 24, 25, 1000]
+    assert [penalty("anna", 10.0, 3600.0 * each) for each in hours] == pytest.approx([1, 1, 2, 10])
 
 
 def test_the_reference_has_every_module() -> None:

@@ -101,11 +101,6 @@ def test_no_image_contains_what_git_ignores() -> None:
 def test_the_version_is_the_same_everywhere() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {course_lib.__version__}\n" in citation
-    for name in ("docs/jupyterhub.md", "docs/kubernetes-cluster.yaml"):
-        tags = re.findall(
-            r"registry\.example\.org/\S+?(?::|, tag: \")([\d.]+)", (ROOT / name).read_text("utf-8")
-        )
-        assert set(tags) == {course_lib.__version__}, name
     changes = re.search(r"^## (\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     if changes and changes[1] == course_lib.__version__:
         assert f"\ndate-released: {changes[2]}\n" in citation
