@@ -364,10 +364,10 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # | **post-norm** | $\mathrm{norm}(x + \mathrm{dropout}(\mathrm{Sublayer}(x)))$ | the paper, sections 3.1 and 5.4 |
 # | **pre-norm** | $x + \mathrm{dropout}(\mathrm{Sublayer}(\mathrm{norm}(x)))$ | most models since about 2019 |
 #
-# With post-norm, the stream itself is normalised after every sublayer, so the direct path from the bottom to the top
-# leads through every norm. With pre-norm, only what a sublayer *reads* is normalised: nothing interrupts the direct
-# path. But the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in lesson 06.) Both
-# work. But weights trained for one are useless for the other.
+# With post-norm, the stream itself is normalised after every sublayer, so $x$ passes through every norm on its way up,
+# and the gradient on its way down. With pre-norm, only what a sublayer *reads* is normalised, so the direct path stays
+# free. But there the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in lesson 06.)
+# Both work. But weights trained for one are useless for the other.
 #
 # ### Worked example: one word through both
 #
