@@ -58,6 +58,30 @@ def parameters(*modules: torch.nn.Module) -> int:
     return sum(weight.numel() for module in modules for weight in module.parameters())
 
 
+def _gradients(norm_first: bool, read_from_below: bool = True) -> list[float]:
+    """Return the sizes of the gradients of 24 feed-forward networks, from the bottom up, as in lesson 03."""
+    norm = LayerNorm(32)
+    sizes = torch.zeros(24)
+    for seed in range(5):
+        torch.manual_seed(seed)
+        networks = [FeedForward(32, 64, dropout=0.0) for _ in range(24)]
+        x = torch.randn(64, 32)
+        for network in networks:
+            torch.nn.init.xavier_uniform_(network.inner.weight)
+            torch.nn.init.xavier_uniform_(network.outer.weight)
+            read = x if read_from_below else x.detach()
+            x = x + network(norm(read)) if norm_first else norm(x + network(read))
+        scores = (norm(x) if norm_first else x) @ torch.randn(32, 50) / 32**0.5
+        torch.nn.functional.cross_entropy(scores, torch.randint(50, (64,))).backward()
+        sizes += torch.stack([_gradient_size(network.outer.weight) for network in networks]) / 5
+    return sizes.tolist()
+
+
+def _gradient_size(weight: torch.Tensor) -> torch.Tensor:
+    assert weight.grad is not None
+    return weight.grad.norm()
+
+
 def test_lesson_02() -> None:
     said("02", "2,048 of about a million")
     attention = MultiHeadAttention(512, 8)
@@ -71,6 +95,14 @@ def test_lesson_02() -> None:
 
 
 def test_lesson_03() -> None:
+    said("03", "pre-norm's are about a third of that")
+    gradients = {norm_first: _gradients(norm_first) for norm_first in (False, True)}
+    assert gradients[True][-1] == pytest.approx(gradients[False][-1] / 3, rel=0.05)
+    assert gradients[True][0] > 2 * gradients[True][-1]
+    # Below the top, pre-norm's gradients are larger only because the networks above read what lower ones add.
+    flat = _gradients(norm_first=True, read_from_below=False)
+    assert max(flat) < 1.2 * min(flat)
+
     said("03", "Two thirds of an encoder", "In a text of `d_ff` words", r"\ln 50 \approx 3.9")
     network, attention = FeedForward(512, 2048), MultiHeadAttention(512, 8)
     norms = LayerNorm(512), LayerNorm(512)
@@ -101,12 +133,10 @@ def test_lesson_05() -> None:
 
 
 def test_lesson_06() -> None:
-    said("06", "3.15 million", "0.07", "3.3e18", "2.3e19")
+    said("06", "3.15 million", "0.07")
     assert parameters(EncoderLayer(512, 8, 2048)) == pytest.approx(3.15e6, rel=0.001)
     assert parameters(DecoderLayer(512, 8, 2048)) == 4_204_032
     assert pytest.approx(0.07, abs=0.005) == 1 / 14
-    assert pytest.approx(3.3e18, rel=0.01) == 12 * 3600 * 8 * 9.5e12
-    assert pytest.approx(2.3e19, rel=0.01) == 3.5 * 86400 * 8 * 9.5e12
 
 
 def test_lesson_07() -> None:
@@ -254,6 +284,10 @@ def test_lesson_13() -> None:
     assert [min(differences), max(differences)] == pytest.approx([0.011, 0.067], abs=0.0006)
     assert all(bleu_a > bleu_b for _, _, bleu_a, bleu_b in rows)
     assert pytest.approx(1 / 32) == 2 * 0.5**6
+
+    said("13", "3.3e18", "2.3e19")
+    assert pytest.approx(3.3e18, rel=0.01) == 12 * 3600 * 8 * 9.5e12
+    assert pytest.approx(2.3e19, rel=0.01) == 3.5 * 86400 * 8 * 9.5e12
 
     said("13", "head 3 of layer 2 both times, but *Hund* gets only 3% of the weight there, and *Katze* 6%")
     translator = load_translator("multi30k")

@@ -39,7 +39,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 #
 # | lessons | you build |
 # |---|---|
-# | 01 to 03 | attention, and what is around it in a layer |
+# | 01 to 03 | attention and the other parts of a layer |
 # | 04 and 05 | masks (which words a word may use) and positions |
 # | 06 | the whole Transformer; at the end it writes text |
 # | 07 to 09 | how it is trained |
@@ -53,7 +53,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 #
 # | | what you do | what happens |
 # |---|---|---|
-# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct. You remember an answer better if you guessed first, even if you guessed wrong |
+# | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct, and gives a hint if it isn't. Then correct the number: only the last one counts. You remember an answer better if you guessed first, even if you guessed wrong |
 # | **Build** | replace the line `raise NotImplementedError(...)` with your code | a check tests it in many ways |
 # | **See** | run a cell, look at its picture, *change something* and run it again | the picture changes. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
@@ -119,8 +119,8 @@ for name, tensor in {
 # its inputs unchanged and causes no warnings.
 #
 # Axes are counted from 0, or **from the end**: axis -1 is the last one, -2 the one before it. You will nearly always
-# count from the end, because the last axes matter most here (the words of a sentence, the features of a word), and
-# there may be any number of axes before them.
+# count from the end, because the last axes matter most here (the words of a sentence, and a word's **features**, the
+# numbers that describe it), and there may be any number of axes before them.
 #
 # `x.unsqueeze(k)` inserts a new axis of length one, which becomes axis `k`. The numbers stay the same:
 #

@@ -63,12 +63,13 @@ from course_lib.checks import check
 # every state a score, and the scores were turned into weights. The weighted mean of the states was the **context
 # vector**. This was attention, on top of a recurrent network.
 #
-# **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once, but a
-# layer connects only neighbours, so distant words meet only after many layers.
+# **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once. But a
+# layer connects only a few positions, so distant words meet only after several layers.
 #
 # The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
 # computed in parallel. Three rows of its table 1 compare layers for a sentence of $n$ words with $d$ features each.
-# (*Self-attention* is attention within one sentence; $k$ is the width of a convolution.)
+# (Inside a network, a word is a vector, and its **features** are the numbers in it; lesson 05 shows where they come
+# from. *Self-attention* is attention within one sentence; $k$ is the width of a convolution.)
 #
 # | layer | operations | steps that must run in sequence | longest path between two words |
 # |---|---|---|---|
@@ -128,7 +129,7 @@ for n in (25, 512, 5_000):
 
 # %% predict="predict_spread"
 # A query and a key have 64 features each, all of them independent random numbers with mean 0 and
-# standard deviation 1. Over many such pairs: what is the standard deviation of their dot product?
+# standard deviation 2. Over many such pairs: what is the standard deviation of their dot product?
 
 # %% check="predict_spread"
 
@@ -173,10 +174,11 @@ print(attention_scores(x, x))
 # %% [markdown]
 # ### See it: the spread of dot products
 #
-# To test your prediction, the next cell draws 2,000 random pairs for each $d_k$. It multiplies your scores by
-# $\sqrt{d_k}$, which gives the plain dot products.
+# For each $d_k$, the next cell draws 2,000 random pairs, with features of standard deviation 1. It multiplies your
+# scores by $\sqrt{d_k}$, which gives the plain dot products.
 #
-# **Change something:** use other values of $d_k$. Or remove `* math.sqrt(d_k)`: how are the scores themselves spread?
+# **Change something:** to test your prediction, write `2 * torch.randn(...)` both times. Then undo that and remove
+# `* math.sqrt(d_k)`: how are the scores themselves spread?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -188,9 +190,10 @@ for d_k in [4, 16, 64, 256]:
 score_spread(samples)
 
 # %% [markdown]
-# The product of two such features has mean 0 and variance 1. A dot product sums $d_k$ of them, and the variances of
-# independent numbers add up. So its standard deviation is $\sqrt{d_k}$ (footnote 4 of the paper), and dividing by that
-# root makes the spread 1 for any $d_k$.
+# The product of two such features, $q$ and $k$, has mean 0 and variance 1: they are independent, so the mean of
+# $q^2 k^2$ is the mean of $q^2$ times that of $k^2$, which is $1 \cdot 1$. A dot product sums $d_k$ of these products,
+# and the variances of independent numbers add up. So its standard deviation is $\sqrt{d_k}$ (footnote 4 of the paper),
+# and dividing by that root makes the spread 1 for any $d_k$.
 #
 # ### See it: what large scores do to the softmax
 #

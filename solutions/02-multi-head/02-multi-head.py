@@ -291,12 +291,13 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # | `output_projection` | `nn.Linear`, the $W^O$ of the formula |
 #
 # All four map `d_model` features to `d_model`, with a bias, which is the default of `nn.Linear`. Each starts with
-# random numbers of **its own**: create four layers, not one layer and three copies. You may store other things on the
-# module.
+# random numbers of **its own**: create four layers, not one layer and three copies. You may store other settings on the
+# module, but no tensor that `forward` has computed, such as the weights: it would keep everything that it was computed
+# from in memory, and the module could no longer be copied.
 
 # %% predict="predict_parameters"
-# How many parameters (numbers that are learned) does MultiHeadAttention(512, 8) have? Count the biases
-# too.
+# Exactly how many parameters (numbers that are learned) does MultiHeadAttention(512, 8) have? Count the
+# biases too.
 
 # %% check="predict_parameters"
 
@@ -321,10 +322,10 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 #
 # **Dropout.** Create one `nn.Dropout(dropout)`, pass it to the attention function, and use it for nothing else.
 #
-# **Sizes.** Take the sizes of each tensor from that tensor. It is tempting to read the batch size from the query and
-# use -1 for the rest of a reshape. If the query has two sentences, four sentences of three keys then silently become
-# two sentences of six. And even without such a reshape, torch broadcasts a batch of one. So compare the batch sizes of
-# query, key and value first, and raise a `ValueError` if they differ.
+# **Batch sizes.** Query, key and value must have the same batch size. Compare the three first, and raise a `ValueError`
+# if they differ, because torch may not complain. It broadcasts a batch of one. And if the query has two sentences,
+# `key.reshape(query.shape[0], -1, ...)` silently turns four sentences of three keys into two of six. (So take the sizes
+# of each tensor from that tensor.)
 #
 # ### Build it
 #
@@ -581,12 +582,12 @@ attention_heatmap(
 #
 # To save parameters, a student uses one layer for queries and keys: `self.key_projection = self.query_projection`.
 # Compare the score that word $i$ gives to word $j$ with the one that $j$ gives to $i$. How well does a word match
-# itself? And a head that looks for the previous word needs a high score for "one before" and a low one for "one after".
-# Can a head of this student's module have both, if one rule has to work at every position?
+# itself? Now take a head that should attend to the previous word, by the same rule at every position. It needs a high
+# score for "one before" and a low one for "one after". Why can't a head of this student's module have both?
 
 # %% [markdown] explain="explain_shared"
 # With one layer, the query and the key of a word are the same vector, so the score of the pair $(i, j)$ is
-# $q_i \cdot q_j$, the same as that of $(j, i)$: attention becomes mutual. A vector also matches itself at least as well
+# $q_i \cdot q_j$, the same as that of $(j, i)$: the scores are mutual. A vector also matches itself at least as well
 # as other vectors of the same length, so the diagonal is strong again, as in lesson 01. A head that attends to the
 # previous position must give "dog" a high score for "small", and "small" a low one for "dog". One rule for all
 # positions can't do that if both scores are equal: the next word gets the same score as the previous one, and the head
@@ -668,4 +669,4 @@ attention_heatmap(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Next: **lesson 03, what is around attention**. Six layers of attention alone hardly learn anything.
+# Next: **lesson 03, the parts around attention**. Six layers of attention alone hardly learn anything.

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # Lesson 03: what is around attention
+# # Lesson 03: the parts around attention
 #
-# Attention moves information between words. But between two attentions, every word must also *process* what it has
-# gathered, and the whole stack must remain trainable. Three small parts do this.
+# Attention moves information between words. But every word must also *process* what it has gathered, and the whole
+# stack must remain trainable. Three small parts do this.
 #
 # By the end you will have written all three, and be able to explain
 #
@@ -105,8 +105,8 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # You write two methods of an `nn.Module`.
 #
 # - `__init__` starts with `super().__init__()` and creates what the layer stores. A tensor wrapped in
-#   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimiser updates it, and a checkpoint contains
-#   it. For a plain tensor, neither is true.
+#   **`nn.Parameter`** and assigned to an attribute is *learned*: the optimiser updates it, and it is saved with the
+#   model. For a plain tensor, neither is true.
 # - `forward` runs when you call the module: `norm(x)`.
 #
 # Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check loads
@@ -159,21 +159,22 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown] explain="explain_over_features"
 # Sentences have different lengths, so a batch contains padding, and the statistics of a batch would depend on how much
 # padding it contains and on which other sentences are in it: the same sentence would give different results in
-# different batches. In use there may be only one sentence, and while it is written there is only one new word at a
-# time, so there is no batch to take a mean over; stored averages would have to replace it, and training and use would
-# no longer compute the same. Layer normalisation needs only the word's own features, so it computes the same during
-# training and in use, in any batch and at any length.
+# different batches. When the model translates, there may be only one sentence, and while it is written there is only
+# one new word at a time, so there is no batch to take a mean over; stored averages would have to replace it, and the
+# model would no longer compute the same as during training. Layer normalisation needs only the word's own features, so
+# it computes the same during training and when translating, in any batch and at any length.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: with batch statistics, a sentence's result depends on the other sentences, their lengths or their padding.
-# - 1 point: in use there may be a single sentence or word, so batch statistics are missing or differ from training.
+# - 1 point: when translating, there may be a single sentence or word, so batch statistics are missing or differ from
+#   training.
 # - 1 point: layer normalisation uses only the features of the position itself, so none of this matters to it.
 # ### END MARK SCHEME
 
 # %% [markdown]
 # ## 2. The feed-forward network: each word by itself
 #
-# For given weights, attention only *mixes*: what a word gets is a mean of values. So after each attention comes a small
+# For given weights, attention only *mixes*: what a word gets is a mean of values. So every layer ends with a small
 # network that works on **each word alone**, with the same weights for every word (section 3.3, equation 2):
 #
 # $$\mathrm{FFN}(x) = \max(0,\; x W_1 + b_1)\, W_2 + b_2$$
@@ -341,8 +342,8 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # $$x + \mathrm{Sublayer}(x)$$
 #
 # So $x$ flows through the whole stack as the **residual stream**, and every sublayer reads from it and adds to it. The
-# derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* the sublayer's own, so one part of the gradient passes every
-# sublayer unchanged.
+# derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* the sublayer's own, so one part of the gradient passes this sum
+# unchanged.
 #
 # It has a price: the stream grows.
 
@@ -363,8 +364,9 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # | **post-norm** | $\mathrm{norm}(x + \mathrm{dropout}(\mathrm{Sublayer}(x)))$ | the paper, sections 3.1 and 5.4 |
 # | **pre-norm** | $x + \mathrm{dropout}(\mathrm{Sublayer}(\mathrm{norm}(x)))$ | most models since about 2019 |
 #
-# With post-norm, the stream itself is normalised after every sublayer. With pre-norm, only what a sublayer *reads* is
-# normalised, and the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in lesson 06.)
+# With post-norm, the stream itself is normalised after every sublayer, so $x$ passes through every norm on its way up,
+# and the gradient on its way down. With pre-norm, only what a sublayer *reads* is normalised, so the direct path stays
+# free. But there the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in lesson 06.)
 # Both work. But weights trained for one are useless for the other.
 #
 # ### Worked example: one word through both
@@ -482,9 +484,9 @@ named_lines(
 # different random numbers.)
 #
 # The networks are connected in six ways: post-norm and pre-norm, each with and without the residual; the residual
-# without a norm; and neither.
+# without a norm; and neither. (The second picture shows the four ways with a norm again, on a scale of their own.)
 #
-# **Change something:** remove the last two ways to see the others in more detail. Make the stack 48 deep.
+# **Change something:** make the stack 48 deep, and draw both pictures again. Which lines change most?
 
 # %% tags=["see"]
 d_model, depth = 32, 24
@@ -515,9 +517,11 @@ for name, way in ways.items():
         sizes += torch.stack([network.outer.weight.grad.norm() for network in networks]) / 5
     rows += [(name, number, size) for number, size in enumerate(sizes.tolist(), start=1)]
 
+gradients = pd.DataFrame(rows, columns=["line", "x", "y"])
+across = f"which of the {depth} networks (1: the bottom, far from the loss)"
 named_lines(
-    pd.DataFrame(rows, columns=["line", "x", "y"]),
-    across=f"which of the {depth} networks (1: the bottom, far from the loss)",
+    gradients,
+    across=across,
     up="size of its gradient",
     title="Plain stacks fade, plain sums explode; with a norm the gradient arrives",
     log=True,
@@ -528,14 +532,30 @@ named_lines(
 # - **Neither:** the further down, the smaller the gradient, by a factor of thousands, so the lower networks hardly
 #   learn anything. This is how deep networks used to fail: the **vanishing gradient** problem.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
-# - **With a norm**, it reaches the bottom in all four ways. Compare post-norm and pre-norm on the right, near the loss:
-#   post-norm's gradients are about as large there as elsewhere, pre-norm's get smaller, because each network adds to a
-#   larger and larger sum. Xiong et al. argue that large gradients near the output make the first steps of training
-#   unstable, so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
+# - **With a norm**, it reaches the bottom in all four ways. Here they are again, enlarged:
+
+# %% tags=["see"]
+named_lines(
+    gradients[~gradients["line"].isin(["residual without norm", "neither"])],
+    across=across,
+    up="size of its gradient",
+    title="The four ways with a norm, enlarged",
+    log=True,
+    dashed=["post-norm, no residual", "pre-norm, no residual"],
+)
+
+# %% [markdown]
+# Compare post-norm and pre-norm on the right, near the loss. Post-norm's gradients are about as large there as
+# elsewhere, pre-norm's are about a third of that: the last norm divides the large sum, and so it divides every gradient
+# by the same number. Further down, pre-norm's gradients are larger, because the networks above read what a lower one
+# has added.
+#
+# Xiong et al. argue that large gradients near the output make the first steps of training unstable, so post-norm needs
+# a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
 #
 # But with a norm and without a residual, the gradients don't fade either! Is the residual superfluous, then?
 #
-# ### See it: which stacks can learn to do nothing?
+# ### See it: which stacks can learn to pass words through unchanged?
 #
 # The vectors of 50 words go through the stack, and at the top a linear layer has to name each word. The stack only has
 # to pass the vectors on. We train for sixty steps.
@@ -593,13 +613,16 @@ named_lines(
 )
 
 # %% [markdown]
-# Guessing gives a loss of $\ln 50 \approx 3.91$. Without the residual, the loss dips a little below that and comes
-# back: after sixty steps, it is no better than guessing. Look at the printed lines: before the first step, 24 random
-# networks have made **all words alike** (the mean cosine of two words' vectors is nearly 1). A gradient of a good
-# size arrives, but it is nearly the same for every word.
+# The loss is the mean of $-\ln p$ over all words, where $p$ is the probability that the correct word gets. (This is the
+# *cross-entropy* of lesson 08.) Guessing gives each of the 50 words $p = 1/50$, and so a loss of $\ln 50 \approx 3.91$.
 #
-# With the residual, each word is still present at the top. And to "do nothing", a sublayer only has to learn to add
-# nothing.
+# Without the residual, the loss dips a little below that and comes back: after sixty steps, it is no better than
+# guessing. Look at the printed lines: before the first step, 24 random networks have made **all words alike** (the mean
+# cosine of two words' vectors is nearly 1). A gradient of a good size arrives, but it is nearly the same for every
+# word.
+#
+# With the residual, each word is still present at the top. And to pass it through unchanged, a sublayer only has to
+# learn to add nothing.
 #
 # ### Explain it
 #
@@ -609,16 +632,16 @@ named_lines(
 # %% [markdown] explain="explain_both"
 # To the first: a gradient of a good size is not enough. Without the residual each sublayer replaces the vectors, and a
 # stack of new networks makes all words alike, so the top knows nothing about the input any more and the gradient is
-# about the same for every word; the loss stayed near that of guessing. With the residual, x reaches the top unchanged,
-# plus what the sublayers add, and each only has to learn a change. To the second: with the residual alone, every
-# sublayer reads the growing sum and adds in proportion, so the size is multiplied at every step, and numbers and
-# gradients grow exponentially with depth. The norm keeps what a sublayer reads (pre-norm) or what the connection returns
-# (post-norm) at size one.
+# about the same for every word; the loss stayed near that of guessing. With the residual, x still reaches the top
+# (unchanged with pre-norm, rescaled at each step with post-norm), and each sublayer only has to learn what to add. To
+# the second: with the residual alone, every sublayer reads the growing sum and adds in proportion, so the size is
+# multiplied at every step, and numbers and gradients grow exponentially with depth. The norm keeps what a sublayer
+# reads (pre-norm) or what the connection returns (post-norm) at size one.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: without the residual the stack loses the input (words become alike), so it can't learn although the
 #   gradient's size is fine.
-# - 1 point: with it, x passes the sublayers unchanged, and each only has to learn what to add.
+# - 1 point: with it, x still reaches the top, and each sublayer only has to learn what to add.
 # - 1 point: the residual without the norm grows exponentially with depth, in the forward pass or in the gradient, and
 #   the norm prevents that.
 # ### END MARK SCHEME

@@ -104,7 +104,7 @@ attention_heatmap(
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct, and it makes the
 # mask smaller: it is the same for every query, so one row is enough, (B, 1, L). Why it does no harm is the question
 # at the end of this section. (During training, the loss compares the output at each position with the word that
-# should come next: lesson 08.)
+# should come next. Where the next token is padding, it leaves the position out: lesson 08.)
 #
 # ### Worked example: two sentences, three positions
 #
@@ -184,10 +184,10 @@ with torch.no_grad():
 # word. (Such a model is called *auto-regressive*.) If it also learned word by word, a sentence of ten
 # words would need ten runs of the model.
 #
-# The Transformer needs **one run**, because the whole target is known during training. The decoder gets all of it at
-# once, and *every* position predicts its next word at the same time: position 0 predicts word 1, position 1 predicts
-# word 2, and so on. (This is called *teacher forcing*: each position continues from the correct words, whatever the
-# model would have written.)
+# The Transformer needs **one run**, because during training the whole **target**, the sentence that it should write, is
+# known. The decoder gets all of it at once, and *every* position predicts its next word at the same time: position 0
+# predicts word 1, position 1 predicts word 2, and so on. (This is called *teacher forcing*: each position continues
+# from the correct words, whatever the model would have written.)
 #
 # But word 2, which position 1 has to predict, is in the same tensor, at position 2. So no position may attend to later
 # positions:
@@ -217,6 +217,8 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 
 # %% [markdown]
 # ### Build it
+#
+# In lesson 00 you combined each position with every other one, as a column and a row. The same idea works here.
 #
 # The causal mask is the same for all sentences: (1, L, L). (The check also accepts a plain table, (L, L), which
 # broadcasts in the same way.)
@@ -410,6 +412,7 @@ class SmallDecoder(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         x = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
         for layer, attention in enumerate(self.attentions):
+            # `attention=attention` binds the lambda to this layer's attention, as a lambda in a loop should.
             x = self.connections[2 * layer](x, lambda y, attention=attention: attention(y, y, y, mask))
             x = self.connections[2 * layer + 1](x, self.networks[layer])
         return self.generator(x)

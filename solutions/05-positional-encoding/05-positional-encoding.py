@@ -145,7 +145,8 @@ print("different outputs:", how_many_differ(outputs))
 # %% [markdown]
 # ### Worked example: four features, two hands
 #
-# The first hand turns by $1/10000^{0/4} = 1$ radian per position, the second by $1/10000^{2/4} = 0.01$.
+# The first hand turns by $1/10000^{0/4} = 1$ radian per position, the second by $1/10000^{2/4} = 0.01$. The last line is
+# for three features: one hand, and a sine without its cosine.
 
 # %% tags=["see"]
 for pos in range(3):
@@ -155,7 +156,12 @@ for pos in range(3):
         f"  sine {math.sin(fast):5.2f}  cosine {math.cos(fast):5.2f}  sine {math.sin(slow):5.2f}  cosine {math.cos(slow):5.2f}"
     )
 
+three = [math.sin(1), math.cos(1), math.sin(1 / 10000 ** (2 / 3))]
+print("three features, position 1:", [round(feature, 4) for feature in three])
+
 # %% [markdown]
+# With three features, the exponent of the last sine is 2/3: the divisor is always $d_\mathrm{model}$.
+#
 # ### Build it
 #
 # One function makes the table: a row for each position, a column for each feature.
@@ -235,9 +241,10 @@ clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 # The matrix in the middle turns the hand by the angle $k\omega$. **It doesn't contain $pos$.** So *one* matrix, the
 # same for all positions, leads from each position to the one $k$ steps later. This is why the authors chose sinusoids:
 # they expected that a model could easily learn to attend "three words back", because a projection is just such a
-# matrix.
+# matrix. Let $W^Q$ turn the vector of each position back by three, and let $W^K$ be the identity. Then each position
+# asks with the vector of the position three steps earlier, and no key matches that better than this position itself.
 #
-# Here is that matrix for all hands at once, applied to every row of your table:
+# Here is the matrix for all hands at once, applied to every row of your table. Then a head uses it to look back:
 
 # %% tags=["see"]
 offset, d_model = 3, 16
@@ -251,6 +258,10 @@ for even in range(0, d_model, 2):
 
 predicted = table[:-offset] @ turn.T
 print("largest error, over all 97 pairs of positions:", (predicted - table[offset:]).abs().max().item())
+
+queries = table @ turn  # without .T, the matrix turns the other way
+scores = queries @ table.T
+print("position 50 attends most to position", scores[50].argmax().item())
 
 # %% [markdown]
 # ### How long is the vector of a position?
@@ -273,23 +284,7 @@ print("largest error, over all 97 pairs of positions:", (predicted - table[offse
 #
 # ### See it: the dot product of two positions
 #
-# If only the distance counts, each diagonal of this table must have a single colour.
-#
-# **Change something:** fewer features, `sinusoids(64, 16)`. Can you still see which positions are near each other?
-
-# %% tags=["see"]
-table = sinusoids(64, 64)
-number_field(
-    table @ table.T,
-    rows="position",
-    columns="position",
-    value="dot product",
-    title="How alike are two positions?",
-)
-
-# %% [markdown]
-# The same as lines: the dot product against the distance, for three values of `d_model`, as a fraction of its value at
-# distance 0.
+# The dot product against the distance, for three values of `d_model`, as a fraction of its value at distance 0.
 #
 # **Change something:** distances up to 1,000. Does a distant position ever look like a near one?
 
@@ -346,10 +341,10 @@ named_lines(
 # start as random numbers and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
 #
 # The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4), and gives no reason. The likely one:
-# the vectors of a word and its position should be **about equally long**, or one drowns the other. The length of a word
-# vector depends on how the table is initialised, which the paper doesn't say. In this course its numbers are drawn from
-# a normal distribution with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor
-# makes that $\sqrt{d_\mathrm{model}}$.
+# the vectors of a word and its position should be **of similar length**, because one that is many times longer drowns
+# the other. The length of a word vector depends on how the table is initialised, which the paper doesn't say. In this
+# course its numbers are drawn from a normal distribution with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row
+# is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
 #
 # Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again to score words,
 # by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22.6$, the softmax
@@ -360,7 +355,7 @@ named_lines(
 # Four features, so the factor is 2.
 
 # %% tags=["see"]
-rows_of_table = {"<pad>": [0.0, 0.0, 0.0, 0.0], "dog": [0.5, -0.5, 0.5, 0.5], "bites": [0.1, 0.7, -0.5, 0.5]}
+rows_of_table = {"<pad>": [0.3, -0.2, 0.1, 0.4], "dog": [0.5, -0.5, 0.5, 0.5], "bites": [0.1, 0.7, -0.5, 0.5]}
 for token in [1, 2, 1]:  # dog bites dog
     word, row = list(rows_of_table.items())[token]
     print(f"token {token} ({word}): row {row}, times 2: {[2 * number for number in row]}")
@@ -368,13 +363,14 @@ for token in [1, 2, 1]:  # dog bites dog
 # %% [markdown]
 # ### Build it
 #
-# The table is an `nn.Embedding`, stored as `table`. Three details:
+# The table is an `nn.Embedding`, stored as `table`. Four details:
 #
 # - PyTorch initialises it with standard deviation 1, so initialise it again: `nn.init.normal_(tensor, std=...)` fills a
 #   tensor with normal numbers, in place.
 # - The usual initialisation of matrices (Xavier, also called Glorot) is wrong here: the larger the vocabulary, the
 #   smaller the numbers that it draws, although each lookup reads only one row.
 # - Multiply the vectors that were looked up. A call must not change the table itself.
+# - Padding has a row like any other token, so don't pass `padding_idx`. Masks and the loss take care of padding.
 
 # %% build="TokenEmbedding"
 ### BEGIN SOLUTION course_lib.transformer.positions:TokenEmbedding
@@ -419,22 +415,25 @@ named_lines(
 )
 
 # %% [markdown]
-# How bad is drowning? We compare the sum with the rows of all 1,000 words by dot products, and take the word that
-# matches best.
+# How much is lost if positions drown the words? We compare the sum with the rows of all 1,000 words by dot products,
+# and take the word that matches best: with the root, with a factor of 3 in its place, and without any.
 #
-# **Change something:** a factor of 3 or 8 in place of the root: `8 * embedding.table(tokens)` in place of
-# `embedding(tokens)`.
+# **Change something:** other factors than 3. From which factor on are nearly all words recovered?
 
 # %% tags=["see"]
 torch.manual_seed(0)
 embedding = TokenEmbedding(1000, 512)
 tokens = torch.randint(1000, (50, 100))
-for name, words in [("with the root", embedding(tokens)), ("without it", embedding.table(tokens))]:
+vectors = embedding.table(tokens)
+for name, words in [("with the root", embedding(tokens)), ("times 3", 3 * vectors), ("without it", vectors)]:
     scores = (words + sinusoids(100, 512)) @ embedding.table.weight.T
     found = (scores.argmax(dim=-1) == tokens).float().mean().item()
     print(f"{name}: {found:.0%} of the words are recovered from the sum")
 
 # %% [markdown]
+# Positions are 16 long here. Words that are 3 long are still recovered four times out of five, so the two needn't be
+# equally long: the root is a safe choice, not a threshold. Without it, words are 1 long, and drown.
+#
 # How can you **add** two things and still know both? In 512 dimensions, two unrelated vectors are nearly at right
 # angles. What follows from that is the question at the end of the lesson.
 #
@@ -617,9 +616,9 @@ named_lines(
 # words and positions are nearly at right angles, so a projection (a dot product) can read one and hardly sees the other;
 # the model learns such projections, and it can also move the words to directions in which positions don't interfere. We
 # saw it: all words could be recovered from the sum, and a head learned to attend to the position before and still return
-# the letter that was there. It works as long as both are about equally long. Without the factor a word is 1 long and a
-# position 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were recovered; the root makes the words
-# about 22.6 long.
+# the letter that was there. It works unless one of the two is many times longer. Without the factor a word is 1 long
+# and a position 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were recovered; the root makes
+# the words about 22.6 long.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: they are vectors in many dimensions, nearly at right angles (or: in different directions).

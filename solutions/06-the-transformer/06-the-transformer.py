@@ -12,7 +12,7 @@
 # - how often the decoder runs during training, how often when translating, and why.
 #
 # **Time:** about five hours. It is the longest lesson; take a break before section 4. **In [the
-# paper](https://arxiv.org/abs/1706.03762):** sections 3, 3.1, 3.2.3, 3.4, 5.1, 5.2 and 6.1, figure 1 and table 3.
+# paper](https://arxiv.org/abs/1706.03762):** sections 3, 3.1, 3.2.3, 3.4 and 5.1, figure 1 and table 3.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -62,7 +62,7 @@ from course_lib.transformer import (
 # The encoder reads the source. It is a stack of $N$ layers of the same design. Each has two *sublayers*:
 #
 # 1. **Self-attention**: every word takes what it needs from the words of its sentence.
-# 2. **Feed-forward**: every word processes what it got, by itself.
+# 2. **Feed-forward**: each word processes, on its own, what it has gathered.
 #
 # Around each sublayer is a sublayer connection (lesson 03). If $x$ is what goes in, then with post-norm
 #
@@ -114,7 +114,8 @@ with torch.no_grad():
 # | `feed_forward` | a `FeedForward` of d_model and d_ff, with the layer's dropout |
 # | `sublayers` | an `nn.ModuleList` of two `SublayerConnection`s, the first for the attention; each gets d_model, dropout and norm_first |
 #
-# `attention`, the last argument, is the function that each head runs (lesson 02). Pass it on.
+# An `nn.ModuleList` is a list whose modules PyTorch knows, so that it finds their parameters. `attention`, the last
+# argument, is the function that each head runs (lesson 02). Pass it on.
 #
 # `forward` is the chain that you saw in the example. In `connection(x, sublayer)`, `sublayer` is a *function of one
 # argument*, which the connection calls. The feed-forward network is such a function already. Self-attention takes four
@@ -305,26 +306,27 @@ attention_heatmap(
 # $b$ is its bias.
 #
 # `encode` returns the memory, `decode` the hidden vectors, and `forward` does everything. They are separate because
-# translating calls `encode` once and `decode` many times. The **generator** at the end is one linear layer from d_model
-# to the target vocabulary: at each position, every word that may come next gets a number, its **logit**. The softmax
-# that turns logits into probabilities belongs to the loss (lesson 08).
+# translating calls `encode` once and `decode` many times. Every decoder layer attends to the same memory, the output of
+# the *last* encoder layer. The **generator** at the end is one linear layer from d_model to the target vocabulary: at
+# each position, every word that may come next gets a number, its **logit**. The softmax that turns logits into
+# probabilities belongs to the loss (lesson 08).
 #
-# ### Worked example: from a hidden vector to the next word
+# ### Worked example: two words through two stacks
 #
-# A vocabulary of three words, and a hidden vector of two features.
+# A source word and a target word have two features each. Toy layers with simple sums show what goes where.
 
 # %% tags=["see"]
-rows_of_generator = {"dog": [1.0, 0.0], "cat": [0.8, 0.6], "sea": [-1.0, 0.5]}
-hidden, bias = [2.0, 1.0], {"dog": 0.1, "cat": 0.1, "sea": 0.3}
-dots = {word: hidden[0] * row[0] + hidden[1] * row[1] for word, row in rows_of_generator.items()}
-likely = torch.tensor([dot + bias[word] for word, dot in dots.items()]).softmax(dim=0)
-for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
-    logit = dot + bias[word]
-    print(f"{word}: hidden · row = {dot:4.1f}, + bias = logit {logit:4.1f}, probability {probability:.3f}")
+x = [1.0, 2.0]  # the source word: its embedding plus its position
+for number in (1, 2):
+    x = [feature + number for feature in x]
+    print(f"encoder layer {number} returns {x}")
+
+y = [0.0, 1.0]  # the target word
+for number in (1, 2):
+    y = [feature + number * read for feature, read in zip(y, x, strict=True)]
+    print(f"decoder layer {number} reads the memory {x} and returns {y}")
 
 # %% [markdown]
-# "cat" wins, because its row points most nearly in the direction of the hidden vector.
-#
 # ### Three things to get right
 #
 # **The layers of a stack have different weights.** `[layer] * 6` is the same layer six times, and `copy.deepcopy`
@@ -335,7 +337,8 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 # variance of $2 / (\text{inputs} + \text{outputs})$, so that signals keep their size on the way up and gradients on the
 # way down. Go through `self.modules()` and apply `nn.init.xavier_uniform_` to the `weight` of each `nn.Linear`. The
 # **tables** keep the initialisation of `TokenEmbedding`. (A common mistake is
-# `for p in model.parameters(): if p.dim() > 1`, which includes the tables, so that positions drown the words.)
+# `for p in model.parameters(): if p.dim() > 1`, which includes the tables. Then the larger the vocabulary, the shorter
+# the words' vectors.)
 #
 # **The last norm.** With pre-norm (`norm_first=True`), every layer ends with a sum, which grows from layer to layer
 # (lesson 03). So with pre-norm, and only then, each stack gets one more `LayerNorm` at its end.
@@ -375,7 +378,8 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # %% [markdown]
 # ### See it: the shapes on their way
 #
-# The next cell measures shapes with *hooks*: functions that PyTorch calls with the output of a part.
+# The next cell measures shapes with *hooks*: functions that PyTorch calls with the output of a part. Of the first layer
+# of each stack, it also shows the inside.
 #
 # Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
 # back? Where does the length of the source meet the length of the target, and which of the two remains?
@@ -384,53 +388,34 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 
 
 # %% tags=["see"]
-def traced(model, names, run):
-    """Call `run`, and return the shape of the output of each part of the model that `names` lists."""
-    shapes = {}
-    hooks = [
-        model.get_submodule(path).register_forward_hook(
-            lambda module, given, result, name=name: shapes.update({name: tuple(result.shape)})
-        )
-        for name, path in names.items()
-    ]
-    run()
-    for hook in hooks:
-        hook.remove()
-    return list(shapes.items())
-
-
-def layer_names(stack, attentions, layers):
-    """Name the parts of a stack to look at: the inside of the first layer, then each layer."""
-    names = {f"1: {label}": f"{stack}.0.{attribute}" for attribute, label in attentions.items()}
-    names["1: inside feed-forward"] = f"{stack}.0.feed_forward.inner"
-    return names | {f"layer {number + 1}": f"{stack}.{number}" for number in range(layers)}
-
-
 torch.manual_seed(0)
 sizes = TransformerConfig(layers=2, d_model=32, heads=4, d_ff=128)
 model = Transformer(source_vocab=900, target_vocab=700, config=sizes)
 source = torch.randint(3, model.source_embedding.table.num_embeddings, (8, 12))
 target = torch.randint(3, model.target_embedding.table.num_embeddings, (8, 9))
 source_mask, target_mask = padding_mask(source, pad_id=0), decoder_mask(target, pad_id=0)
-first_parts = {"embedding": "source_embedding", "+ positions": "positions"}
-encoder_names = first_parts | layer_names(
-    "encoder_layers", {"self_attention": "self-attention"}, sizes.layers
-)
-encoder = traced(model, encoder_names, lambda: model.encode(source, source_mask))
-encoder[-1] = ("memory", encoder[-1][1])
 
-attentions = {"self_attention": "self-attention", "cross_attention": "cross-attention"}
-first_parts = {"embedding": "target_embedding", "+ positions": "positions"}
-decoder_names = first_parts | layer_names("decoder_layers", attentions, sizes.layers)
-encoder_output = model.encode(source, source_mask)
-decoder = traced(
-    model,
-    decoder_names | {"logits": "generator"},
-    lambda: model.generator(model.decode(encoder_output, source_mask, target, target_mask)),
-)
+# The parts to measure, and their names in the picture.
+names = {"source_embedding": "embedding", "target_embedding": "embedding", "positions": "+ positions"}
+for stack in ("encoder_layers", "decoder_layers"):
+    names |= {f"{stack}.{number}": f"layer {number + 1}" for number in range(sizes.layers)}
+    names[f"{stack}.0.self_attention"] = "1: self-attention"
+    names[f"{stack}.0.cross_attention"] = "1: cross-attention"
+    names[f"{stack}.0.feed_forward.inner"] = "1: inside feed-forward"
+names |= {f"encoder_layers.{sizes.layers - 1}": "memory", "generator": "logits"}
+
+stages = []
+for path, part in model.named_modules():
+    if path in names:
+        part.register_forward_hook(
+            lambda part, inputs, output, name=names[path]: stages.append((name, tuple(output.shape)))
+        )
+model(source, source_mask, target, target_mask)
+
+middle = [name for name, _ in stages].index("memory") + 1
 shape_flow(
-    [("source tokens", source.shape), *encoder],
-    [("target tokens", target.shape), *decoder],
+    [("source tokens", source.shape), *stages[:middle]],
+    [("target tokens", target.shape), *stages[middle:]],
     memory_to=["1: cross-attention"],
 )
 
@@ -439,7 +424,7 @@ shape_flow(
 # very end. The memory has 12 positions, but cross-attention returns one *mean* over them for each of the 9 target
 # positions.
 #
-# ### See it: exchange a layer
+# ### See it: replace a layer
 #
 # Because the vectors keep their shape, one layer can take the place of another, even in a model that is already built:
 # `encoder_layers` is an `nn.ModuleList`, whose items you can replace. Here the second layer gets twice as many heads,
@@ -547,8 +532,8 @@ print(
 #
 # Change an existing model in place. The matrices are `model.source_embedding.table.weight`,
 # `model.target_embedding.table.weight` and `model.generator.weight`. The check accepts whichever of the three you keep.
-# But keep one of the tables: with a large vocabulary, the generator's initial numbers are much smaller, and positions
-# would drown the words.
+# But keep one of the tables: with a large vocabulary, the generator's initial numbers are much smaller, and words would
+# be much shorter than positions.
 
 # %% build="tie_embeddings"
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
@@ -594,6 +579,22 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 #
 # where $y_{t+1}$ is the next word, $\mathrm{logits}_t$ are the logits at the last position $t$ of the prefix, and $w$
 # runs over the target vocabulary.
+#
+# ### Worked example: from a hidden vector to the next word
+#
+# A vocabulary of three words, and a hidden vector of two features.
+
+# %% tags=["see"]
+rows_of_generator = {"dog": [1.0, 0.0], "cat": [0.8, 0.6], "sea": [-1.0, 0.5]}
+hidden, bias = [2.0, 1.0], {"dog": 0.1, "cat": 0.1, "sea": 0.3}
+dots = {word: hidden[0] * row[0] + hidden[1] * row[1] for word, row in rows_of_generator.items()}
+likely = torch.tensor([dot + bias[word] for word, dot in dots.items()]).softmax(dim=0)
+for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
+    logit = dot + bias[word]
+    print(f"{word}: hidden · row = {dot:4.1f}, + bias = logit {logit:4.1f}, probability {probability:.3f}")
+
+# %% [markdown]
+# "cat" wins, because its row points most nearly in the direction of the hidden vector.
 
 # %% predict="predict_runs"
 # A batch of 8 sentences is translated. The longest translation has 20 tokens after the start token, including the end
@@ -623,8 +624,8 @@ while not all("<end>" in row for row in rows):
 # - A row that has written `end_id` has ended. From then on it gets `end_id`, whatever the model says.
 # - Stop when **all** rows have ended, or at `max_length` tokens, including the start.
 # - At each step, pass the **whole** prefix and the causal mask for its length to the decoder, and use the logits of the
-#   **last** position only. No padding mask is needed: padding could only follow an end token, and nobody uses what
-#   comes after that.
+#   **last** position only. No padding mask is needed: rows that have ended are filled with `end_id`, and nothing that
+#   follows the end of a row is used.
 # - Decode with **no dropout and no gradients**, and leave the model in its previous mode afterwards, because it may be
 #   in the middle of training. The context manager `evaluating(model)`, which is provided, does all of this: use it in a
 #   `with` statement.
@@ -786,7 +787,8 @@ print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {si
 
 # %% [markdown]
 # Now train it, for about half a minute. Each step takes 32 captions, shifts them (lesson 04), and makes the correct
-# next words more probable. Before it starts: what would the loss be if all words were equally probable?
+# next words more probable. (The loss is the mean of $-\ln p$ again, as in lesson 03.) Before it starts: what would the
+# loss be if all words were equally probable?
 
 # %% tags=["see"]
 import math
@@ -914,37 +916,6 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 # In the final lab you can train your whole Transformer on a cluster to translate German: the training command has an
 # option, `--parts`, that uses your code.
 #
-# ## 8. What the paper achieved
-#
-# Some rows of the paper's table 2, with translation quality (BLEU: higher is better; lesson 13 explains it) and
-# training cost. (For French, the text of section 6.1 still has 41.0, from an earlier version.)
-#
-# | model | BLEU, English to German | BLEU, English to French | training cost (operations) |
-# |---|---|---|---|
-# | ByteNet (convolutions) | 23.75 | | |
-# | GNMT + RL (recurrent) | 24.6 | 39.92 | 2.3e19 (de), 1.4e20 (fr) |
-# | ConvS2S (convolutions) | 25.16 | 40.46 | 9.6e18 (de), 1.5e20 (fr) |
-# | ConvS2S, several models together | 26.36 | 41.29 | 7.7e19 (de), 1.2e21 (fr) |
-# | **Transformer, base** | 27.3 | 38.1 | 3.3e18 |
-# | **Transformer, big** | 28.4 | 41.8 | 2.3e19 |
-#
-# Into German, the base model was better than all earlier models, including combinations of several, at a fraction of
-# their cost. The 3.3e18 is the training time, multiplied by the number of GPUs and the speed of a GPU: eight NVIDIA
-# P100s, each with about 9.5e12 operations per second (section 5.2 and footnote 5). The base model took 12 hours
-# (100,000 steps of about 0.4 seconds), the big one 3.5 days (300,000 steps of 1.0 seconds). The steps add up to
-# slightly less, because the paper rounds its numbers.
-
-# %% tags=["see"]
-for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24, 1.0, 300_000)]:
-    print(
-        f"{name:5} {steps:,} steps take {steps * seconds / 3600:.1f} hours; "
-        f"{hours:g} hours on 8 GPUs are {hours * 3600 * 8 * 9.5e12:.1e} operations"
-    )
-
-# %% [markdown]
-# The data were 4.5 million sentence pairs for German and 36 million for French, in batches of about 25,000 source and
-# 25,000 target tokens (section 5.1).
-#
 # ## Common questions
 #
 # <details><summary>Why are there as many decoder layers as encoder layers?</summary>
@@ -954,12 +925,7 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # </details>
 #
-# <details><summary>Which layer of the encoder does each decoder layer attend to?</summary>
-#
-# All of them attend to the same memory, the output of the *last* encoder layer.
-#
-# </details>
-#
+
 # <details><summary>Decoding computes the whole prefix again for each word. Isn't that wasteful?</summary>
 #
 # Yes. Because of the causal mask, the keys and values of earlier positions never change, so they could be stored and

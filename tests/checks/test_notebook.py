@@ -268,20 +268,20 @@ def test_unknown_exercise_is_said_with_the_known_ones() -> None:
 
 
 class TestPredictions:
-    @pytest.mark.parametrize("right", [8, 8.0, 8.2, torch.tensor(8.0), math.sqrt(64)])
+    @pytest.mark.parametrize("right", [32, 32.0, 32.8, torch.tensor(32.0), math.sqrt(1024)])
     def test_right(self, right: object, capsys: pytest.CaptureFixture[str]) -> None:
         assert check("predict_spread", {"predict_spread": right}) is None
         assert " ".join(capsys.readouterr().out.split()) == (
-            "✓ predict_spread: correct. The sum of 64 products of variance 1 has variance 64, and a standard "
-            "deviation of 8."
+            "✓ predict_spread: correct. Each product has variance 4 · 4 = 16, so the sum of 64 products has "
+            "variance 1024, and a standard deviation of 32."
         )
 
     @pytest.mark.parametrize(
         ("wrong", "says"),
         [
-            (64, "64 is a common wrong answer.\n  Why: That is the variance."),
+            (1024, "1024 is a common wrong answer.\n  Why: That is the variance."),
             (6_300_000, "6300000 is incorrect."),
-            (5.5, "5.5 is incorrect. Each of the 64 products"),
+            (5.5, "5.5 is incorrect. What is the variance of a single product"),
             (None, "The answer is still None"),
             ("8", "Expected a number, got '8'"),
             (True, "Expected a number, got True"),

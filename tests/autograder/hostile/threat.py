@@ -16,7 +16,7 @@ FIRST = "predict_spread"
 
 #: Correct answers, by solution cell.
 RIGHT = {
-    FIRST: "predict_spread = 8",
+    FIRST: "predict_spread = 32",
     "attention_scores": """\
 def attention_scores(query, key):
     products = query @ key.transpose(-2, -1)

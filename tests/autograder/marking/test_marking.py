@@ -214,7 +214,7 @@ def test_the_bank_has_saved_comments_criteria_and_misconceptions(marked: MarkedC
     assert found["mark scheme", "criterion 2"] == "they add up, so the root grows."
     text = found["attention_scores", "not_scaled"]
     assert text.startswith("The dot products are not divided by the square root of d. ")
-    assert found["predict_spread", "variance (64)"].startswith("That is the variance.")
+    assert found["predict_spread", "variance (1024)"].startswith("That is the variance.")
 
 
 def test_a_comment_is_never_replaced_and_a_damaged_file_stays(marked: MarkedClass) -> None:

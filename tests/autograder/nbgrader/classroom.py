@@ -22,7 +22,7 @@ from autograder.nbgrader.course_folder import CourseFolder
 from tests.autograder.small_course import LESSON, cell_of
 
 SOLVED = {
-    "predict_spread": "predict_spread = 8.0",
+    "predict_spread": "predict_spread = 32.0",
     "attention_scores": "def attention_scores(query, key):\n    return query @ key.mT / len(query.mT) ** 0.5",
     "explain_root": "The variances add up.",
 }

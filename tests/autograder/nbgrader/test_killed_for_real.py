@@ -41,7 +41,7 @@ def classrooms(released_course: Path, tmp_path: Path) -> tuple[Classroom, Classr
         if number % 4 == 1:
             answer.source = UNSCALED
         if number % 4 == 3:
-            cell_of(notebook, "predict_spread").source = "predict_spread = 8.0\nimport os\nos._exit(1)"
+            cell_of(notebook, "predict_spread").source = "predict_spread = 32.0\nimport os\nos._exit(1)"
         classroom.hand_in(f"student-{number:02d}", notebook)
     shutil.copytree(classroom.course, tmp_path / "killed")
     return classroom, Classroom(tmp_path / "killed")

@@ -90,7 +90,7 @@ def test_the_solution_notebook_grades_with_hidden_numbers(small: SmallCourse) ->
         "    ### END HIDDEN TESTS\n"
         ")"
     )
-    assert "predict_spread = 8.0" in cell_of(notebook, "predict_spread").source
+    assert "predict_spread = 32.0" in cell_of(notebook, "predict_spread").source
     assert "MARK SCHEME" in cell_of(notebook, "explain_root").source
 
 

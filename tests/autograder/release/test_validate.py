@@ -91,7 +91,7 @@ def test_lines_for_instructors_in_the_text_are_refused(small: SmallCourse) -> No
         "- 2 points: says that variances add up.",
         "The variances of independent products add up.",
         'grading={"points": 4, "seed": 5, "costs": {"not_scaled": 2.5}},',
-        "predict_spread = 8.0",
+        "predict_spread = 32.0",
         SOLUTION_LINE,
     ]
     small.change_source("# # A small lesson", "\n#\n".join(f"# {line}" for line in ["# A lesson", *lines]))

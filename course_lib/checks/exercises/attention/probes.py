@@ -280,10 +280,16 @@ def _attention_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 PREDICT_SPREAD = Prediction(
     name="predict_spread",
-    answer=8.0,
+    answer=32.0,
     tolerance=0.05,
-    hint="Each of the 64 products has mean 0 and variance 1, and variances of independent numbers add up.",
-    reason="The sum of 64 products of variance 1 has variance 64, and a standard deviation of 8.",
+    hint=(
+        "What is the variance of a single product of two such features? The dot product sums 64 of them, and "
+        "variances of independent numbers add up."
+    ),
+    reason=(
+        "Each product has variance 4 · 4 = 16, so the sum of 64 products has variance 1024, and a standard "
+        "deviation of 32."
+    ),
 )
 
 PREDICT_SHARE = Prediction(

@@ -137,7 +137,7 @@ while True: time.sleep(1000)
         "ends-again-and-again",
         "ends its process in every cell, and whenever it is called",
         cells={
-            FIRST: "import os\npredict_spread = 8\nos._exit(0)",
+            FIRST: "import os\npredict_spread = 32\nos._exit(0)",
             "attention_scores": "import os\nos._exit(0)",
             "attention_weights": "import os\ndef attention_weights(scores, mask=None):\n    os._exit(0)",
         },
