@@ -21,7 +21,8 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.loader import documented_yaml, load_config, yaml_values
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
-from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
+from course_lib.translation.data.preparation import prepare
+from course_lib.translation.data.prepared import PreparedData, open_run_data, open_shared_data
 from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import (
@@ -317,7 +318,9 @@ def _load(
                 "file."
             )
     if not distributed.is_rank_zero:
-        return config, open_existing(config.data, folder.data, folder.vocabulary)
+        if config.data.prepared:
+            return config, open_shared_data(config.data, Path(config.data.prepared))
+        return config, open_run_data(folder.data, folder.vocabulary)
     folder.remove_temporary_files()
     data = _prepared_data(folder, config, start, learn=state is None)
     if state is not None and state["data"] != data.fingerprint:
@@ -345,8 +348,8 @@ def _prepared_data(
     """
     known = start.vocabularies if start else None
     if not config.data.prepared:
-        return prepare(config.data, folder.data, folder.vocabulary, learn, given=known)
-    data = open_given(config.data, Path(config.data.prepared))
+        return prepare(config.data, folder.data, folder.vocabulary, learn, reused=known)
+    data = open_shared_data(config.data, Path(config.data.prepared))
     if known is not None and known.fingerprint != data.vocabularies.fingerprint:
         raise BadInputError(
             f"data.prepared: {config.data.prepared} was prepared with a different vocabulary from that of "
