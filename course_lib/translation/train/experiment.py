@@ -91,9 +91,8 @@ def train(
         config, data, latest, start = open_run(folder, given, distributed, student)
         state = latest.state
         components = student.components() if student else REFERENCE
-        trainer = stack.enter_context(
-            Trainer(config, data.train, data.vocabularies, distributed, device, components)
-        )
+        trainer = Trainer(config, data.train, data.vocabularies, distributed, device, components)
+        stack.enter_context(trainer.loader)
         _prepare_device(trainer, config, distributed, device)
         if state is not None:
             trainer.load(state["trainer"])

@@ -109,7 +109,8 @@ def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
 
 def _speed_of(config: RunConfig, scale: Scale, device: torch.device) -> Row:
     published = published_rate(device_name(device))
-    with _warmed_up(config, scale, device) as trainer:
+    trainer = _warmed_up(config, scale, device)
+    with trainer.loader:
         trainer.measure_machine()
         row = train_for(trainer, scale.seconds)
         measured = trainer.window.matmul_rate
@@ -203,7 +204,8 @@ def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
     batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
     ours = theirs = 0.0
-    with _warmed_up(run_config(model, scale, compile=compiled), scale, device) as lab:
+    lab = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
+    with lab.loader:
         for _ in range(2):
             ours += train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
             theirs += items_per_second(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
