@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from course_lib.errors import EXIT_BAD_INPUT, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
@@ -281,5 +281,5 @@ def test_a_missing_package_is_asked_for_before_training(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert main([str(config_file), f"training.{package}={value}"]) == EXIT_BAD_INPUT
+    assert main([str(config_file), f"training.{package}={value}"]) == ExitCode.BAD_INPUT
     assert f"the package {package} is not installed" in capsys.readouterr().err
