@@ -12,7 +12,7 @@ from pathlib import Path
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.configs.schema import DataConfig, Direction
 from course_lib.translation.data.corpora import ParallelText, load_corpus
 from course_lib.translation.data.prepared import (
     CONTENTS,
@@ -27,7 +27,7 @@ from course_lib.translation.data.prepared import (
     require_same_settings,
     settings_of,
 )
-from course_lib.translation.data.subwords import BidirectionalSubwords, Subwords
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import WORD_IDS, IdPair, id_type, write_pairs
 from course_lib.translation.data.vocabularies import (
     Vocabularies,
@@ -131,8 +131,8 @@ class _Writer:
         sources, targets = text.sides(self._config.direction)
         directions: list[_Direction] = [(self._vocabularies, sources, targets)]
         if self._config.both_directions:
-            assert isinstance(self._vocabularies, BidirectionalSubwords), "learned for both directions"
-            directions.append((self._vocabularies.reversed, targets, sources))
+            opposite: Direction = "en-de" if self._config.direction == "de-en" else "de-en"
+            directions.append((self._vocabularies.in_direction(opposite), targets, sources))
         drop = self._config.too_long == "drop"
         fits = self._write("train", directions, drop)
         if drop and not any(fits):

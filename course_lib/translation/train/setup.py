@@ -29,7 +29,6 @@ from course_lib.translation.configs.loader import documented_yaml, load_config, 
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.preparation import prepare
 from course_lib.translation.data.prepared import PreparedData, open_run_data, open_shared_data
-from course_lib.translation.data.subwords import BidirectionalSubwords
 from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import (
     DistributedInfo,
@@ -401,7 +400,7 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     before = run.model.config
     facts = [(f"model.{name}", getattr(before.model, name), getattr(config.model, name)) for name in _SHAPE]
     facts.append(("data.tokenizer", before.data.tokenizer, config.data.tokenizer))
-    if not isinstance(run.vocabularies, BidirectionalSubwords):
+    if run.vocabularies.direction is None:
         facts.append(("data.direction", before.data.direction, config.data.direction))
     differences = [
         f"{key} is {theirs} there and {ours} here" for key, theirs, ours in facts if theirs != ours
@@ -411,11 +410,9 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
             f"training.init_from: the model of {folder} doesn't fit: {'; '.join(differences)}. Set these "
             "keys as in that run."
         )
-    if config.data.both_directions and not isinstance(run.vocabularies, BidirectionalSubwords):
+    if config.data.both_directions and run.vocabularies.direction is None:
         raise BadInputError(
             f"training.init_from: {folder} was trained without data.both_directions, so its vocabulary has "
             "no language tags. Choose a run with data.both_directions, or set data.both_directions=false."
         )
-    if isinstance(run.vocabularies, BidirectionalSubwords):
-        return replace(run, vocabularies=BidirectionalSubwords(run.vocabularies, config.data.direction))
-    return run
+    return replace(run, vocabularies=run.vocabularies.in_direction(config.data.direction))
