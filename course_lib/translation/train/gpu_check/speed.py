@@ -240,7 +240,7 @@ def decoding_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
         start_id, end_id = vocabularies.start_id, vocabularies.end_id
         row = torch.tensor([[start_id, *next(one_by_one), end_id]], device=device)
         limit = config.evaluation.max_target_length(row.shape[1])
-        greedy_decode(network, row, padding_mask(row, 0), limit, start_id, end_id)
+        greedy_decode(network, row, padding_mask(row, vocabularies.pad_id), limit, start_id, end_id)
         return 1
 
     steps: dict[str, Callable[[], int]] = {
