@@ -1,12 +1,25 @@
 """Errors caused by the user's input, and the exit codes of commands."""
 
-EXIT_BAD_INPUT = 2
-#: The command was interrupted from the keyboard, as in shells.
-EXIT_KEYBOARD = 130
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The exit codes of commands, except for 0, which means success."""
+
+    FAILED = 1
+    """Part of the work failed, or another process of a run has exited or is frozen."""
+    BAD_INPUT = 2
+    """The user's input is invalid."""
+    RENDEZVOUS_FAILED = 69
+    """The processes of a run could not connect: EX_UNAVAILABLE of sysexits.h."""
+    RESTART = 75
+    """A signal stopped the run, which should be restarted: EX_TEMPFAIL of sysexits.h."""
+    KEYBOARD = 130
+    """The command was interrupted from the keyboard, as in shells."""
 
 
 class BadInputError(ValueError):
     """The error raised for invalid user input. The message is one line: the problem, the value, what to do.
 
-    The commands print the message without a traceback and exit with code 2.
+    The commands print the message without a traceback and exit with `ExitCode.BAD_INPUT`.
     """

@@ -9,15 +9,16 @@ from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
 
 
 def communication_timeline(table: pd.DataFrame) -> Picture:
-    """Draw when a rank computes and when it communicates, with two or three rows for each plan.
+    """Draw when a rank computes and when it communicates, with up to three rows for each plan.
 
-    `table` has one row for each piece of work: its `plan` (at most four), its `row` (two or three different
+    `table` has one row for each piece of work: its `plan` (at most four), its `row` (at most three different
     names, such as backward and network), its `name`, and its `start` and `end` in milliseconds. Raises
-    ValueError for missing columns, an empty table, more than four plans, or times that are negative or not
+    ValueError for missing columns, an empty table, too many plans or rows, or times that are negative or not
     finite.
     """
     check_table(table, ("plan", "row", "name", "start", "end"))
     check_count(table["plan"].nunique(), 4, "table", "plans")
+    check_count(table["row"].nunique(), 3, "table", "different rows")
     check_column(table, "start", "finite, non-negative times", 0)
     check_column(table, "end", "finite, non-negative times", 0)
     plans, rows = list(table["plan"].unique()), list(table["row"].unique())

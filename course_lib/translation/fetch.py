@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.data.corpora import PUBLISHED
 
 
@@ -29,10 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paths = PUBLISHED[options.corpus].fetch(options.folder, options.url)
     except BadInputError as error:
         print(f"fetch: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         print("\nInterrupted. Run the same command again to resume.", file=sys.stderr)
-        return EXIT_KEYBOARD
+        return ExitCode.KEYBOARD
     for path in paths.values():
         print(path)
     print(f"Complete. On machines without internet access, set COURSE_DATA={options.folder.resolve()}.")

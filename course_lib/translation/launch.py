@@ -24,13 +24,9 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
-from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD
+from course_lib.errors import ExitCode
 from course_lib.translation.distributed import is_port_in_use
-from course_lib.translation.train.interruption import EXIT_RESTART
 
-#: The exit code if the rendezvous fails: EX_UNAVAILABLE of sysexits.h.
-EXIT_RENDEZVOUS_FAILED = 69
-EXIT_FAILED = 1
 #: The time to save a checkpoint after a signal. SLURM usually sends it two minutes before the end of a job.
 #: By default, torchrun kills the processes after 30 seconds.
 _SECONDS_TO_SAVE = 100
@@ -59,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run.run(options)
     except SignalException as stopped:
-        return EXIT_KEYBOARD if stopped.sigval == signal.SIGINT else EXIT_RESTART
+        return ExitCode.KEYBOARD if stopped.sigval == signal.SIGINT else ExitCode.RESTART
     except ChildFailedError as failed:
         _report_killed(failed)
         if any(path.stat().st_mtime >= started for path in traces.parent.glob(f"{traces.name}*")):
@@ -69,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         # When a process ends with an error, torchrun stops those that still run with SIGTERM.
         codes = {failure.exitcode for failure in failed.failures.values()} - {-signal.SIGTERM}
-        return codes.pop() if len(codes) == 1 and min(codes) > 0 else EXIT_FAILED
+        return codes.pop() if len(codes) == 1 and min(codes) > 0 else ExitCode.FAILED
     except (dist.DistError, RendezvousError) as error:
         if not options.rdzv_endpoint and is_port_in_use(port := options.master_port):
             return _failed_rendezvous(
@@ -78,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed_rendezvous(str(error).splitlines()[0])
     except ValueError as error:  # for example, --nproc-per-node=gpu on a machine without a GPU
         _report(str(error))
-        return EXIT_BAD_INPUT
+        return ExitCode.BAD_INPUT
     return 0
 
 
@@ -135,7 +131,7 @@ def _report_killed(failed: ChildFailedError) -> None:
 
 def _failed_rendezvous(why: str) -> int:
     _report(f"the rendezvous of the processes failed: {why}")
-    return EXIT_RENDEZVOUS_FAILED
+    return ExitCode.RENDEZVOUS_FAILED
 
 
 def _report(message: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 from course_lib.atomic_files import atomic_write
-from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.checkpoints.provided import find_run, provided_models
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
@@ -46,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(options)
     except BadInputError as error:
         print(f"translate: {error}", file=sys.stderr, flush=True)
-        return EXIT_BAD_INPUT
+        return ExitCode.BAD_INPUT
     except BrokenPipeError:
         _discard_output()  # The reader of the translations has closed the pipe.
         return 1
     except KeyboardInterrupt:
-        return EXIT_KEYBOARD
+        return ExitCode.KEYBOARD
     return 0
 
 

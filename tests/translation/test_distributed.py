@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib.errors import BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.distributed import (
     SINGLE_PROCESS,
     DistributedInfo,
@@ -32,7 +32,7 @@ from course_lib.translation.distributed import (
     wait_for_peers,
 )
 from course_lib.translation.train import peer_watch
-from course_lib.translation.train.peer_watch import EXIT_LOST_PEER, watched_peers
+from course_lib.translation.train.peer_watch import watched_peers
 from tests.free_ports import free_ports
 from tests.translation.real_processes import SECONDS, in_processes, kill, received, start
 
@@ -186,7 +186,7 @@ def freeze(distributed: DistributedInfo, rank: int) -> str:
 def test_a_frozen_process_is_not_waited_for() -> None:
     started = start(2, freeze, 0)
     started[1][0].join(SECONDS)
-    assert started[1][0].exitcode == EXIT_LOST_PEER
+    assert started[1][0].exitcode == ExitCode.FAILED
     kill(started)
 
 
@@ -217,7 +217,7 @@ def test_a_lost_process_is_not_waited_for(tmp_path: Path) -> None:
     started = start(3, lose, "never", str(tmp_path / "errors"))
     for process, _ in started:
         process.join(SECONDS)
-    assert [process.exitcode for process, _ in started] == [EXIT_LOST_PEER, 0, EXIT_LOST_PEER]
+    assert [process.exitcode for process, _ in started] == [ExitCode.FAILED, 0, ExitCode.FAILED]
     message = (tmp_path / "errors").read_text()
     assert f"train, process 0: process 1 ({socket.gethostname()}, process id {started[1][0].pid})" in message
     assert "has exited or can no longer be reached. The run ends." in message

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.errors import EXIT_BAD_INPUT
+from course_lib.errors import ExitCode
 from course_lib.translation.data.corpora.published import MULTI30K
 from course_lib.translation.fetch import main
 from tests.translation.web_server import Answer, send
@@ -31,7 +31,7 @@ def test_no_success_is_said_in_one_line(
     tmp_path: Path, server: Callable[[Answer], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = server(lambda handler, name: handler.send_error(404))
-    assert main(["wmt14", str(tmp_path), "--url", url]) == EXIT_BAD_INPUT
+    assert main(["wmt14", str(tmp_path), "--url", url]) == ExitCode.BAD_INPUT
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"fetch: {url}training-parallel-europarl-v7.tgz: cannot be downloaded (the server")
 
@@ -39,5 +39,5 @@ def test_no_success_is_said_in_one_line(
 def test_an_unknown_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["captions", str(tmp_path)])
-    assert ended.value.code == EXIT_BAD_INPUT
+    assert ended.value.code == ExitCode.BAD_INPUT
     assert "invalid choice: 'captions'" in capsys.readouterr().err

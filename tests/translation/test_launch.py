@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.errors import EXIT_BAD_INPUT
-from course_lib.translation.launch import EXIT_RENDEZVOUS_FAILED
-from course_lib.translation.train.interruption import EXIT_RESTART
+from course_lib.errors import ExitCode
 from tests.translation.real_processes import SECONDS, start_command
 from tests.translation.train.same_run import assert_same_run
 
@@ -88,7 +86,7 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
         assert running.poll() is None, said.read_text("utf-8")
         time.sleep(0.02)
     running.send_signal(signal.SIGUSR1)
-    assert running.wait(SECONDS) == EXIT_RESTART, said.read_text("utf-8")
+    assert running.wait(SECONDS) == ExitCode.RESTART, said.read_text("utf-8")
     assert "Stopped by SIGUSR1. Run the same command again to resume" in said.read_text("utf-8")
     assert "Traceback" not in said.read_text("utf-8")
     assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
@@ -165,7 +163,7 @@ def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch,
         port = taken.getsockname()[1]
         options = ["--nproc-per-node=2", "--nnodes=1", *(each.format(port=port) for each in meet)]
         running = launch(said, *options, *TRAIN, "captions", launcher=[sys.executable, "-c", IMPATIENT])
-        assert running.wait(SECONDS) == EXIT_RENDEZVOUS_FAILED
+        assert running.wait(SECONDS) == ExitCode.RENDEZVOUS_FAILED
     lines = said.read_text("utf-8").splitlines()
     assert [line for line in lines if line.startswith("launch:")] == [
         f"launch: the rendezvous of the processes failed: port {port} is in use. {advice}"
@@ -178,7 +176,14 @@ def test_an_invalid_option_is_reported_without_a_traceback(
     launch: Launch, tmp_path: Path, option: str, says: str
 ) -> None:
     process = launch(tmp_path / "said", option, "x", "script.py")
-    assert process.wait(SECONDS) == EXIT_BAD_INPUT
+    assert process.wait(SECONDS) == ExitCode.BAD_INPUT
     said = (tmp_path / "said").read_text("utf-8")
     assert says in said
     assert "Traceback" not in said
+
+
+def test_the_guide_explains_every_exit_code() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "lab-guide.md").read_text("utf-8")
+    _, _, table = guide.partition("| Exit code | Meaning |\n|---|---|\n")
+    listed = [int(row.split("|")[1]) for row in table.partition("\n\n")[0].splitlines()]
+    assert listed == [0, *ExitCode]

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib.errors import EXIT_BAD_INPUT
+from course_lib.errors import ExitCode
 from course_lib.translation import translate as command
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.decoding import translator as decoding_translator
@@ -57,7 +57,7 @@ def test_the_precision_reaches_the_translator(
     trained_folder: Path, german: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(decoding_translator, "has_bfloat16", lambda device: False)
-    assert main([str(trained_folder), str(german), "--precision", "bfloat16"]) == EXIT_BAD_INPUT
+    assert main([str(trained_folder), str(german), "--precision", "bfloat16"]) == ExitCode.BAD_INPUT
     assert "precision: this device has no bfloat16 matrix products" in capsys.readouterr().err
     assert main([str(trained_folder), str(german), "--precision=float32"]) == 0
     with pytest.raises(SystemExit):
@@ -208,15 +208,15 @@ def test_closed_and_full_streams_are_refused(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdin", None)
-        assert main([str(trained_folder)]) == EXIT_BAD_INPUT
+        assert main([str(trained_folder)]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err == "translate: standard input is closed. Give the file to translate.\n"
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", None)
-        assert main([str(trained_folder), str(german)]) == EXIT_BAD_INPUT
+        assert main([str(trained_folder), str(german)]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err == "translate: standard output is closed. Give a file with --output.\n"
     with monkeypatch.context() as patched, Path("/dev/full").open("w", encoding="utf-8") as full:
         patched.setattr(sys, "stdout", full)
-        assert main([str(trained_folder), str(german)]) == EXIT_BAD_INPUT
+        assert main([str(trained_folder), str(german)]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err == (
         "translate: standard output cannot be written (No space left on device).\n"
     )
@@ -231,7 +231,7 @@ def test_a_read_error_names_the_input(
     output = german.with_suffix(".en")
     with monkeypatch.context() as patched:
         patched.setattr(os, "read", fail)
-        assert main([str(trained_folder), str(german), "--output", str(output)]) == EXIT_BAD_INPUT
+        assert main([str(trained_folder), str(german), "--output", str(output)]) == ExitCode.BAD_INPUT
     message = f"translate: {german}: this file cannot be read (Input/output error).\n"
     assert capsys.readouterr().err == message
     assert not output.exists()

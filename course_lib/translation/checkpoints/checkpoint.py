@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypedDict, cast
 
 from pydantic import ValidationError
 
@@ -16,18 +16,42 @@ from course_lib.translation.checkpoints.checksummed_files import (
 from course_lib.translation.configs.loader import changed_values
 from course_lib.translation.configs.schema import RunConfig
 
-#: The keys of a checkpoint.
-KEYS = {
-    "config",
-    "batches_before_division",
-    "vocabulary",
-    "data",
-    "trainer",
-    "metrics_bytes",
-    "selection",
-    "validated_step",
-}
 _FILE_NAME = re.compile(r"step-(\d+)\.pt")
+
+
+class RunState(TypedDict):
+    """The state of a run after an update, without its metrics."""
+
+    config: dict[str, Any]
+    """The config, as plain values. It may be of another version of the lab."""
+    batches_before_division: dict[str, int]
+    """The user's settings of an update's batches, which `divide_updates` may have changed in `config`."""
+    vocabulary: str
+    """The fingerprint of the vocabularies."""
+    data: str
+    """The fingerprint of the prepared data."""
+    parts: str | None
+    """The fingerprint of the student's code that is trained; None for the reference."""
+    trainer: dict[str, Any]
+    """The result of `Trainer.state`."""
+    selection: dict[str, float | int]
+    """The result of `BestWeights.state`."""
+    validated_step: int
+    """The update after which the weights were last evaluated."""
+
+
+class CheckpointState(RunState):
+    """The contents of a checkpoint."""
+
+    metrics_bytes: int
+    """The size of the metrics file, to which a resumed run truncates it."""
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that has been loaded."""
+
+    path: Path
+    state: CheckpointState
 
 
 @dataclass(frozen=True)
@@ -63,17 +87,16 @@ class StepFiles:
 
 @dataclass(frozen=True)
 class LatestCheckpoint:
-    """The newest intact checkpoint and its contents, if there is one, and the damaged ones that are newer."""
+    """The newest intact checkpoint, if there is one, and the damaged ones that are newer."""
 
-    path: Path | None
+    checkpoint: Checkpoint | None
     damaged: list[Path]
-    state: dict[str, Any] | None = None
 
 
 class Checkpoints(StepFiles):
     """The newest checkpoints of a run, which resumes from the newest one that is intact."""
 
-    def save(self, step: int, state: dict[str, Any]) -> None:
+    def save(self, step: int, state: CheckpointState) -> None:
         """Write tensors and plain values as the checkpoint of update `step`, then call `remove_others`.
 
         Raises OSError, for example if the disk is full; no other checkpoint is removed in that case.
@@ -83,7 +106,7 @@ class Checkpoints(StepFiles):
         self.remove_others(up_to=step)
 
     def find_latest(self) -> LatestCheckpoint:
-        """Find and load the newest intact checkpoint. If there are none, the result's `path` is None.
+        """Find and load the newest intact checkpoint. If there are none, its `checkpoint` is None.
 
         Raises BadInputError if all checkpoints are damaged, or if one cannot be read before an intact one is
         found. An unreadable checkpoint is not skipped, because it may be intact.
@@ -91,7 +114,7 @@ class Checkpoints(StepFiles):
         damaged: list[Path] = []
         for path in self.newest_first():
             try:
-                return LatestCheckpoint(path, damaged, load_checkpoint(path))
+                return LatestCheckpoint(Checkpoint(path, load_checkpoint(path)), damaged)
             except DamagedFileError:
                 damaged.append(path)
         if damaged:
@@ -102,7 +125,7 @@ class Checkpoints(StepFiles):
         return LatestCheckpoint(None, [])
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
+def load_checkpoint(path: Path) -> CheckpointState:
     """Load a checkpoint on the CPU. No code in the file is ever run.
 
     Raises DamagedFileError if the file is damaged or not a checkpoint, and BadInputError if it cannot be
@@ -115,9 +138,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             f"{path}: this checkpoint cannot be read ({error.strerror}). Check the disk, or remove the file "
             "to resume from an older one."
         ) from None
-    if not state.keys() >= KEYS:
+    if not state.keys() >= CheckpointState.__required_keys__:
         raise DamagedFileError
-    return state
+    return cast(CheckpointState, state)
 
 
 def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) -> None:

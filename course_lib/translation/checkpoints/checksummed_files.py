@@ -7,6 +7,7 @@ Such a file is the output of `torch.save`, followed by one line with the SHA-256
 import hashlib
 import pickle
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -23,7 +24,7 @@ class DamagedFileError(Exception):
     """The error raised if a file is damaged or was not written by `save_checksummed`."""
 
 
-def save_checksummed(path: Path, state: dict[str, Any]) -> None:
+def save_checksummed(path: Path, state: Mapping[str, object]) -> None:
     """Write tensors and plain values with a checksum, atomically.
 
     Raises OSError, for example if the disk is full.

@@ -30,6 +30,8 @@ class Subwords:
     pad_id, start_id, end_id, unknown_id = range(4)
     #: "Words" that are special tokens and are never split.
     UNSPLIT = frozenset({TO_ENGLISH, TO_GERMAN})
+    #: The direction that is selected, if these are the vocabularies of both directions; None otherwise.
+    direction: Direction | None = None
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -77,6 +79,10 @@ class Subwords:
     @property
     def target(self) -> "Subwords":
         """The target vocabulary, which is also the source vocabulary."""
+        return self
+
+    def in_direction(self, direction: Direction) -> "Subwords":
+        """Return the vocabularies for a direction: these, unless they are those of both directions."""
         return self
 
     @property
@@ -150,7 +156,6 @@ class BidirectionalSubwords(Subwords):
         """The vocabulary of source sentences, with the tag of the target language."""
         return TaggedSubwords(self, TO_ENGLISH if self.direction == "de-en" else TO_GERMAN)
 
-    @property
-    def reversed(self) -> "BidirectionalSubwords":
-        """The same vocabulary for the other direction."""
-        return BidirectionalSubwords(self, "en-de" if self.direction == "de-en" else "de-en")
+    def in_direction(self, direction: Direction) -> "BidirectionalSubwords":
+        """Return the same vocabulary for a model that is evaluated in `direction`."""
+        return BidirectionalSubwords(self, direction)

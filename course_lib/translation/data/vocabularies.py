@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
@@ -24,6 +24,12 @@ class SeparateVocabularies:
     source: Vocabulary
     target: Vocabulary
     pad_id, start_id, end_id, unknown_id = range(4)
+    direction: ClassVar[Direction | None] = None
+    """Always None, because two vocabularies are those of one direction."""
+
+    def in_direction(self, direction: Direction) -> "SeparateVocabularies":
+        """Return these vocabularies, which have only one direction."""
+        return self
 
     @property
     def fingerprint(self) -> str:

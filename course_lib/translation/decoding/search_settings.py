@@ -2,11 +2,13 @@
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
+from course_lib.translation.model.seq2seq import TransformerModel
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class Hypothesis:
     """The log-probability in nats, including the end token."""
     score: float
     """The log-probability divided by the length penalty: higher is better."""
+
+
+#: A function that decodes a batch. It takes a model, sentences of token ids, and settings, and returns the
+#: hypotheses of each sentence, the best first.
+DecodeFunction = Callable[[TransformerModel, Sequence[Sequence[int]], SearchSettings], list[list[Hypothesis]]]
 
 
 def save_settings(path: Path, settings: SearchSettings) -> None:

@@ -14,7 +14,7 @@ from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.schema import Direction, RunConfig
-from course_lib.translation.data.subwords import SPECIALS, BidirectionalSubwords, TaggedSubwords
+from course_lib.translation.data.subwords import SPECIALS, TaggedSubwords
 from course_lib.translation.data.vocabularies import Vocabularies, Vocabulary
 from course_lib.translation.decoding.attention_maps import AttentionMaps, record_attention
 from course_lib.translation.decoding.backends import Ensemble, make_backend
@@ -73,8 +73,7 @@ class Translator:
     @property
     def direction(self) -> Direction:
         """The direction of translation."""
-        chosen = self.vocabularies
-        return chosen.direction if isinstance(chosen, BidirectionalSubwords) else self.config.data.direction
+        return self.vocabularies.direction or self.config.data.direction
 
     @overload
     def translate(
@@ -221,14 +220,12 @@ def load_translator(
 
 def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> TrainedRun:
     trained = run.model.config.data.direction
-    if direction == trained:
-        return run
-    if not isinstance(run.vocabularies, BidirectionalSubwords):
+    if direction != trained and run.vocabularies.direction is None:
         raise BadInputError(
             f"{folder.path}: this run translates {trained} only, not {direction}. Train a run with "
             f"data.direction={direction} or data.both_directions=true."
         )
-    return replace(run, vocabularies=run.vocabularies.reversed)
+    return replace(run, vocabularies=run.vocabularies.in_direction(direction))
 
 
 def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> TransformerModel:
@@ -239,7 +236,7 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
     """
     folder, run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
-    if ours != theirs and not isinstance(run.vocabularies, BidirectionalSubwords):
+    if ours != theirs and run.vocabularies.direction is None:
         raise BadInputError(
             f"{folder.path}: this run translates {theirs}, but the first run translates {ours}."
         )

@@ -43,7 +43,8 @@ class LossSum(nn.Module):
     because with a mean, a token in a small batch would have more weight than a token in a large one. During
     training, `simcut_alpha` times SimCut's divergence is added, for a copy of the batch in which the
     embedding of each token is zero with probability `simcut_p`. The masks and the labels are computed by
-    `components`, and the forward pass runs under autocast if `precision` is mixed.
+    `components`, and the forward pass runs under autocast if `precision` is mixed. With `compiled`, the loss
+    is compiled during training.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LossSum(nn.Module):
         components: Components = REFERENCE,
         simcut_alpha: float = 0.0,
         simcut_p: float = 0.05,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         self.model: TransformerModel = model
@@ -65,8 +67,7 @@ class LossSum(nn.Module):
         self.components = components
         self.simcut_alpha = simcut_alpha
         self.simcut_p = simcut_p
-        #: Whether the loss is compiled. The trainer sets this if `training.compile` is true.
-        self.compiled = False
+        self._compiled = compiled
         self._weights: Sequence[MergedWeights] = ()
         self._masks_for_kernels = False
 
@@ -85,6 +86,10 @@ class LossSum(nn.Module):
         """Update the fast layers' converted copies of the weights."""
         refresh(self._weights)
 
+    def stop_compiling(self) -> None:
+        """Compute the loss without the compiler from now on."""
+        self._compiled = False
+
     def logits_bytes(self, positions: int, device: torch.device) -> int:
         """Return the memory in bytes for the logits of a batch with the given number of labels.
 
@@ -93,7 +98,7 @@ class LossSum(nn.Module):
         classes = self.model.generator.weight.shape[0]
         if self.simcut_alpha:
             return 0
-        return chunk_bytes(positions, classes, self._dtype(device), device, self.compiled)
+        return chunk_bytes(positions, classes, self._dtype(device), device, self._compiled)
 
     def _dtype(self, device: torch.device) -> torch.dtype:
         own: torch.dtype = self.model.generator.weight.dtype
@@ -125,7 +130,7 @@ class LossSum(nn.Module):
             ):
                 smoothing, dtype = self.loss.smoothing, self._dtype(hidden.device)
                 weights = generator.weight, generator.bias
-                compiled = self.compiled and self.training
+                compiled = self._compiled and self.training
                 return fused_smoothed_loss(hidden, *weights, labels, smoothing, dtype, compiled)
             return self._loss_sum(generator(hidden), labels)
 

@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from course_lib.errors import EXIT_BAD_INPUT, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.configs.loader import describe_keys, load_config, provided_configs
 from course_lib.translation.distributed import (
     DistributedInfo,
@@ -24,7 +24,6 @@ from course_lib.translation.distributed import (
 )
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.interruption import Interrupted, Interruption
-from course_lib.translation.train.peer_watch import EXIT_LOST_PEER
 from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice, UpdateFailedError
 
 #: How long a rank that has lost a peer waits for its own signal. A cluster may signal the ranks at different
@@ -58,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _report(f"train{f', process {rank}' if rank else ''}: {error}")
             if distributed is not None and not isinstance(error, UpdateFailedError):
                 wait_for_peers(distributed)
-            return EXIT_BAD_INPUT
+            return ExitCode.BAD_INPUT
         except Interrupted as stopped:
             if distributed is not None and distributed.is_rank_zero:
                 _report(f"\nStopped by {stopped}. {_RESUME}")
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except LostPeerError as lost:
             assert distributed is not None, "a single process has no peers"
             _report(f"train, process {distributed.rank}: {lost}, so this one stops. {_RESUME}")
-            return EXIT_LOST_PEER
+            return ExitCode.FAILED
     return 0
 
 

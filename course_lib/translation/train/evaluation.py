@@ -17,13 +17,12 @@ from course_lib.translation.data.token_pairs import IdPair
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
-from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
+from course_lib.translation.decoding.search_settings import DecodeFunction, Hypothesis, SearchSettings
 from course_lib.translation.distributed import DistributedInfo, all_gather
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, Components, TransformerModel
 from course_lib.translation.train.metrics import MetricsRow
 from course_lib.translation.train.scoring import Candidate, TunedAlpha, tune_alpha
-from course_lib.translation.train.student_code.adapters import DecodeFunction
 
 #: Greedy decoding is fast, and nearly as good as beam search for comparing epochs.
 GREEDY = SearchSettings()

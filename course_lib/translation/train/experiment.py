@@ -4,11 +4,11 @@ import contextlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from course_lib.errors import BadInputError
+from course_lib.translation.checkpoints.checkpoint import CheckpointState, RunState
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel
 from course_lib.translation.configs.schema import ModelKind, RunConfig, TrainingConfig
@@ -89,11 +89,10 @@ def train(
         lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
         rank_zero_first(distributed, partial(stack.enter_context, lock))
         config, data, latest, start = open_run(folder, given, distributed, student)
-        state = latest.state
+        state = latest.checkpoint.state if latest.checkpoint else None
         components = student.components() if student else REFERENCE
-        trainer = stack.enter_context(
-            Trainer(config, data.train, data.vocabularies, distributed, device, components)
-        )
+        trainer = Trainer(config, data.train, data.vocabularies, distributed, device, components)
+        stack.enter_context(trainer.loader)
         _prepare_device(trainer, config, distributed, device)
         if state is not None:
             trainer.load(state["trainer"])
@@ -210,7 +209,7 @@ class Experiment:
         for note in (*(f"Data: {note}" for note in self.data.notes), *trainer.notes):
             self.display.print(f"{note}.")
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: CheckpointState) -> None:
         """Restore the state of a checkpoint. The trainer must have loaded its own part already."""
         self._best.load(state["selection"])
         self._validated_step = state["validated_step"]
@@ -368,7 +367,7 @@ class Experiment:
 
     def _save_checkpoint(self) -> None:
         self._saved = self.trainer.step, self._validated_step
-        state = {
+        state: RunState = {
             "config": self.config.model_dump(),
             "batches_before_division": {
                 name: getattr(self.given.training, name)
@@ -410,7 +409,7 @@ def _total_updates(training: TrainingConfig, updates_per_epoch: int) -> int:
 
 
 def _open_log(
-    folder: RunFolder, state: dict[str, Any] | None, distributed: DistributedInfo
+    folder: RunFolder, state: CheckpointState | None, distributed: DistributedInfo
 ) -> MetricsLog | None:
     if not distributed.is_rank_zero:
         return None

@@ -13,10 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from course_lib.errors import EXIT_KEYBOARD
-
-#: The exit code of a run that was stopped and should be restarted: EX_TEMPFAIL of sysexits.h.
-EXIT_RESTART = 75
+from course_lib.errors import ExitCode
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
 #: Signals within this time count as one request, because a cluster may signal every process itself, while
@@ -29,7 +26,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
-        self.exit_code = EXIT_KEYBOARD if number == signal.SIGINT else EXIT_RESTART
+        self.exit_code = ExitCode.KEYBOARD if number == signal.SIGINT else ExitCode.RESTART
 
 
 class Interruption:

@@ -18,9 +18,9 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 
+from course_lib.errors import ExitCode
 from course_lib.translation.distributed import DistributedInfo, all_gather
 
-EXIT_LOST_PEER = 1
 #: The time between two heartbeats.
 _INTERVAL = timedelta(seconds=1)
 #: How long a rank may continue after another one has exited. Over gloo, it fails by itself before that.
@@ -143,4 +143,4 @@ class _PeerWatch:
             file=sys.stderr,
             flush=True,
         )
-        os._exit(EXIT_LOST_PEER)
+        os._exit(ExitCode.FAILED)

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.configs.loader import load_config, provided_configs
-from course_lib.translation.data.prepared import VOCABULARY, prepare, refuse_other_data
+from course_lib.translation.data.preparation import prepare, refuse_other_data
+from course_lib.translation.data.prepared import VOCABULARY
 from course_lib.translation.train.setup import load_starting_run
 
 
@@ -38,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refuse_other_data(config.data, options.folder)
         vocabulary = options.folder / VOCABULARY
         vocabularies = start.vocabularies if start else None
-        data = prepare(config.data, options.folder, vocabulary, learn=True, given=vocabularies)
+        data = prepare(config.data, options.folder, vocabulary, learn=True, reused=vocabularies)
     except BadInputError as error:
         print(f"prepare: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         print("\nInterrupted. Run the same command again.", file=sys.stderr)
-        return EXIT_KEYBOARD
+        return ExitCode.KEYBOARD
     for note in data.notes:
         print(f"Data: {note}.")
     print(f"Prepared {len(data.train):,} training pairs. Train with data.prepared={options.folder}.")

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch.utils._pytree import tree_map_only
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.translation.checkpoints.checkpoint import Checkpoints
+from course_lib.tied_weights import memory_of
+from course_lib.translation.checkpoints.checkpoint import Checkpoints, CheckpointState, RunState
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
 from course_lib.translation.configs.schema import ModelKind, RunConfig
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
-from course_lib.translation.distributed import memory_of
 from course_lib.translation.train.dashboards import Dashboards
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 
@@ -95,7 +95,7 @@ class RunFiles:
             self._log.write(row)
             self._dashboards.write(row)
 
-    def save_checkpoint(self, step: int, state: dict[str, Any]) -> None:
+    def save_checkpoint(self, step: int, state: RunState) -> None:
         """Flush the metrics to disk, then start saving a copy of `state` in the background.
 
         The size of the metrics file is added to it.
@@ -105,7 +105,8 @@ class RunFiles:
 
         def save() -> None:
             self.finish_writing(all_but=_WAITING - 1)
-            copied = _copied({**state, "metrics_bytes": log.sync()})
+            complete: CheckpointState = {**state, "metrics_bytes": log.sync()}
+            copied = _copied(complete)
             self._submit("The checkpoint", lambda: self._checkpoints.save(step, copied))
 
         self._try("The checkpoint", save)

@@ -8,21 +8,27 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.file_locks import try_lock
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, LatestCheckpoint, require_same_config
+from course_lib.translation.checkpoints.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    CheckpointState,
+    LatestCheckpoint,
+    require_same_config,
+)
 from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.loader import documented_yaml, load_config, yaml_values
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
-from course_lib.translation.data.prepared import PreparedData, open_existing, open_given, prepare
-from course_lib.translation.data.subwords import BidirectionalSubwords
+from course_lib.translation.data.preparation import prepare
+from course_lib.translation.data.prepared import PreparedData, open_run_data, open_shared_data
 from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import (
     DistributedInfo,
@@ -286,9 +292,10 @@ def open_run(
     latest = broadcast_from_rank_zero(
         distributed, Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find_latest
     )
-    start = broadcast_from_rank_zero(distributed, lambda: None if latest.path else load_starting_run(config))
+    checkpoint = latest.checkpoint
+    start = broadcast_from_rank_zero(distributed, lambda: None if checkpoint else load_starting_run(config))
     config, data = rank_zero_first(
-        distributed, lambda: _load(folder, config, distributed, latest, student, start)
+        distributed, lambda: _load(folder, config, distributed, checkpoint, student, start)
     )
     facts = {"the vocabulary": data.vocabularies.fingerprint, "the prepared data": data.fingerprint}
     require_equal(distributed, facts)
@@ -299,37 +306,37 @@ def _load(
     folder: RunFolder,
     config: RunConfig,
     distributed: DistributedInfo,
-    latest: LatestCheckpoint,
+    checkpoint: Checkpoint | None,
     student: StudentCode | None,
     start: TrainedRun | None,
 ) -> tuple[RunConfig, PreparedData]:
     given, config = config, divide_updates(config, distributed.world_size)
-    state = latest.state
-    if latest.path is not None and state is not None:
+    if checkpoint is not None:
         # Other nodes may have mounted the folder elsewhere.
-        checkpoint = folder.checkpoints / latest.path.name
-        config = _divided_as_before(checkpoint, state, given, distributed.world_size)
-        require_same_config(checkpoint, state["config"], config)
-        require_same_code(checkpoint, folder.parts, state.get("parts"), student)
+        path, state = folder.checkpoints / checkpoint.path.name, checkpoint.state
+        config = _divided_as_before(path, state, given, distributed.world_size)
+        require_same_config(path, state["config"], config)
+        require_same_code(path, folder.parts, state["parts"], student)
         if load_vocabularies(folder.vocabulary).fingerprint != state["vocabulary"]:
             raise BadInputError(
-                f"{folder.vocabulary}: {checkpoint} was made with another vocabulary. Restore the run's own "
-                "file."
+                f"{folder.vocabulary}: {path} was made with another vocabulary. Restore the run's own file."
             )
     if not distributed.is_rank_zero:
-        return config, open_existing(config.data, folder.data, folder.vocabulary)
+        if config.data.prepared:
+            return config, open_shared_data(config.data, Path(config.data.prepared))
+        return config, open_run_data(folder.data, folder.vocabulary)
     folder.remove_temporary_files()
-    data = _prepared_data(folder, config, start, learn=state is None)
-    if state is not None and state["data"] != data.fingerprint:
+    data = _prepared_data(folder, config, start, learn=checkpoint is None)
+    if checkpoint is not None and checkpoint.state["data"] != data.fingerprint:
         raise BadInputError(
-            f"{latest.path}: the corpus has changed since this run was started. Restore it to resume, or "
+            f"{checkpoint.path}: the corpus has changed since this run was started. Restore it to resume, or "
             "start a new run with another run_folder."
         )
     try:
-        if config.data.prepared and state is None:
+        if config.data.prepared and checkpoint is None:
             data.vocabularies.save(folder.vocabulary)
         atomic_write_text(folder.config, documented_yaml(given))
-        if student is not None and state is None:
+        if student is not None and checkpoint is None:
             student.parts.keep(folder.parts)  # The notebooks may change later.
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
@@ -345,8 +352,8 @@ def _prepared_data(
     """
     known = start.vocabularies if start else None
     if not config.data.prepared:
-        return prepare(config.data, folder.data, folder.vocabulary, learn, given=known)
-    data = open_given(config.data, Path(config.data.prepared))
+        return prepare(config.data, folder.data, folder.vocabulary, learn, reused=known)
+    data = open_shared_data(config.data, Path(config.data.prepared))
     if known is not None and known.fingerprint != data.vocabularies.fingerprint:
         raise BadInputError(
             f"data.prepared: {config.data.prepared} was prepared with a different vocabulary from that of "
@@ -356,9 +363,7 @@ def _prepared_data(
     return data
 
 
-def _divided_as_before(
-    checkpoint: Path, state: dict[str, Any], given: RunConfig, world_size: int
-) -> RunConfig:
+def _divided_as_before(path: Path, state: CheckpointState, given: RunConfig, world_size: int) -> RunConfig:
     """Return the user's config, with updates divided into the same batches as when the run was started.
 
     If the user has changed these settings since then, the new ones are kept, for `require_same_config` to
@@ -371,7 +376,7 @@ def _divided_as_before(
     if saved["batches_per_update"] < world_size:
         count = saved["batches_per_update"]
         raise BadInputError(
-            f"{checkpoint}: this run has {count} batches in an update, too few for {world_size} processes, "
+            f"{path}: this run has {count} batches in an update, too few for {world_size} processes, "
             f"and a resumed run can't change that. Start at most {count} processes, or choose another "
             "run_folder to start a new run."
         )
@@ -395,7 +400,7 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     before = run.model.config
     facts = [(f"model.{name}", getattr(before.model, name), getattr(config.model, name)) for name in _SHAPE]
     facts.append(("data.tokenizer", before.data.tokenizer, config.data.tokenizer))
-    if not isinstance(run.vocabularies, BidirectionalSubwords):
+    if run.vocabularies.direction is None:
         facts.append(("data.direction", before.data.direction, config.data.direction))
     differences = [
         f"{key} is {theirs} there and {ours} here" for key, theirs, ours in facts if theirs != ours
@@ -405,11 +410,9 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
             f"training.init_from: the model of {folder} doesn't fit: {'; '.join(differences)}. Set these "
             "keys as in that run."
         )
-    if config.data.both_directions and not isinstance(run.vocabularies, BidirectionalSubwords):
+    if config.data.both_directions and run.vocabularies.direction is None:
         raise BadInputError(
             f"training.init_from: {folder} was trained without data.both_directions, so its vocabulary has "
             "no language tags. Choose a run with data.both_directions, or set data.both_directions=false."
         )
-    if isinstance(run.vocabularies, BidirectionalSubwords):
-        return replace(run, vocabularies=BidirectionalSubwords(run.vocabularies, config.data.direction))
-    return run
+    return replace(run, vocabularies=run.vocabularies.in_direction(config.data.direction))

@@ -9,30 +9,26 @@ state has to be saved or shared.
 import contextlib
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.epoch_plan import epoch_plan
 from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
-from course_lib.translation.model.flops import measure_matmul_rate, training_flops
-from course_lib.translation.model.loss import LossSum, real_positions
+from course_lib.translation.model.flops import measure_matmul_rate
+from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import MemoryEstimate, estimate_memory
 from course_lib.translation.model.precision import resolve_precision
 from course_lib.translation.model.seq2seq import REFERENCE, Components, build_model
-from course_lib.translation.train.metrics import BatchCounts, MetricsWindow
+from course_lib.translation.train.batches import BatchLoader, DeviceBatch, UpdatePlan, example_batches
+from course_lib.translation.train.metrics import MetricsWindow
 from course_lib.translation.train.optimization import make_optimizer, make_scheduler
 
 # DDP needn't synchronise buffers: the only one holds the positional encoding, which is equal on all ranks.
@@ -43,26 +39,13 @@ _NO_BUFFER_SYNC: dict[str, Any] = (
     else {"broadcast_buffers": False}
 )
 
-COMPILE_BACKEND = "inductor"
-
-
-class DeviceBatch(NamedTuple):
-    """A batch of token ids on a device. Its counts are computed on the CPU, so they don't wait for a GPU."""
-
-    number: int
-    """The position of the batch in its update."""
-    source: Tensor
-    target: Tensor
-    positions: Tensor
-    """The positions of the labels that are not padding, as `LossSum` expects them."""
-    counts: BatchCounts
-
 
 class Trainer:
     """A model in training, with its optimiser, its schedule and its progress.
 
     `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates made in the
-    current epoch. The end of a `with` block ends the thread that prefetches batches.
+    current epoch. `loader` loads the batches; it is a context manager, which ends its thread.
+    `compile_backend` is the backend of torch.compile. Other backends than inductor don't compile the loss.
     """
 
     def __init__(
@@ -73,14 +56,15 @@ class Trainer:
         distributed: DistributedInfo,
         device: torch.device,
         components: Components = REFERENCE,
+        compile_backend: str | Callable[..., Any] = "inductor",
     ) -> None:
         self._components = components
         self._config = config
-        self._pairs = pairs
-        self._current: tuple[int, TokenPairs, NDArray[np.int64]] | None = None
         self._vocabularies = vocabularies
         self._distributed = distributed
         self._device = device
+        self._compile_backend = compile_backend
+        self.loader = BatchLoader(config, pairs, vocabularies, distributed, device, components)
         training = config.training
 
         #: Messages for the user, one line each.
@@ -91,11 +75,15 @@ class Trainer:
         self.model = build_model(config.model, *sizes, training.precision, device, components)
         loss = components.loss(sizes[1], vocabularies.pad_id, training.label_smoothing)
         self._model_and_loss = LossSum(
-            self.model, loss, training.precision, components, training.simcut_alpha, training.simcut_p
+            self.model,
+            loss,
+            training.precision,
+            components,
+            training.simcut_alpha,
+            training.simcut_p,
+            compiled=training.compile and compile_backend == "inductor",
         )
         self._model_and_loss.use_fast_layers(device)
-        # The estimate of memory depends on it, so it is set before `compile` is called.
-        self._model_and_loss.compiled = training.compile and COMPILE_BACKEND == "inductor"
         self._loss_sum: nn.Module = self._model_and_loss
         if distributed.has_process_group:
             self._loss_sum = DistributedDataParallel(
@@ -104,22 +92,12 @@ class Trainer:
         # Gradients in float16 would underflow without a scaler. Other precisions need none.
         precision = resolve_precision(training.precision, device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-        self._next_batches: tuple[tuple[int, int], Future[list[DeviceBatch]]] | None = None
-        # A new thread's current device is the first GPU.
-        on_device = partial(torch.cuda.set_device, device) if device.index is not None else None
-        self._prefetcher = ThreadPoolExecutor(1, "prefetch", on_device)
         self._modules = list(self._loss_sum.modules())
         self._parameters = list(self.model.parameters())
         self._optimizer = make_optimizer(self._parameters, training)
         self._scheduler = make_scheduler(self._optimizer, training, config.model.d_model, components)
         self.window = MetricsWindow(distributed)
         self.step = self.epochs_done = self.updates_done = 0
-
-    def __enter__(self) -> "Trainer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._prefetcher.shutdown()
 
     def compile(self) -> None:
         """Compile the layers and the loss. If that fails on any rank, add a note, and train without it.
@@ -145,10 +123,10 @@ class Trainer:
         layers = [*self.model.encoder_layers, *self.model.decoder_layers]
         reason = None
         try:
-            options = _layer_options() if COMPILE_BACKEND == "inductor" else None
+            options = _layer_options() if self._compile_backend == "inductor" else None
             for layer in layers:
-                layer.compile(backend=COMPILE_BACKEND, options=options)
-            for source, target in self._example_batches():
+                layer.compile(backend=self._compile_backend, options=options)
+            for source, target in example_batches(self._config, self._vocabularies.end_id, self._device):
                 # The model is called without DDP, which ignores these gradients.
                 whole(source, target).backward()
         except torch.OutOfMemoryError:
@@ -162,40 +140,36 @@ class Trainer:
             torch.cuda.empty_cache()
         # Compile on all ranks or on none: otherwise their results would differ by rounding.
         if global_max(self._distributed, int(reason is not None)):
-            whole.compiled = False
+            whole.stop_compiling()
             for layer in layers:
                 layer.compile(disable=True)
             self.notes.append(reason or "torch.compile failed on another rank; training without it")
 
     def plan(self) -> list[list[list[int]]]:
         """Return the plan of the current epoch: a list of updates, as returned by `epoch_plan`."""
-        training = self._config.training
-        sizes = training.tokens_per_batch, training.batches_per_update
-        return epoch_plan(self._epoch_pairs()[1], *sizes, self._config.seed, self.epochs_done)
+        return self.loader.plan(self.epochs_done)
 
-    def update(
-        self, batches: Sequence[Sequence[int]], upcoming: Sequence[Sequence[int]] | None = None
-    ) -> float:
+    def update(self, batches: UpdatePlan, upcoming: UpdatePlan | None = None) -> float:
         """Make one update from batches, which are divided among the ranks. Return its learning rate.
 
         `upcoming`, the batches of the next update in the epoch, are prefetched. Must be called on every rank.
         """
-        moved = self._prepared(batches)
+        epoch = self.epochs_done
+        own = self.loader.load(epoch, batches)
         if upcoming is not None:
-            position = self.epochs_done, self.updates_done + 1
-            self._next_batches = position, self._prefetcher.submit(self._load_shard, upcoming)
+            self.loader.prefetch(epoch, upcoming)
         # DDP averages the gradients over the ranks; the world size turns that average into a sum.
-        scale = self._distributed.world_size / self._label_count(batches)
+        scale = self._distributed.world_size / self.loader.label_count(epoch, batches)
 
         # Calling `train` takes a millisecond, even if nothing changes.
         if not all(module.training for module in self._modules):
             self._loss_sum.train()
         self._model_and_loss.refresh()
         self._optimizer.zero_grad()
-        if not moved:
+        if not own:
             self._contribute_zero_gradients()
-        for batch in moved:
-            self._backpropagate(batch, scale, is_last=batch is moved[-1])
+        for batch in own:
+            self._backpropagate(batch, scale, is_last=batch is own[-1])
         if self._config.training.max_grad_norm is not None:
             self._scaler.unscale_(self._optimizer)
             # The gradients are the sums over all ranks by now, so all ranks compute the same norm.
@@ -301,63 +275,6 @@ class Trainer:
             # The sums of earlier batches are kept beside DDP's buckets.
             return replace(estimate, gradients=2 * estimate.gradients)
         return estimate
-
-    def _epoch_pairs(self) -> tuple[TokenPairs, NDArray[np.int64]]:
-        """Return the pairs of the current epoch and their lengths, (pairs, 2), with start and end tokens."""
-        if self._current is None or self._current[0] != self.epochs_done:
-            pairs = self._pairs.of_epoch(self._config.seed, self.epochs_done)
-            lengths = np.minimum(pairs.lengths + 2, self._config.data.max_length)
-            self._current = self.epochs_done, pairs, lengths
-        return self._current[1:]
-
-    def _label_count(self, batches: Sequence[Sequence[int]]) -> int:
-        """Count the labels of an update on all ranks, without communication: every rank knows the plan."""
-        _, lengths = self._epoch_pairs()
-        # The start token of a target is not a label.
-        return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
-
-    def _prepared(self, batches: Sequence[Sequence[int]]) -> list[DeviceBatch]:
-        prefetched, self._next_batches = self._next_batches, None
-        if prefetched is not None and prefetched[0] == (self.epochs_done, self.updates_done):
-            return prefetched[1].result()
-        return self._load_shard(batches)
-
-    def _load_shard(self, batches: Sequence[Sequence[int]]) -> list[DeviceBatch]:
-        rank, world_size = self._distributed.rank, self._distributed.world_size
-        shard = self._components.shard(list(enumerate(batches)), rank, world_size)
-        return [self._load(number, batch) for number, batch in shard]
-
-    def _load(self, number: int, batch: Sequence[int]) -> DeviceBatch:
-        """Collate a batch, count its tokens, and start copying it to the device."""
-        ids, config, device = self._vocabularies, self._config, self._device
-        pairs, _ = self._epoch_pairs()
-        source, target = pairs.collate(batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
-        positions = real_positions(target, ids.pad_id, self._components)
-        source_lengths, target_lengths = (source != ids.pad_id).sum(1), (target != ids.pad_id).sum(1)
-        counts = BatchCounts(
-            target_tokens=len(positions),
-            tokens=int(source_lengths.sum() + target_lengths.sum()),
-            tokens_with_padding=source.numel() + target.numel(),
-            # The decoder's input is one token shorter than the target.
-            flops=training_flops(config.model, len(ids.target), source_lengths, target_lengths - 1),
-        )
-
-        def move(matrix: Tensor) -> Tensor:
-            # Only copies from pinned memory overlap with computation.
-            return (matrix.pin_memory() if device.type == "cuda" else matrix).to(device, non_blocking=True)
-
-        return DeviceBatch(number, move(source), move(target), move(positions), counts)
-
-    def _example_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield two artificial batches, whose numbers of sentences and tokens differ.
-
-        The compiled code is optimised for the sizes of the second one, which is like a batch in training.
-        """
-        # An odd length, because for others, the code for masks could depend on a divisor of the length.
-        length = max(7, self._config.data.max_length // 2 | 1)
-        for size in ((3, 5), (max(4, self._config.training.tokens_per_batch // length), length)):
-            batch = torch.full(size, self._vocabularies.end_id, device=self._device)
-            yield batch, batch
 
 
 def _dropout_seed(seed: int, step: int, number: int) -> int:

@@ -3,7 +3,6 @@
 import pickle
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,14 +10,16 @@ import torch
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.checkpoint import (
     Checkpoints,
+    CheckpointState,
     load_checkpoint,
     require_same_config,
 )
 from course_lib.translation.checkpoints.checksummed_files import DamagedFileError, save_checksummed
 from course_lib.translation.configs.loader import load_config
 
-STATE: dict[str, Any] = {
+STATE: CheckpointState = {
     "config": {},
+    "parts": None,
     "vocabulary": "abc",
     "data": "def",
     "trainer": {"w": torch.arange(500.0)},
@@ -36,14 +37,14 @@ def names(folder: Path) -> list[str]:
 def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
     Checkpoints(tmp_path, 3).save(7, STATE)
     loaded = load_checkpoint(tmp_path / "step-00000007.pt")
-    assert torch.equal(loaded.pop("trainer")["w"], torch.arange(500.0))
-    assert loaded == {key: value for key, value in STATE.items() if key != "trainer"}
+    assert torch.equal(loaded["trainer"]["w"], torch.arange(500.0))
+    assert {**loaded, "trainer": None} == {**STATE, "trainer": None}
     assert names(tmp_path) == ["step-00000007.pt"]
 
 
 def test_where_there_is_none_a_run_starts_anew(tmp_path: Path) -> None:
     found = Checkpoints(tmp_path / "missing", 3).find_latest()
-    assert (found.path, found.damaged) == (None, [])
+    assert (found.checkpoint, found.damaged) == (None, [])
 
 
 def test_the_newest_few_are_kept(tmp_path: Path) -> None:
@@ -51,7 +52,9 @@ def test_the_newest_few_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 99_999_999, 100_000_000):
         checkpoints.save(step, STATE)
     assert names(tmp_path) == ["step-100000000.pt", "step-99999999.pt"]
-    assert checkpoints.find_latest().path == tmp_path / "step-100000000.pt"
+    found = checkpoints.find_latest().checkpoint
+    assert found is not None
+    assert found.path == tmp_path / "step-100000000.pt"
 
 
 def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Path) -> None:
@@ -61,7 +64,8 @@ def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Pa
     newest = tmp_path / "step-00000020.pt"
     newest.write_bytes(newest.read_bytes()[:-1])
     found = checkpoints.find_latest()
-    assert (found.path, found.damaged) == (tmp_path / "step-00000010.pt", [newest])
+    assert found.checkpoint is not None
+    assert (found.checkpoint.path, found.damaged) == (tmp_path / "step-00000010.pt", [newest])
     checkpoints.save(15, STATE)
     assert names(tmp_path) == ["step-00000010.pt", "step-00000015.pt"]
 
@@ -128,8 +132,12 @@ def test_torch_alone_would_not_see_a_flipped_bit(tmp_path: Path) -> None:
     assert not torch.equal(loaded["trainer"]["w"], torch.arange(500.0))
 
 
-def test_a_sealed_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    save_checksummed(tmp_path / "c.pt", {"something": "else"})
+@pytest.mark.parametrize("missing", [*STATE, None])
+def test_a_sealed_file_without_the_keys_of_a_checkpoint_is_refused(
+    tmp_path: Path, missing: str | None
+) -> None:
+    state = {key: value for key, value in STATE.items() if key != missing} if missing else {"other": 1}
+    save_checksummed(tmp_path / "c.pt", state)
     with pytest.raises(DamagedFileError):
         load_checkpoint(tmp_path / "c.pt")
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from course_lib.translation.configs.schema import DataConfig, RunConfig
 from course_lib.translation.data.bpe_dropout import split_with_dropout
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data.preparation import prepare
+from course_lib.translation.data.prepared import PreparedData, open_run_data
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.trainer import Trainer
@@ -62,7 +63,7 @@ def prepared(config: RunConfig, folder: Path) -> PreparedData:
 
 
 def all_epochs(distributed: DistributedInfo, folder: Path, epochs: tuple[int, ...]) -> list[list[object]]:
-    data = open_prepared(folder / "data", folder / "vocabulary.json")
+    data = open_run_data(folder / "data", folder / "vocabulary.json")
     return [list(data.train.of_epoch(3, epoch)) for epoch in epochs]
 
 

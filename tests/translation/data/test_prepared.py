@@ -10,8 +10,9 @@ import pytest
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, RunConfig
-from course_lib.translation.data import prepared
-from course_lib.translation.data.prepared import PreparedData, open_prepared, prepare
+from course_lib.translation.data import preparation, prepared
+from course_lib.translation.data.preparation import prepare
+from course_lib.translation.data.prepared import PreparedData, digest, open_run_data
 from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, rank_zero_first
@@ -171,12 +172,29 @@ def test_nothing_left_to_learn_from_is_refused(
 
 def test_what_is_there_is_only_opened(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     first, before = bench.prepare(), bench.times()
-    monkeypatch.setattr(prepared, "load_corpus", None)
+    monkeypatch.setattr(preparation, "load_corpus", None)
     again = bench.prepare()
     assert bench.times() == before
     assert again.fingerprint == first.fingerprint
     assert list(again.train) == list(first.train)
     assert (again.test.sources, again.notes) == (first.test.sources, first.notes)
+
+
+def test_each_file_is_hashed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+
+    def recorded(path: Path) -> str:
+        hashed.append(path.name)
+        return digest(path)
+
+    for module in (preparation, prepared):
+        monkeypatch.setattr(module, "digest", recorded)
+    bench.prepare(bpe_dropout=0.1)
+    written = [*(path.name for path in bench.data.iterdir()), bench.vocabulary.name]
+    assert sorted(hashed) == sorted(set(written) - {"contents.json"})
+    hashed.clear()
+    bench.prepare(bpe_dropout=0.1)
+    assert sorted(hashed) == sorted(set(written) - {"contents.json"})
 
 
 def test_any_damage_is_found_and_mended(bench: Bench) -> None:
@@ -190,7 +208,7 @@ def test_any_damage_is_found_and_mended(bench: Bench) -> None:
             else:
                 path.write_bytes(damaged)
             with pytest.raises(BadInputError, match="missing or incomplete"):
-                open_prepared(bench.data, bench.vocabulary)
+                open_run_data(bench.data, bench.vocabulary)
             assert bench.prepare(learn=damaged is None).fingerprint == whole
             assert path.read_bytes() == content or name == "contents.json"
 
@@ -226,7 +244,7 @@ def test_data_of_another_vocabulary_is_not_opened(bench: Bench) -> None:
     bench.prepare()
     Subwords.learn(["etwas anderes"], 300).save(bench.vocabulary)
     with pytest.raises(BadInputError, match="check that all see the same run_folder"):
-        open_prepared(bench.data, bench.vocabulary)
+        open_run_data(bench.data, bench.vocabulary)
 
 
 def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
@@ -253,13 +271,13 @@ def test_where_no_more_can_be_written_it_is_said_and_a_later_start_mends_it(benc
         f"{bench.data}: cannot write the prepared data (File too large)"
     ]
     with pytest.raises(BadInputError, match="missing or incomplete"):
-        open_prepared(bench.data, bench.vocabulary)
+        open_run_data(bench.data, bench.vocabulary)
     assert bench.prepare(learn=False).fingerprint == fingerprint
 
 
 def share(distributed: DistributedInfo, bench: Bench) -> tuple[str, list[object]]:
     def make_or_open() -> PreparedData:
-        return bench.prepare() if distributed.is_rank_zero else open_prepared(bench.data, bench.vocabulary)
+        return bench.prepare() if distributed.is_rank_zero else open_run_data(bench.data, bench.vocabulary)
 
     data = rank_zero_first(distributed, make_or_open)
     return data.fingerprint, list(data.train)
@@ -291,7 +309,7 @@ def test_a_run_learns_with_two_vocabularies(
     )
     write_split(corpus_folder, "train", phrase_pairs(240, seed=0) + [("Guten Tag", "hello")] * 9)
     result = train(config, SINGLE_PROCESS)
-    data = open_prepared(result.folder.data, result.folder.vocabulary)
+    data = open_run_data(result.folder.data, result.folder.vocabulary)
     if tokens == "words":
         assert len(data.vocabularies.source) == len(data.vocabularies.target) + 1
     rows = [json.loads(line) for line in result.folder.metrics.read_text("utf-8").splitlines()]

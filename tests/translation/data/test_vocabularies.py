@@ -62,7 +62,9 @@ def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path)
     again = load_vocabularies(tmp_path / "vocabulary.json")
     assert isinstance(again, BidirectionalSubwords)
     assert again.fingerprint == vocabularies.fingerprint
-    (forth,), (back,) = again.source.encode(["Hunde"]), again.reversed.source.encode(["Hunde"])
+    other = again.in_direction("en-de")
+    assert (again.direction, other.direction, other.fingerprint) == ("de-en", "en-de", again.fingerprint)
+    (forth,), (back,) = again.source.encode(["Hunde"]), other.source.encode(["Hunde"])
     assert forth[1:] == back[1:] == again.target.encode(["Hunde"])[0]
     assert len({forth[0], back[0], *range(4)}) == 6
     assert again.source.decode([forth]) == again.target.decode([forth]) == ["Hunde"]
@@ -75,6 +77,14 @@ def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path)
 def test_two_vocabularies_cannot_serve_both_directions() -> None:
     with pytest.raises(ValueError, match="both_directions: needs one vocabulary for both languages"):
         DataConfig(corpus="captions", tokenizer="separate-bpe", both_directions=True)
+
+
+@pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe", "words"])
+def test_vocabularies_of_one_direction_have_none_to_select(tokens: str) -> None:
+    config = DataConfig(corpus="captions", vocab_size=300, tokenizer=tokens)
+    vocabularies = learn_vocabularies(TRAIN, config)
+    assert vocabularies.direction is None
+    assert vocabularies.in_direction("en-de") is vocabularies
 
 
 @pytest.mark.parametrize(("tokens", "kind"), [("separate-bpe", Subwords), ("words", Words)])

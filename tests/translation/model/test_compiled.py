@@ -13,7 +13,7 @@ from torch import nn
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
 from course_lib.translation.model.fused import BlockDropout, fused_smoothed_loss
-from course_lib.translation.train import trainer as training
+from course_lib.translation.train.batches import example_batches
 from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import assert_equal_weights, new_trainer, weights
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.slow
 Outcome = tuple[list[str], dict[str, list[float]], dict[str, float]]
 
 
-def trained(config: RunConfig, distributed: DistributedInfo) -> Outcome:
+def trained(config: RunConfig, distributed: DistributedInfo, backend: str = "inductor") -> Outcome:
     """Make four updates. Return the notes, the weights and the compiler's counts."""
     torch._dynamo.reset()
     counters = torch._dynamo.utils.counters
     counters.clear()
-    trainer = new_trainer(config, distributed)
+    trainer = new_trainer(config, distributed, backend)
     for batches in trainer.plan()[:4]:
         trainer.update(batches)
     counts = {**counters["graph_break"], "graphs": counters["stats"]["unique_graphs"]}
@@ -61,8 +61,7 @@ def test_a_machine_without_a_c_compiler_is_told_and_nothing_is_left_behind(
 
 
 def with_a_backend_that_fails(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
-    training.COMPILE_BACKEND = "no-such-backend"
-    return [trained(config, distributed) for config in configs]
+    return [trained(config, distributed, "no-such-backend") for config in configs]
 
 
 def test_where_compiling_fails_training_goes_on_on_all_processes(
@@ -78,8 +77,7 @@ def test_where_compiling_fails_training_goes_on_on_all_processes(
 
 def with_the_front_end(distributed: DistributedInfo, *configs: RunConfig) -> list[Outcome]:
     """Train with only the compiler's front end, because its backend takes half a minute."""
-    training.COMPILE_BACKEND = "eager"
-    return [trained(config, distributed) for config in configs]
+    return [trained(config, distributed, "eager") for config in configs]
 
 
 @pytest.mark.parametrize("attention", ["plain", "fused"])
@@ -118,7 +116,7 @@ def test_the_example_batches_have_no_size_in_common(
     tiny_config: Callable[..., RunConfig], longest: int, tokens: int
 ) -> None:
     settings = f"data.max_length={longest}", f"training.tokens_per_batch={tokens}"
-    [(first, _), (second, _)] = new_trainer(tiny_config(*settings))._example_batches()
+    [(first, _), (second, _)] = example_batches(tiny_config(*settings), 1, torch.device("cpu"))
     (rows, length), (other_rows, other_length) = first.shape, second.shape
     assert 1 < rows < other_rows
     assert 2 < length < other_length
@@ -134,9 +132,8 @@ def graphs_of_several_processes(distributed: DistributedInfo, config: RunConfig)
         return graph
 
     torch._dynamo.reset()
-    training.COMPILE_BACKEND = backend  # type: ignore[assignment]
     torch._dynamo.utils.counters.clear()
-    trainer = new_trainer(config, distributed)
+    trainer = new_trainer(config, distributed, backend)
     trainer.update(trainer.plan()[0])
     return torch._dynamo.utils.counters["stats"]["unique_graphs"], len(compiled)
 

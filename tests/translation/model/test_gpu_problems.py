@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from course_lib.errors import EXIT_BAD_INPUT, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
@@ -92,12 +92,14 @@ def test_the_estimate_contains_the_logits_of_a_chunk(
     precision: Precision, compiled: bool, matrices: int
 ) -> None:
     model = build_model(ModelConfig(layers=1, d_model=16, heads=2, d_ff=16), 500, 500)
-    loss_sum = LossSum(model, REFERENCE.loss(500, 0, 0.1), precision)
-    loss_sum.compiled = compiled
+    loss_sum = LossSum(model, REFERENCE.loss(500, 0, 0.1), precision, compiled=compiled)
     columns = 512 if compiled else 500  # Compiled code pads them to a multiple of 64.
     assert loss_sum.logits_bytes(100, CPU) == 100 * columns * matrices
     largest = loss_sum.logits_bytes(10**9, torch.device("cuda"))
     assert 2**28 - columns < largest / matrices <= 2**28
+    loss_sum.stop_compiling()
+    eager = LossSum(model, REFERENCE.loss(500, 0, 0.1), precision)
+    assert loss_sum.logits_bytes(100, CPU) == eager.logits_bytes(100, CPU)
 
 
 def test_a_card_without_enough_memory_is_told_what_to_set(tiny_config: Configs) -> None:
@@ -279,5 +281,5 @@ def test_a_missing_package_is_asked_for_before_training(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert main([str(config_file), f"training.{package}={value}"]) == EXIT_BAD_INPUT
+    assert main([str(config_file), f"training.{package}={value}"]) == ExitCode.BAD_INPUT
     assert f"the package {package} is not installed" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from course_lib.translation.decoding.backends import CachedBackend, make_backend
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
-from course_lib.translation.train.trainer import DeviceBatch, Trainer
+from course_lib.translation.train.batches import BatchLoader, DeviceBatch
 from tests.translation.train.micro_training import material
 
 META = torch.device("meta")
@@ -33,7 +33,8 @@ def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
     pairs, subwords = material(config)
-    return Trainer(config, pairs, subwords, SINGLE_PROCESS, META)._load(0, range(20)), len(subwords)
+    (batch,) = BatchLoader(config, pairs, subwords, SINGLE_PROCESS, META).load(0, [range(20)])
+    return batch, len(subwords)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

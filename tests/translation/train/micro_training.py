@@ -1,5 +1,8 @@
 """Trainers of a model that is small enough to train and compare many of them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from course_lib.translation.configs.schema import RunConfig
@@ -17,9 +20,13 @@ def material(config: RunConfig) -> tuple[TokenPairs, Subwords]:
     return TokenPairs.of(pairs), subwords
 
 
-def new_trainer(config: RunConfig, distributed: DistributedInfo = SINGLE_PROCESS) -> Trainer:
-    pairs, subwords = material(config)
-    trainer = Trainer(config, pairs, subwords, distributed, torch.device("cpu"))
+def new_trainer(
+    config: RunConfig,
+    distributed: DistributedInfo = SINGLE_PROCESS,
+    compile_backend: str | Callable[..., Any] = "inductor",
+) -> Trainer:
+    cpu = torch.device("cpu")
+    trainer = Trainer(config, *material(config), distributed, cpu, compile_backend=compile_backend)
     if config.training.compile:
         trainer.compile()
     return trainer

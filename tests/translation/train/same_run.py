@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from course_lib.translation.checkpoints.checkpoint import Checkpoints, load_checkpoint
+from course_lib.translation.checkpoints.checkpoint import Checkpoints
 from course_lib.translation.checkpoints.trained_model import load_model
 
 #: The keys of a row that depend on the machine, and so differ between otherwise identical runs.
@@ -21,9 +21,9 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def newest(folder: Path) -> dict[str, Any]:
     """Return the checkpoint from which a run would resume."""
-    path = Checkpoints(folder / "checkpoints", 3).find_latest().path
-    assert path is not None
-    return load_checkpoint(path)
+    checkpoint = Checkpoints(folder / "checkpoints", 3).find_latest().checkpoint
+    assert checkpoint is not None
+    return {**checkpoint.state}
 
 
 def assert_same_tensors(got: Any, expected: Any) -> None:

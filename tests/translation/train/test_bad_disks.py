@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.errors import EXIT_BAD_INPUT
+from course_lib.errors import ExitCode
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train
@@ -63,7 +63,7 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
         f"train: {run}: the results cannot be saved (No space left on device). Fix this (for "
         "example, free some disk space), and run the same command again to resume from the latest checkpoint."
     )
-    assert process.exitcode == EXIT_BAD_INPUT
+    assert process.exitcode == ExitCode.BAD_INPUT
     assert "Traceback" not in text
 
     filler.unlink()

@@ -10,7 +10,8 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.prepared import open_prepared, prepare, validation_split
+from course_lib.translation.data.preparation import prepare
+from course_lib.translation.data.prepared import open_run_data, validation_split
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.experiment import train
@@ -113,7 +114,7 @@ def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
     # Remove the prepared data, as if it had been a copy on a node's local disk.
     shutil.rmtree(given)
     folder, data = RunFolder(tmp_path / "other"), tiny_config(f"data.prepared={given}").data
-    expected = open_prepared(tmp_path / "run" / "data", tmp_path / "run" / "vocabulary.json").validation
+    expected = open_run_data(tmp_path / "run" / "data", tmp_path / "run" / "vocabulary.json").validation
     got = validation_split(data, folder.data, folder.vocabulary, second.vocabularies)
     assert got == (expected.source_ids, expected.references)
     assert translate_command([str(folder.path), "--tune", "--beam", "2"]) == 0
@@ -154,6 +155,8 @@ def test_prepared_data_that_does_not_fit_is_refused_by_name(
     assert "prepared by another version of the course (layout 3, this version needs 4)" in refusal(
         tiny_config(*QUICK, here)
     )
+    contents.write_text('{"layout": 4}')
+    assert "holds no prepared data, or only part of it" in refusal(tiny_config(*QUICK, here))
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

@@ -27,11 +27,10 @@ def run(folder: Path, *parts: str, minutes: str = "10") -> tuple[int, dict[str, 
 
 #: Without the test of several processes, which is below, and without inductor, which would take minutes.
 REHEARSAL = """
-import sys
-from course_lib.translation.train.gpu_check import __main__, correctness
-from course_lib.translation.train import trainer
-trainer.COMPILE_BACKEND = "eager"
+import functools, sys
+from course_lib.translation.train.gpu_check import __main__, correctness, workload
 {change}
+workload.Trainer = functools.partial(workload.Trainer, compile_backend="eager")
 correctness.TESTS = tuple(test for test in correctness.TESTS if test is not correctness.several_processes)
 sys.exit(__main__.main(sys.argv[1:]))
 """
@@ -41,7 +40,7 @@ sys.exit(__main__.main(sys.argv[1:]))
 @pytest.mark.parametrize(
     "change",
     [
-        "trainer.Trainer.compile = lambda _: None",  # test_compiled.py tests it.
+        "workload.Trainer.compile = lambda _: None",  # test_compiled.py tests it.
         pytest.param("", marks=pytest.mark.nightly),
     ],
     ids=["uncompiled", "compiled"],

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from course_lib.errors import EXIT_KEYBOARD
+from course_lib.errors import ExitCode
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.distributed import DistributedInfo, lost_peers_reported
 from course_lib.translation.train import __main__ as train_command
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
-from course_lib.translation.train.interruption import EXIT_RESTART, Interrupted, Interruption
+from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import CONTEXT, SECONDS, in_processes, start_command
 from tests.translation.train.same_run import assert_same_run
@@ -37,7 +37,11 @@ def send(number: int) -> None:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, EXIT_RESTART), (signal.SIGUSR1, EXIT_RESTART), (signal.SIGINT, EXIT_KEYBOARD)],
+    [
+        (signal.SIGTERM, ExitCode.RESTART),
+        (signal.SIGUSR1, ExitCode.RESTART),
+        (signal.SIGINT, ExitCode.KEYBOARD),
+    ],
 )
 def test_a_signal_ends_at_once_or_is_noted(number: int, code: int) -> None:
     before = signal.getsignal(number)
@@ -102,7 +106,7 @@ def told_while_measuring(distributed: DistributedInfo, config_file: str) -> int:
 
 def test_one_of_two_processes_is_told_while_they_measure(config_file: Path) -> None:
     """The signalled process must not leave the other one alone in a collective."""
-    assert in_processes(2, told_while_measuring, str(config_file)) == [EXIT_RESTART, EXIT_RESTART]
+    assert in_processes(2, told_while_measuring, str(config_file)) == [ExitCode.RESTART, ExitCode.RESTART]
 
 
 @contextlib.contextmanager
@@ -138,7 +142,7 @@ def told_before_training(distributed: DistributedInfo, config_file: str, told_to
 @pytest.mark.parametrize("told_too", [True, False])
 def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, told_too: bool) -> None:
     """Before the first epoch, a signalled process ends at once, and the other waits for its own signal."""
-    codes = [EXIT_RESTART if told_too else train_command.EXIT_LOST_PEER, EXIT_RESTART]
+    codes = [ExitCode.RESTART if told_too else ExitCode.FAILED, ExitCode.RESTART]
     assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 
 
@@ -154,7 +158,7 @@ def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
     os.kill(started[1].pid, number)
     for process in started:
         process.join(SECONDS)
-    assert [process.exitcode for process in started] == [EXIT_RESTART, EXIT_RESTART]
+    assert [process.exitcode for process in started] == [ExitCode.RESTART, ExitCode.RESTART]
 
     ends = [argument for argument in arguments if "epochs" not in argument]
     whole = [*ends, f"run_folder={tmp_path / 'whole'}"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.errors import EXIT_BAD_INPUT, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.student.parts import LESSONS
 from course_lib.transformer import Transformer
 from course_lib.translation.checkpoints.run_folder import RunFolder
@@ -237,7 +237,7 @@ def test_the_view_has_the_weights_and_no_copy(
 
 def refused(capsys: pytest.CaptureFixture[str], config_file: Path, student: Student, *arguments: str) -> str:
     """Return the line that the command prints when it refuses to run."""
-    assert main([str(config_file), "--parts", str(student.write()), *arguments]) == EXIT_BAD_INPUT
+    assert main([str(config_file), "--parts", str(student.write()), *arguments]) == ExitCode.BAD_INPUT
     said = capsys.readouterr().err
     assert said.startswith("train: ")
     assert said.count("\n") == 1
@@ -312,7 +312,7 @@ def test_where_nothing_is_written_the_folder_is_refused(
 
 
 def test_options_and_overrides_in_any_order(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(config_file), "--parts", "/no/such/folder", "training.epochs=1"]) == EXIT_BAD_INPUT
+    assert main([str(config_file), "--parts", "/no/such/folder", "training.epochs=1"]) == ExitCode.BAD_INPUT
     assert "there is no such folder" in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.errors import EXIT_BAD_INPUT, EXIT_KEYBOARD
+from course_lib.errors import ExitCode
 from course_lib.translation.train.__main__ import main
 
 pytestmark = pytest.mark.slow
@@ -75,7 +75,7 @@ def test_bad_input_under_torchrun_is_one_visible_line(config_file: Path, tmp_pat
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == EXIT_BAD_INPUT
+    assert main(arguments) == ExitCode.BAD_INPUT
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -150,7 +150,7 @@ def test_an_interrupted_run_says_how_to_go_on(config_file: Path, tmp_path: Path)
         time.sleep(0.05)
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate(timeout=60)
-    assert started.returncode == EXIT_KEYBOARD
+    assert started.returncode == ExitCode.KEYBOARD
     assert errors == "\nStopped by SIGINT. Run the same command again to resume from the latest checkpoint.\n"
 
 

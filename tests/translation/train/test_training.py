@@ -1,7 +1,6 @@
 """One update is the same however it is split, and equals the reference's train_step."""
 
 import copy
-import threading
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -53,15 +52,6 @@ def test_a_trainer_goes_on_from_a_state_bit_by_bit(tiny_config: Callable[..., Ru
             trainer.update(batches)
     assert weights(later) == weights(whole)
     assert later.window.state()["loss_sum"] == whole.window.state()["loss_sum"]
-
-
-def test_the_thread_that_prefetches_ends_with_the_block(tiny_config: Callable[..., RunConfig]) -> None:
-    before = set(threading.enumerate())
-    with new_trainer(tiny_config()) as trainer:
-        first, second, *_ = trainer.plan()
-        trainer.update(first, second)
-        assert [thread.name for thread in set(threading.enumerate()) - before] == ["prefetch_0"]
-    assert set(threading.enumerate()) <= before
 
 
 def test_dropout_differs_between_updates_and_batches(tiny_config: Callable[..., RunConfig]) -> None:

@@ -23,13 +23,11 @@ from rich.console import Console
 from rich.table import Table
 
 from course_lib.atomic_files import atomic_write_text
-from course_lib.errors import EXIT_BAD_INPUT, BadInputError
+from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.model.devices import device_named
 from course_lib.translation.model.precision import choose_kernels
 from course_lib.translation.train.gpu_check import correctness, speed
 from course_lib.translation.train.gpu_check.workload import GPU, REHEARSAL, Scale
-
-EXIT_FAILED = 1
 
 #: The functions of the parts that measure something, by name.
 MEASUREMENTS = {
@@ -75,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _read_report(options.output)
     except (BadInputError, OSError) as error:
         print(f"gpu-check: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return ExitCode.BAD_INPUT
     # In a file, the tables may be wider than rich's default of 80 columns.
     width = None if sys.stdout.isatty() else 200
     console = Console(highlight=False, soft_wrap=True, width=width)
@@ -113,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _write_report(options.output, part, {"machine": machine, "complete": False, "rows": [row]})
         console.print(f"Left out for lack of time: {', '.join(left_out)}. Run them with a larger --minutes.")
     console.print(f"Report: {options.output}")
-    return EXIT_FAILED if failed or left_out else 0
+    return ExitCode.FAILED if failed or left_out else 0
 
 
 def describe_machine(device: torch.device) -> dict[str, str]:

@@ -109,7 +109,8 @@ def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
 
 def _speed_of(config: RunConfig, scale: Scale, device: torch.device) -> Row:
     published = published_rate(device_name(device))
-    with _warmed_up(config, scale, device) as trainer:
+    trainer = _warmed_up(config, scale, device)
+    with trainer.loader:
         trainer.measure_machine()
         row = train_for(trainer, scale.seconds)
         measured = trainer.window.matmul_rate
@@ -203,7 +204,8 @@ def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
     batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
     ours = theirs = 0.0
-    with _warmed_up(run_config(model, scale, compile=compiled), scale, device) as lab:
+    lab = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
+    with lab.loader:
         for _ in range(2):
             ours += train_for(lab, scale.seconds / 2)["tokens_per_second"] / 2
             theirs += items_per_second(lambda: textbook.update(*next(batches)), scale.seconds / 2, device) / 2
@@ -238,7 +240,7 @@ def decoding_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
         start_id, end_id = vocabularies.start_id, vocabularies.end_id
         row = torch.tensor([[start_id, *next(one_by_one), end_id]], device=device)
         limit = config.evaluation.max_target_length(row.shape[1])
-        greedy_decode(network, row, padding_mask(row, 0), limit, start_id, end_id)
+        greedy_decode(network, row, padding_mask(row, vocabularies.pad_id), limit, start_id, end_id)
         return 1
 
     steps: dict[str, Callable[[], int]] = {

@@ -17,7 +17,7 @@ from course_lib.transformer import causal_mask, evaluating
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig
 from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
+from course_lib.translation.decoding.search_settings import DecodeFunction, Hypothesis, SearchSettings
 from course_lib.translation.model.precision import autocast
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
 
@@ -62,11 +62,6 @@ class StudentSchedule(LRScheduler):
             self._scheduler, self._updates = self._make(), 0
             for _ in range(state_dict["updates"]):
                 self.step()
-
-
-#: A function that decodes a batch. It takes a model, sentences of token ids, and settings, and returns the
-#: hypotheses of each sentence, the best first.
-DecodeFunction = Callable[[TransformerModel, Sequence[Sequence[int]], SearchSettings], list[list[Hypothesis]]]
 
 
 def search_exercises(beam: int) -> tuple[str, ...]:

@@ -1,0 +1,140 @@
+"""The batches of updates: planned for an epoch, divided among the ranks, collated, and copied to a device."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.data.epoch_plan import epoch_plan
+from course_lib.translation.data.token_pairs import TokenPairs
+from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.distributed import DistributedInfo
+from course_lib.translation.model.flops import training_flops
+from course_lib.translation.model.loss import real_positions
+from course_lib.translation.model.seq2seq import REFERENCE, Components
+from course_lib.translation.train.metrics import BatchCounts
+
+#: The batches of an update on all ranks, each a list of indices of pairs, as in `epoch_plan`.
+UpdatePlan = Sequence[Sequence[int]]
+
+
+class DeviceBatch(NamedTuple):
+    """A batch of token ids on a device. Its counts are computed on the CPU, so they don't wait for a GPU."""
+
+    number: int
+    """The position of the batch in its update."""
+    source: Tensor
+    target: Tensor
+    positions: Tensor
+    """The positions of the labels that are not padding, as `LossSum` expects them."""
+    counts: BatchCounts
+
+
+class BatchLoader:
+    """A loader of this rank's batches, which can prefetch those of one update in a thread.
+
+    The end of a `with` block ends the thread.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        pairs: TokenPairs,
+        vocabularies: Vocabularies,
+        distributed: DistributedInfo,
+        device: torch.device,
+        components: Components = REFERENCE,
+    ) -> None:
+        self._config = config
+        self._pairs = pairs
+        self._vocabularies = vocabularies
+        self._distributed = distributed
+        self._device = device
+        self._components = components
+        self._current: tuple[int, TokenPairs, NDArray[np.int64]] | None = None
+        self._prefetched: tuple[tuple[int, UpdatePlan], Future[list[DeviceBatch]]] | None = None
+        # A new thread's current device is the first GPU.
+        on_device = partial(torch.cuda.set_device, device) if device.index is not None else None
+        self._thread = ThreadPoolExecutor(1, "prefetch", on_device)
+
+    def __enter__(self) -> "BatchLoader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+
+    def plan(self, epoch: int) -> list[list[list[int]]]:
+        """Return the plan of an epoch: a list of updates, as returned by `epoch_plan`."""
+        training = self._config.training
+        sizes = training.tokens_per_batch, training.batches_per_update
+        return epoch_plan(self._pairs_of(epoch)[1], *sizes, self._config.seed, epoch)
+
+    def label_count(self, epoch: int, batches: UpdatePlan) -> int:
+        """Count the labels of an update on all ranks, without communication: every rank knows the plan."""
+        _, lengths = self._pairs_of(epoch)
+        # The start token of a target is not a label.
+        return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
+
+    def load(self, epoch: int, batches: UpdatePlan) -> list[DeviceBatch]:
+        """Return this rank's share of the batches of an update, on its device."""
+        prefetched, self._prefetched = self._prefetched, None
+        if prefetched is not None and prefetched[0] == (epoch, batches):
+            return prefetched[1].result()
+        return self._load_share(epoch, batches)
+
+    def prefetch(self, epoch: int, batches: UpdatePlan) -> None:
+        """Start loading batches that the next call of `load` will probably ask for."""
+        self._prefetched = (epoch, batches), self._thread.submit(self._load_share, epoch, batches)
+
+    def _load_share(self, epoch: int, batches: UpdatePlan) -> list[DeviceBatch]:
+        rank, world_size = self._distributed.rank, self._distributed.world_size
+        share = self._components.shard(list(enumerate(batches)), rank, world_size)
+        pairs, _ = self._pairs_of(epoch)
+        return [self._load_batch(pairs, number, batch) for number, batch in share]
+
+    def _load_batch(self, pairs: TokenPairs, number: int, batch: Sequence[int]) -> DeviceBatch:
+        """Collate a batch, count its tokens, and start copying it to the device."""
+        ids, config, device = self._vocabularies, self._config, self._device
+        source, target = pairs.collate(batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
+        positions = real_positions(target, ids.pad_id, self._components)
+        source_lengths, target_lengths = (source != ids.pad_id).sum(1), (target != ids.pad_id).sum(1)
+        counts = BatchCounts(
+            target_tokens=len(positions),
+            tokens=int(source_lengths.sum() + target_lengths.sum()),
+            tokens_with_padding=source.numel() + target.numel(),
+            # The decoder's input is one token shorter than the target.
+            flops=training_flops(config.model, len(ids.target), source_lengths, target_lengths - 1),
+        )
+
+        def move(matrix: Tensor) -> Tensor:
+            # Only copies from pinned memory overlap with computation.
+            return (matrix.pin_memory() if device.type == "cuda" else matrix).to(device, non_blocking=True)
+
+        return DeviceBatch(number, move(source), move(target), move(positions), counts)
+
+    def _pairs_of(self, epoch: int) -> tuple[TokenPairs, NDArray[np.int64]]:
+        """Return the pairs of an epoch and their lengths, (pairs, 2), with start and end tokens."""
+        if self._current is None or self._current[0] != epoch:
+            pairs = self._pairs.of_epoch(self._config.seed, epoch)
+            lengths = np.minimum(pairs.lengths + 2, self._config.data.max_length)
+            self._current = epoch, pairs, lengths
+        return self._current[1:]
+
+
+def example_batches(config: RunConfig, token: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield two artificial batches of a token, whose numbers of sentences and tokens differ.
+
+    They are for a compiler, whose code is optimised for the sizes of the second one, which is like a batch in
+    training.
+    """
+    # An odd length, because for others, the code for masks could depend on a divisor of the length.
+    length = max(7, config.data.max_length // 2 | 1)
+    for size in ((3, 5), (max(4, config.training.tokens_per_batch // length), length)):
+        batch = torch.full(size, token, device=device)
+        yield batch, batch
