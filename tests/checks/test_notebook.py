@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
+from course_lib.check_log import LOG, read_log
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
 from course_lib.checks.engine.comparison import Comparison, Difference
@@ -523,6 +524,21 @@ def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None
             check("shift_target", {"shift_target": untouched.reference})
         assert [finding.verdict for finding in findings] == ["error"]
     check("shift_target", {"shift_target": untouched.reference})
+
+
+def test_a_check_that_crashes_after_its_verdict_is_recorded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*arguments: object) -> str:
+        raise KeyError("no words for this verdict")
+
+    monkeypatch.setattr("course_lib.checks.engine.messages.failure", crash)
+    monkeypatch.setenv("COURSE_LOG", str(tmp_path))
+    (tmp_path / "on").touch()
+    with record() as findings, pytest.raises(BrokenCheckError, match="could not run: it raised KeyError"):
+        check("attention_scores", {"attention_scores": lambda query, key: query})
+    assert [finding.verdict for finding in findings] == ["error"]
+    assert [entry.verdict for entry in read_log(tmp_path / LOG)] == ["error"]
 
 
 def test_a_broken_reference_lets_nothing_pass(untouched: Exercise) -> None:

@@ -22,6 +22,7 @@ from course_lib.checks.engine.comparison import (
 from course_lib.checks.engine.example import Example, example
 from course_lib.checks.engine.exceptions import explained, named
 from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.findings import Kind
 from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
     Misconception,
@@ -45,6 +46,9 @@ from course_lib.curriculum.stubs import UNWRITTEN
 
 #: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
 Tier = Literal["exact", "partial", "structural", "numbers"]
+
+#: The kinds of `Raised` after which the student's code no longer runs, and the verdicts on them.
+_STOPPED: Mapping[str, Kind] = {KERNEL_DIED: "kernel-died", OUT_OF_TIME: "out-of-time"}
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,17 @@ class Verdict:
     def passed(self) -> bool:
         """Whether the exercise is written, all probes succeeded and no forbidden function was called."""
         return not (self.failures or self.forbidden or self.unwritten)
+
+    @property
+    def kind(self) -> Kind:
+        """The verdict in a word, as in findings."""
+        if self.passed:
+            return "right"
+        if self.unwritten:
+            return "unwritten"
+        if self.difference is None:
+            return "forbidden"
+        return _STOPPED.get(self.stopped, "wrong")
 
     @property
     def tier(self) -> Tier:
@@ -146,7 +161,7 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
         causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
         facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
     kinds = {reply.kind for reply in raised}
-    if not explanation.named and not kinds & _ENDS:
+    if not explanation.named and not kinds & _STOPPED.keys():
         again = outcome_of(exercise.probes[first], backend, seed)
         if _changes_when_repeated(exercise.probes[first], found[first], again):
             facts = (*facts, _CHANGES)
@@ -167,7 +182,7 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
         example=example(exercise, backend, failed) if unexplained else None,
         printed="".join(reply.printed for reply in found[first].replies),
         forbidden=tuple(used),
-        stopped=next((kind for kind in (KERNEL_DIED, OUT_OF_TIME) if kind in kinds), ""),
+        stopped=next((kind for kind in _STOPPED if kind in kinds), ""),
     )
 
 
@@ -228,7 +243,7 @@ def _compares_gradients(outcome: Outcome) -> bool:
 
 def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:
     """Return whether the code runs to its end and gives a different result if a probe is repeated."""
-    ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
+    ended = any(isinstance(reply, Raised) and reply.kind in _STOPPED for reply in again.replies)
     return not ended and first_difference(probe, found, again) is not None
 
 
@@ -237,9 +252,6 @@ _CHANGES = (
     "When this test is repeated, your code gives a different result. Does it change a global variable or a "
     "default argument, draw random numbers, or read numbers from `torch.empty` that it hasn't written?"
 )
-
-#: The kinds of `Raised` after which the student's code no longer runs.
-_ENDS = frozenset({KERNEL_DIED, OUT_OF_TIME})
 
 #: The maximum number of causes that are named together.
 _MAX_CAUSES = 3
