@@ -36,6 +36,7 @@ from course_lib.checks.engine import messages
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.versions import compiled, known_versions
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import load_curriculum
 
@@ -118,8 +119,8 @@ def outcome(answer: Answer) -> Outcome:
     except Exception as error:
         return Outcome(False, "structural", f"its cell raises {type(error).__name__}: {error}", 0.0)
     forbidden = tuple(_forbidden().get(answer.exercise, ()))
-    exercise.outcomes.clear()
-    exercise.compiled.clear()
+    known_versions.cache_clear()
+    compiled.cache_clear()
     start = time.process_time()
     verdict = examine(exercise, LocalBackend(names[answer.exercise], forbidden), "practice")
     seconds = time.process_time() - start

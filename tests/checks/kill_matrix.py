@@ -22,9 +22,10 @@ from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.engine.outcomes import first_difference
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.search import Search, can_be_combined
-from course_lib.checks.engine.versions import Versions, first_difference
+from course_lib.checks.engine.versions import Versions
 from course_lib.checks.exercises.registry import catalogue
 from tests.checks import variants
 

@@ -25,7 +25,7 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.messages import failure
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
 from course_lib.checks.engine.search import Resemblance
-from course_lib.checks.engine.versions import BrokenCheckError
+from course_lib.checks.engine.versions import BrokenCheckError, known_versions
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import (
     EncoderLayer,
@@ -437,12 +437,12 @@ def test_a_result_that_is_the_function_itself() -> None:
 
 @pytest.fixture
 def untouched() -> Iterator[Exercise]:
-    """An exercise with an empty cache, which is emptied again afterwards."""
+    """An exercise without known outcomes, whose outcomes are forgotten again afterwards."""
     exercise = catalogue()["shift_target"]
     assert isinstance(exercise, Exercise)
-    exercise.outcomes.clear()
+    known_versions.cache_clear()
     yield exercise
-    exercise.outcomes.clear()
+    known_versions.cache_clear()
 
 
 @contextlib.contextmanager
@@ -470,14 +470,14 @@ def test_what_a_notebook_has_left_on_changes_nothing(
     exercise = catalogue()[name]
     assert isinstance(exercise, Exercise)
     wrong = exercise.with_mistakes(exercise.misconceptions[0])
-    exercise.outcomes.clear()
+    known_versions.cache_clear()
     try:
         with left_on():
             check(name, {name: exercise.reference})
             assert exercise.misconceptions[0].statement[:40] in message(name, wrong).replace("\n    ", " ")
         check(name, {name: exercise.reference})
     finally:
-        exercise.outcomes.clear()
+        known_versions.cache_clear()
 
 
 def unknown(target):

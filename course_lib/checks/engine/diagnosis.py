@@ -30,6 +30,7 @@ from course_lib.checks.engine.misconceptions import (
     returned_with_more,
     stub_left_behind,
 )
+from course_lib.checks.engine.outcomes import Outcome, first_difference, outcome_of
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.relations import relation
 from course_lib.checks.engine.reply import (
@@ -41,7 +42,7 @@ from course_lib.checks.engine.reply import (
     Returned,
 )
 from course_lib.checks.engine.search import Explanation, Resemblance, Search
-from course_lib.checks.engine.versions import Outcome, Versions, first_difference, outcome_of
+from course_lib.checks.engine.versions import Versions
 from course_lib.curriculum.stubs import UNWRITTEN
 
 #: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.

@@ -10,8 +10,8 @@ from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Candidat
 from course_lib.checks.engine.comparison import Comparison
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.outcomes import Outcome
 from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Value
-from course_lib.checks.engine.versions import Outcome
 
 #: A call whose text is longer than this is not shown.
 _MAX_CALL_LENGTH = 420

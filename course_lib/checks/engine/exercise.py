@@ -56,12 +56,6 @@ class Exercise:
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0
     """The part of a probe's cost that the count of torch function calls misses, such as calls in threads."""
-    compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, init=False, repr=False)
-    """A cache of the versions with misconceptions."""
-    outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    """A cache of the outcomes of probes for these versions, by the seed and the misconceptions."""
 
     @cached_property
     def name(self) -> str:
@@ -146,11 +140,9 @@ class Exercise:
         """
         if not misconceptions:
             return self.reference
-        if misconceptions not in self.compiled:
-            label = "+".join(misconception.name for misconception in misconceptions)
-            names = dict(vars(sys.modules[self.reference.__module__]))
-            # Annotations of shapes stay strings: evaluating them would take as long as a probe.
-            flags = __future__.annotations.compiler_flag
-            exec(compile(self.source_with(*misconceptions), f"<{label}>", "exec", flags), names)
-            self.compiled[misconceptions] = names[self.name]
-        return self.compiled[misconceptions]
+        label = "+".join(misconception.name for misconception in misconceptions)
+        names = dict(vars(sys.modules[self.reference.__module__]))
+        # Annotations of shapes stay strings: evaluating them would take as long as a probe.
+        flags = __future__.annotations.compiler_flag
+        exec(compile(self.source_with(*misconceptions), f"<{label}>", "exec", flags), names)
+        return names[self.name]

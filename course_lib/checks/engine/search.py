@@ -9,9 +9,10 @@ from torch import Tensor
 from course_lib.checks.engine.comparison import Comparison, Difference, part_name
 from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.misconceptions import Misconception, PatchError, common_misconceptions
+from course_lib.checks.engine.outcomes import Outcome, alike
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
-from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike
+from course_lib.checks.engine.versions import Mistakes, Versions, compiled
 
 #: The maximum number of misconceptions that are combined to explain an answer.
 _MAX_COMBINED = 4
@@ -70,7 +71,7 @@ class Explanation:
 def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
     """Return whether these misconceptions can be applied to the reference together."""
     try:
-        exercise.with_mistakes(*mistakes)
+        compiled(exercise, mistakes)
     except (PatchError, SyntaxError):
         return False
     return True
