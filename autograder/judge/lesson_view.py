@@ -28,6 +28,7 @@ INCLUDED = (
     "checks/engine/candidate.py",
     "checks/engine/local_backend.py",
     "checks/engine/reply.py",
+    "checks/engine/tracebacks.py",
     "checks/exercises/__init__.py",
     "checks/exercises/fixtures/__init__.py",
     "checks/remote/__init__.py",

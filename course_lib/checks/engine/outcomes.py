@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_lib.checks.engine.candidate import Backend, Candidate, Request
+from course_lib.checks.engine.candidate import MAKING, Backend, Candidate, Request
 from course_lib.checks.engine.comparison import (
     NO_ARGUMENTS,
     Arguments,
@@ -11,7 +11,6 @@ from course_lib.checks.engine.comparison import (
     Difference,
     returned_exception,
 )
-from course_lib.checks.engine.local_backend import MAKING
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import FrozenList, Handle, Reply, Returned, Value
 

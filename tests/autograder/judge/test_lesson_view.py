@@ -132,6 +132,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
         "reply",
         "serialization",
         "server",
+        "tracebacks",
         "transport",
     }
     progress = {Path(path).name for path in view if "/progress/" in path}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.checks.engine import local_backend
+from course_lib.checks.engine import tracebacks
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import succeeds
 from course_lib.checks.engine.exercise import Exercise
@@ -40,7 +40,7 @@ def asserts(argument: Any) -> None:
 def test_references_count_as_written_by_hand_where_they_are_installed_among_the_libraries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local_backend, "_STANDARD_LIBRARY", local_backend._COURSE)
+    monkeypatch.setattr(tracebacks, "_STANDARD_LIBRARY", tracebacks._COURSE)
     candidate = Candidate(LocalBackend(split_heads))
     heads = value_of(candidate.fixture(refusal(candidate, 7, 2, passes=False)).call(torch.zeros(1, 3, 7), 2))
     assert heads == REFUSED
