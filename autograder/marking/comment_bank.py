@@ -11,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from autograder.marking.answers import Question
 from course_lib.atomic_files import atomic_write_text
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 

@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 import course_lib
 from autograder.release.reference import marked_source
 from autograder.release.source import SourceCell, read_source
-from course_lib.checks.engine import exercise as checks
+from course_lib.checks.engine import prediction as checks
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Exercise, HandIn, Lesson, Prediction
 from course_lib.curriculum.course_file import HINTS, CourseError

@@ -11,11 +11,12 @@ from course_lib import check_log
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference, shown_number
-from course_lib.checks.engine.diagnosis import examine, examine_prediction, succeeds
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.diagnosis import examine, succeeds
+from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.findings import Finding, emit
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import WrongNumber
+from course_lib.checks.engine.prediction import Prediction, examine_prediction
 from course_lib.checks.engine.versions import BrokenCheckError
 from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, judge_file
 from course_lib.checks.exercises.registry import catalogue, find

@@ -26,7 +26,8 @@ from zlib import crc32  # noqa: E402
 from course_lib.__main__ import main  # noqa: E402
 from course_lib.checks import CheckError, check  # noqa: E402
 from course_lib.checks.engine import local_backend  # noqa: E402
-from course_lib.checks.engine.exercise import Exercise, Prediction  # noqa: E402
+from course_lib.checks.engine.exercise import Exercise  # noqa: E402
+from course_lib.checks.engine.prediction import Prediction  # noqa: E402
 from course_lib.checks.exercises.registry import catalogue  # noqa: E402
 from course_lib.curriculum import public_curriculum  # noqa: E402
 

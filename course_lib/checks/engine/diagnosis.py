@@ -2,7 +2,6 @@
 
 import gc
 import inspect
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,23 +9,20 @@ from typing import Literal
 
 import torch
 
-from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Candidate
+from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend
 from course_lib.checks.engine.comparison import (
     GRADIENTS_ARE_CUT,
     Arguments,
     Comparison,
     Difference,
-    describe,
-    shown_number,
 )
 from course_lib.checks.engine.example import Example, example
-from course_lib.checks.engine.exceptions import explained, named
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exceptions import named
+from course_lib.checks.engine.exercise import Exercise
 from course_lib.checks.engine.findings import Kind
 from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
     Misconception,
-    WrongNumber,
     returned_with_more,
     stub_left_behind,
 )
@@ -342,28 +338,3 @@ def _facts(
             facts.append(f"Your code {calls}; {needed} is expected.")
             break
     return tuple(facts)
-
-
-def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber | str | None:
-    """Check the answer to a prediction.
-
-    Return None if it is correct, the matching `WrongNumber` if it is a known wrong answer, and otherwise a
-    sentence that explains what is wrong.
-    """
-    reply = Candidate(backend).number()
-    if isinstance(reply, Raised):
-        return f"Expected a number, but the value can't be read as one. {explained(reply)}"
-    number = reply.value
-    if number is None:
-        return "The answer is still None. Replace None with your number."
-    if not isinstance(number, float):
-        return f"Expected a number, got {describe(number)}."
-
-    def near(goal: float) -> bool:
-        return math.isclose(number, goal, rel_tol=prediction.tolerance)
-
-    if near(prediction.answer):
-        return None
-    known = [wrong for wrong in prediction.misconceptions if near(wrong.value)]
-    nearest = min(known, key=lambda wrong: abs(number - wrong.value), default=None)
-    return nearest or f"{shown_number(number)} is incorrect. {prediction.hint}"

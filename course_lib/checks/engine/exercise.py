@@ -1,4 +1,4 @@
-"""The data of a check: an exercise with its reference, probes and known mistakes, or a prediction."""
+"""The data of an exercise's check: a reference, probes and known mistakes."""
 
 import __future__
 
@@ -15,33 +15,10 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     PatchError,
-    WrongNumber,
     equivalent_of,
     misconceptions_of,
-    wrong_numbers_of,
 )
 from course_lib.checks.engine.probe import Ask, Draw, Observed, Probe
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """An exercise in which a student predicts a number before seeing it."""
-
-    name: str
-    answer: float
-    tolerance: float
-    """The tolerance of an answer, relative to the correct one."""
-    hint: str
-    """A hint for wrong answers that are not among the known ones."""
-    reason: str
-    """Sentences that explain the correct answer, for those who have found it, perhaps by luck."""
-    misconceptions_file: Path | None = None
-    """The file with the known wrong answers, which the registry adds."""
-
-    @cached_property
-    def misconceptions(self) -> tuple[WrongNumber, ...]:
-        """The known wrong answers, loaded on first use. Raises MisconceptionError if one is invalid."""
-        return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
 @dataclass(eq=False)

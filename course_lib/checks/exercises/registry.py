@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.exercises.final_lab.hand_in import HandIn
 from course_lib.curriculum import Lesson, public_curriculum
 

@@ -1,6 +1,7 @@
 import pytest
 
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.exercises.final_lab.hand_in import HandIn
 from course_lib.checks.exercises.registry import catalogue, find, probes_of
 from course_lib.curriculum import Lesson, public_curriculum

@@ -4,7 +4,8 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import TOLERANCE
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply

@@ -1,6 +1,6 @@
 """The checks of lesson 13, the final lab: a prediction, and the files to hand in."""
 
-from course_lib.checks.engine.exercise import Prediction
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.exercises.final_lab.hand_in import (  # noqa: F401 (the registry finds them)
     CONFIG,
     METRICS,

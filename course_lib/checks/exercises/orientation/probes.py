@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.shared_requests import call_with_normals

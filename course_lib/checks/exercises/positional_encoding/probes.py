@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, first_failure
 from course_lib.checks.exercises.fixtures.devices import left_behind

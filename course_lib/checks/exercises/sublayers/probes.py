@@ -9,7 +9,8 @@ from torch.nn.functional import layer_norm
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import TOLERANCE
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.prediction import Prediction
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned, Value, after, value_of
 from course_lib.checks.exercises.fixtures.callables import mean_attention
