@@ -138,7 +138,7 @@ def _result_of_exercise(
     verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
     misconceptions = tuple(mistake.name for mistake in verdict.named)
     statements = tuple(mistake.statement for mistake in verdict.named)
-    finding = Finding(exercise.name, verdict.kind, misconceptions, statements, verdict.forbidden)
+    finding = Finding(exercise.name, verdict.name, misconceptions, statements, verdict.forbidden)
     if verdict.passed:
         correct = f"correct: all {verdict.probes} tests passed."
         return _Result(finding, messages.line("✓", exercise.name, correct))
@@ -195,7 +195,7 @@ def _result_of_file(entry: HandIn, levels: Levels, grading: GradingOptions | Non
     if found.share == 1:
         finding = Finding(entry.name, "right", review=found.review)
         return _Result(finding, messages.line("✓", entry.name, found.message))
-    finding = Finding(entry.name, found.kind, statements=(found.message.rstrip("."),), review=found.review)
+    finding = Finding(entry.name, found.verdict, statements=(found.message.rstrip("."),), review=found.review)
     message = messages.line("◐" if found.share else "✗", entry.name, found.message)
     return _Result(finding, message, found.share * (grading["points"] if grading else 1))
 

@@ -19,7 +19,7 @@ from course_lib.checks.engine.comparison import (
 from course_lib.checks.engine.example import Example, example
 from course_lib.checks.engine.exceptions import named
 from course_lib.checks.engine.exercise import Exercise
-from course_lib.checks.engine.findings import Kind
+from course_lib.checks.engine.findings import VerdictName
 from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
     Misconception,
@@ -45,7 +45,7 @@ from course_lib.curriculum.stubs import UNWRITTEN
 Tier = Literal["exact", "partial", "structural", "numbers"]
 
 #: The kinds of `Raised` after which the student's code no longer runs, and the verdicts on them.
-_STOPPED: Mapping[str, Kind] = {KERNEL_DIED: "kernel-died", OUT_OF_TIME: "out-of-time"}
+_STOPPED: Mapping[str, VerdictName] = {KERNEL_DIED: "kernel-died", OUT_OF_TIME: "out-of-time"}
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Verdict:
         return not (self.failures or self.forbidden or self.unwritten)
 
     @property
-    def kind(self) -> Kind:
-        """The verdict in a word, as in findings."""
+    def name(self) -> VerdictName:
+        """The name of this verdict in findings."""
         if self.passed:
             return "right"
         if self.unwritten:

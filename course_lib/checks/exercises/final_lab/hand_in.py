@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.checks.engine.findings import Kind
+from course_lib.checks.engine.findings import VerdictName
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.final_lab.run_files import (
     FileError,
@@ -41,7 +41,7 @@ class FileVerdict:
     """A sentence or two for the student."""
     share: float
     """The share of the points, between 0 and 1."""
-    kind: Kind = "wrong"
+    verdict: VerdictName = "wrong"
     """If `share` is below 1: "wrong", "missing", or "error" if the file could not be scored."""
     review: str = ""
     """A description of what a person should review; empty if there is nothing."""
@@ -80,7 +80,7 @@ def judge_file(entry: HandIn, levels: Levels) -> FileVerdict:
     try:
         return entry.judge(content, levels)
     except FileError as error:
-        return FileVerdict(f"In {entry.file}: {error}.", 0.0, error.kind, error.review)
+        return FileVerdict(f"In {entry.file}: {error}.", 0.0, error.verdict, error.review)
 
 
 def _content(name: str) -> bytes | FileVerdict:
