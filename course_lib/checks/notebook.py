@@ -12,14 +12,14 @@ from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference, shown_number
 from course_lib.checks.engine.diagnosis import examine, succeeds
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import Finding, emit
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import WrongNumber
-from course_lib.checks.engine.prediction import Prediction, examine_prediction
+from course_lib.checks.engine.prediction import PredictionCheck, examine_prediction
 from course_lib.checks.engine.versions import BrokenCheckError
-from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, judge_file
-from course_lib.checks.exercises.registry import catalogue, find
+from course_lib.checks.exercises.final_lab.hand_in import FileCheck, Levels, judge_file
+from course_lib.checks.exercises.registry import Check, catalogue, find
 
 _PRACTICE_SEED = "practice"
 
@@ -111,13 +111,13 @@ def _record(finding: Finding, names: Mapping[str, object], grading: GradingOptio
 
 
 def _result(
-    entry: Exercise | Prediction | HandIn,
+    entry: Check,
     names: Mapping[str, object],
     may_not_call: Sequence[str],
     levels: Levels,
     grading: GradingOptions | None,
 ) -> _Result:
-    if isinstance(entry, HandIn):
+    if isinstance(entry, FileCheck):
         return _result_of_file(entry, levels, grading)
     if entry.name not in names:
         others = [name for name in names if not name.startswith("_") and name not in catalogue()]
@@ -126,13 +126,13 @@ def _result(
     # `isinstance` would ask the object for its class, which runs a student's `__getattribute__`.
     is_backend = issubclass(type(found), Backend)
     backend = cast(Backend, found) if is_backend else LocalBackend(found, tuple(may_not_call))
-    if isinstance(entry, Prediction):
+    if isinstance(entry, PredictionCheck):
         return _result_of_prediction(entry, backend, grading)
     return _result_of_exercise(entry, backend, grading, {} if grading or is_backend else names)
 
 
 def _result_of_exercise(
-    exercise: Exercise, backend: Backend, grading: GradingOptions | None, names: Mapping[str, object]
+    exercise: ExerciseCheck, backend: Backend, grading: GradingOptions | None, names: Mapping[str, object]
 ) -> _Result:
     """Check an exercise. `names` holds the student's objects that can be blamed for a failure."""
     verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
@@ -153,7 +153,7 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
         return [
             part.name
             for part in catalogue().values()
-            if isinstance(part, Exercise) and part.name in used - {name} and part.name in names
+            if isinstance(part, ExerciseCheck) and part.name in used - {name} and part.name in names
             if names[part.name] is not part.reference
             if not succeeds(part, LocalBackend(names[part.name]), _PRACTICE_SEED)
         ]
@@ -178,7 +178,7 @@ def _names_used(found: object) -> set[str]:
 
 
 def _result_of_prediction(
-    prediction: Prediction, backend: Backend, grading: GradingOptions | None
+    prediction: PredictionCheck, backend: Backend, grading: GradingOptions | None
 ) -> _Result:
     name, wrong = prediction.name, examine_prediction(prediction, backend)
     if wrong is None:
@@ -190,7 +190,7 @@ def _result_of_prediction(
     return _failure(finding, messages.wrong_prediction(name, wrong), grading)
 
 
-def _result_of_file(entry: HandIn, levels: Levels, grading: GradingOptions | None) -> _Result:
+def _result_of_file(entry: FileCheck, levels: Levels, grading: GradingOptions | None) -> _Result:
     found = judge_file(entry, levels)
     if found.share == 1:
         finding = Finding(entry.name, "right", review=found.review)

@@ -19,7 +19,7 @@ from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
 from course_lib.checks.engine.comparison import Comparison, Difference
 from course_lib.checks.engine.diagnosis import Verdict, examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import record
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.messages import failure
@@ -44,7 +44,7 @@ def _below_python(q: torch.Tensor) -> torch.Tensor:
 
 def mistaken(exercise: str, *names: str) -> object:
     entry = catalogue()[exercise]
-    assert isinstance(entry, Exercise)
+    assert isinstance(entry, ExerciseCheck)
     return entry.with_mistakes(*(mistake for mistake in entry.misconceptions if mistake.name in names))
 
 
@@ -86,7 +86,7 @@ def test_two_mistakes_are_both_named() -> None:
 
 def test_a_mistake_that_explains_all_failing_tests_stands_in_the_first_line() -> None:
     exercise = catalogue()["attention_scores"]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     mistake = next(one for one in exercise.misconceptions if one.name == "not_scaled")
     first, second, passed, *_ = exercise.probes
     verdict = Verdict(
@@ -436,10 +436,10 @@ def test_a_result_that_is_the_function_itself() -> None:
 
 
 @pytest.fixture
-def untouched() -> Iterator[Exercise]:
+def untouched() -> Iterator[ExerciseCheck]:
     """An exercise without known outcomes, whose outcomes are forgotten again afterwards."""
     exercise = catalogue()["shift_target"]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     known_versions.cache_clear()
     yield exercise
     known_versions.cache_clear()
@@ -468,7 +468,7 @@ def test_what_a_notebook_has_left_on_changes_nothing(
     name: str, left_on: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
     exercise = catalogue()[name]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     wrong = exercise.with_mistakes(exercise.misconceptions[0])
     known_versions.cache_clear()
     try:
@@ -492,7 +492,7 @@ def message_for_unknown() -> str:
 @pytest.mark.parametrize("interrupted", range(1, 14, 3))
 @pytest.mark.slow
 def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
-    message_for_unknown: str, untouched: Exercise, interrupted: int, monkeypatch: pytest.MonkeyPatch
+    message_for_unknown: str, untouched: ExerciseCheck, interrupted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = itertools.count(1)
     ask = LocalBackend.ask
@@ -510,7 +510,7 @@ def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
     check("shift_target", {"shift_target": untouched.reference})
 
 
-def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None:
+def test_a_machine_that_slept_spoils_no_later_check(untouched: ExerciseCheck) -> None:
     def late(holder: LocalBackend, request: Request) -> Reply:
         holder.stopped = Raised(OUT_OF_TIME, "the call did not return within 10 seconds")
         return holder.stopped
@@ -541,7 +541,7 @@ def test_a_check_that_crashes_after_its_verdict_is_recorded_once(
     assert [entry.verdict for entry in read_log(tmp_path / LOG)] == ["error"]
 
 
-def test_a_broken_reference_lets_nothing_pass(untouched: Exercise) -> None:
+def test_a_broken_reference_lets_nothing_pass(untouched: ExerciseCheck) -> None:
     def broken(*arguments: object) -> object:
         raise ImportError("a fixture is missing")
 
@@ -589,7 +589,7 @@ def test_a_forbidden_function_in_python_is_found() -> None:
 @pytest.mark.parametrize("name", ["greedy_decode", "beam_search", "tie_embeddings", "MultiHeadAttention"])
 def test_a_check_draws_none_of_the_notebooks_random_numbers(name: str) -> None:
     exercise = catalogue()[name]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)

@@ -18,7 +18,7 @@ from course_lib.checks.engine.comparison import (
 )
 from course_lib.checks.engine.example import Example, example
 from course_lib.checks.engine.exceptions import named
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import VerdictName
 from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
@@ -126,7 +126,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 @_undisturbed()
-def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
+def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     """Run every probe on the backend's object and on the reference, and compare and diagnose the results.
 
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
@@ -184,7 +184,7 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
 
 
 @_undisturbed()
-def succeeds(exercise: Exercise, backend: Backend, seed: str) -> bool:
+def succeeds(exercise: ExerciseCheck, backend: Backend, seed: str) -> bool:
     """Return whether the backend's object passes every probe, without a diagnosis if it doesn't."""
     versions = Versions(exercise, seed)
     return all(
@@ -194,7 +194,7 @@ def succeeds(exercise: Exercise, backend: Backend, seed: str) -> bool:
 
 
 def _explanation(
-    exercise: Exercise,
+    exercise: ExerciseCheck,
     versions: Versions,
     found: Sequence[Outcome],
     differences: Mapping[int, Difference],
@@ -287,7 +287,7 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
     return reply
 
 
-def _arguments(exercise: Exercise, outcome: Outcome) -> Arguments:
+def _arguments(exercise: ExerciseCheck, outcome: Outcome) -> Arguments:
     """Return the arguments of the last call in an outcome.
 
     They have names only if every call is one of the student's function, or of the same method of its class.

@@ -1,4 +1,4 @@
-"""The data of an exercise's check: a reference, probes and known mistakes."""
+"""The data with which an exercise is checked: its reference, probes and known mistakes."""
 
 import __future__
 
@@ -22,8 +22,8 @@ from course_lib.checks.engine.probe import Ask, Draw, Observed, Probe
 
 
 @dataclass(eq=False)
-class Exercise:
-    """A function or class that a student writes, with everything needed to check it."""
+class ExerciseCheck:
+    """The check of a function or class that a student writes."""
 
     reference: Any
     """The reference implementation: a function or a class."""

@@ -1,4 +1,4 @@
-"""Predictions: exercises in which a student predicts a number, and the check of the answer."""
+"""Check predictions: numbers that a student predicts before seeing them."""
 
 import math
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from course_lib.checks.engine.reply import Raised
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """An exercise in which a student predicts a number before seeing it."""
+class PredictionCheck:
+    """The check of a number that a student predicts."""
 
     name: str
     answer: float
@@ -33,7 +33,7 @@ class Prediction:
         return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
-def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber | str | None:
+def examine_prediction(prediction: PredictionCheck, backend: Backend) -> WrongNumber | str | None:
     """Check the answer to a prediction.
 
     Return None if it is correct, the matching `WrongNumber` if it is a known wrong answer, and otherwise a

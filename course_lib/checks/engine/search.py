@@ -7,7 +7,7 @@ from itertools import combinations
 from torch import Tensor
 
 from course_lib.checks.engine.comparison import Comparison, Difference, part_name
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception, PatchError, common_misconceptions
 from course_lib.checks.engine.outcomes import Outcome, alike
 from course_lib.checks.engine.probe import Probe
@@ -68,7 +68,7 @@ class Explanation:
     """If `named` is empty, misconceptions that explain one of the failing probes."""
 
 
-def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
+def can_be_combined(exercise: ExerciseCheck, mistakes: Mistakes) -> bool:
     """Return whether these misconceptions can be applied to the reference together."""
     try:
         compiled(exercise, mistakes)
@@ -87,7 +87,7 @@ class Search:
 
     def __init__(
         self,
-        exercise: Exercise,
+        exercise: ExerciseCheck,
         versions: Versions,
         found: Sequence[Outcome],
         differences: Mapping[int, Difference],

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.outcomes import Outcome, outcome_of
@@ -35,13 +35,13 @@ class _Version:
 
 
 @cache
-def compiled(exercise: Exercise, mistakes: Mistakes) -> Any:
+def compiled(exercise: ExerciseCheck, mistakes: Mistakes) -> Any:
     """Return the reference with these mistakes, which is compiled once. Raises as `with_mistakes` does."""
     return exercise.with_mistakes(*mistakes)
 
 
 @cache
-def known_versions(exercise: Exercise, seed: str) -> dict[Mistakes, _Version]:
+def known_versions(exercise: ExerciseCheck, seed: str) -> dict[Mistakes, _Version]:
     """Return the versions of an exercise that have been run with a seed, which all its checks share."""
     return {}
 
@@ -52,7 +52,7 @@ class Versions:
     Each probe runs at most once for a version, when its outcome is first needed.
     """
 
-    def __init__(self, exercise: Exercise, seed: str) -> None:
+    def __init__(self, exercise: ExerciseCheck, seed: str) -> None:
         self._exercise, self._seed = exercise, seed
         self._known = known_versions(exercise, seed)
         self.effort = 0

@@ -13,7 +13,7 @@ import torch
 from course_lib.checks.engine import tracebacks
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import succeeds
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, value_of
 from course_lib.checks.exercises.fixtures.refusals import BY_CHANCE, NOT_REFUSED, REFUSED, refusal
@@ -130,7 +130,7 @@ def promised_errors() -> Iterator[Any]:
 @pytest.mark.parametrize("other", [RETURNED, ASSERTED])
 @pytest.mark.parametrize(("exercise", "number"), list(promised_errors()))
 def test_an_error_that_a_docstring_promises_must_be_raised_in_that_form(
-    exercise: Exercise, number: int, other: str
+    exercise: ExerciseCheck, number: int, other: str
 ) -> None:
     parts = exercise.source.split(RAISED)
     source = RAISED.join(parts[: number + 1]) + other + RAISED.join(parts[number + 1 :])

@@ -48,15 +48,15 @@ class FileVerdict:
 
 
 @dataclass(frozen=True)
-class HandIn:
-    """A file for students to hand in."""
+class FileCheck:
+    """The check of a file that students hand in."""
 
     name: str
     file: str
     """The name of the file."""
     judge: Callable[[bytes, Levels], FileVerdict]
     misconceptions: Sequence[Misconception] = ()
-    """Always empty. The attribute exists because exercises and predictions have it, too."""
+    """Always empty. The attribute exists because all other checks have it, too."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
         _submitted.reset(token)
 
 
-def judge_file(entry: HandIn, levels: Levels) -> FileVerdict:
+def judge_file(entry: FileCheck, levels: Levels) -> FileVerdict:
     """Judge a file and return the result, which also reports a missing, too large or invalid file."""
     content = _content(entry.file)
     if isinstance(content, FileVerdict):
@@ -156,6 +156,6 @@ def _odd(content: bytes, bleu: float) -> str:
     return ""
 
 
-CONFIG = HandIn("hand_in_config", "config.yaml", _judge_config)
-METRICS = HandIn("hand_in_metrics", "metrics.jsonl", _judge_metrics)
-TRANSLATIONS = HandIn("hand_in_translations", "translations.txt", _judge_translations)
+CONFIG = FileCheck("hand_in_config", "config.yaml", _judge_config)
+METRICS = FileCheck("hand_in_metrics", "metrics.jsonl", _judge_metrics)
+TRANSLATIONS = FileCheck("hand_in_translations", "translations.txt", _judge_translations)
