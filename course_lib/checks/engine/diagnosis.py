@@ -142,18 +142,17 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
         return Verdict(exercise.name, count, unwritten=stub.message)
     used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
     versions = Versions(exercise, seed)
+    arguments = [_arguments(exercise, outcome) for outcome in found]
     differences = {}
     for number, probe in enumerate(exercise.probes):
-        arguments = _arguments(exercise, found[number])
-        difference = first_difference(probe, versions.reference(number), found[number], arguments)
+        difference = first_difference(probe, versions.reference(number), found[number], arguments[number])
         if difference is not None:
             differences[number] = difference
     if not differences:
         return Verdict(exercise.name, count, forbidden=tuple(used))
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences)
-    arguments = _arguments(exercise, found[first])
-    facts = _facts(versions.reference(first), found[first], difference, arguments)
+    facts = _facts(versions.reference(first), found[first], difference, arguments[first])
     if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
         causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
         facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
@@ -172,9 +171,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
         difference=difference,
         facts=facts,
         named=explanation.named,
-        named_by_error=bool(explanation.named)
-        and set(explanation.named) <= set(exercise.misconceptions)
-        and all(any(_unexpected_errors(versions.reference(number), found[number])) for number in differences),
+        named_by_error=explanation.named_by_error,
         similar=explanation.similar,
         example=example(exercise, backend, failed) if unexplained else None,
         printed="".join(reply.printed for reply in found[first].replies),
@@ -220,7 +217,10 @@ def _explanation(
         def passes(mistake: Misconception) -> bool:
             return first_difference(probe, right, versions.outcome((mistake,), first)) is None
 
-        return replace(explanation, named=tuple(sorted(explanation.named, key=passes)))
+        by_error = set(explanation.named) <= set(exercise.misconceptions) and all(
+            any(_unexpected_errors(versions.reference(number), found[number])) for number in differences
+        )
+        return Explanation(tuple(sorted(explanation.named, key=passes)), named_by_error=by_error)
     if certain:
         return Explanation(known)
     if explanation.similar is None and (cause := causes[first]) is not None:

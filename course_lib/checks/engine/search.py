@@ -64,6 +64,8 @@ class Explanation:
 
     named: Mistakes = ()
     """Misconceptions that together explain every probe."""
+    named_by_error: bool = False
+    """Whether they are named by exceptions alone, which other mistakes can raise as well."""
     similar: Resemblance | None = None
     """If `named` is empty, misconceptions that explain one of the failing probes."""
 
