@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_solution
 
 from course_lib.atomic_files import atomic_write_text
-from course_lib.checks.engine import exercise as checks
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
 from course_lib.checks.exercises.registry import catalogue
@@ -106,7 +106,7 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
     """
     for exercise in reversed(lesson.exercises):
         entry = catalogue()[exercise.name]
-        assert isinstance(entry, checks.Exercise)
+        assert isinstance(entry, ExerciseCheck)
         for misconception in entry.misconceptions:
             if misconception.name in exercise.deductions:
                 cost, code = exercise.deductions[misconception.name], entry.source_with(misconception)

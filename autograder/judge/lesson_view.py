@@ -11,7 +11,7 @@ from pathlib import Path
 
 import course_lib
 from autograder.judge.lesson_source import withheld_exercises
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.exercises import fixtures, shared_requests
 from course_lib.checks.exercises.registry import catalogue, probes_of
 from course_lib.curriculum import Curriculum, Lesson, public_curriculum
@@ -28,6 +28,7 @@ INCLUDED = (
     "checks/engine/candidate.py",
     "checks/engine/local_backend.py",
     "checks/engine/reply.py",
+    "checks/engine/tracebacks.py",
     "checks/exercises/__init__.py",
     "checks/exercises/fixtures/__init__.py",
     "checks/remote/__init__.py",
@@ -81,7 +82,7 @@ def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str
     """Return the error messages of withheld definitions, keyed by module and then by name."""
     withheld: dict[str, dict[str, str]] = {}
     for exercise, its_lesson in withheld_exercises(curriculum, lesson).items():
-        if isinstance(entry := catalogue().get(exercise), Exercise):
+        if isinstance(entry := catalogue().get(exercise), ExerciseCheck):
             definition = inspect.unwrap(entry.reference)
             number = its_lesson.partition("-")[0]
             when = "is being graded" if its_lesson == lesson.name else "comes later"

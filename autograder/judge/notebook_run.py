@@ -30,7 +30,7 @@ from autograder.sandbox.fork_server import ForkServer, ForkServerError
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
-from course_lib.checks.engine.findings import Finding, Kind
+from course_lib.checks.engine.findings import Finding, VerdictName
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
 from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
@@ -146,7 +146,7 @@ class _Run:
         runs = cells_to_run(cells, optional, judged, self.lesson.may_not_call)
         deadline = self.clock.seconds() + self.job.limits.notebook_seconds
         reason, failed = f"the kernel ended {self.job.limits.restarts + 1} times", None
-        verdict: Kind = "kernel-died"
+        verdict: VerdictName = "kernel-died"
         for _ in range(self.job.limits.restarts + 1):
             try:
                 async with self._kernel(self.job.files) as kernel:
@@ -270,9 +270,9 @@ class _Run:
             text = f"\n[Only the first {self.job.limits.output_bytes:,} bytes of the output are kept.]\n"
             self.result.outputs[index].append(new_output("stream", name="stdout", text=text))
 
-    def _cell_failed(self, index: int, cell: NotebookNode, kind: str, message: str) -> NoReturn:
+    def _cell_failed(self, index: int, cell: NotebookNode, error: str, message: str) -> NoReturn:
         self.failed.add(index)
-        self.result.outputs[index] = [*map(_normalize, cell.outputs), _error(kind, message)]
+        self.result.outputs[index] = [*map(_normalize, cell.outputs), _error(error, message)]
         raise _KernelFailedError(f"cell {self.job.cells[index].id}: {message}")
 
     async def _judge_cell(self, kernel: "_Kernel", index: int) -> None:
@@ -299,16 +299,16 @@ class _Run:
                 return
         raise _KernelFailedError(f"{cell.id}: {channel.dead or 'the kernel is stuck after the check'}")
 
-    def _give_up(self, reason: str, verdict: Kind) -> None:
+    def _give_up(self, reason: str, verdict: VerdictName) -> None:
         """Record why the run was abandoned, and that the remaining locked cells were not run."""
         self._note(reason)
         for index in range(self.reached, len(self.job.cells)):
             if self.job.cells[index].judged:
                 self._not_judged(index, "NotRun", reason, verdict)
 
-    def _not_judged(self, index: int, kind: str, message: str, verdict: Kind = "kernel-died") -> None:
+    def _not_judged(self, index: int, error: str, message: str, verdict: VerdictName = "kernel-died") -> None:
         name = self.job.cells[index].id
-        self.result.outputs[index] = [_error(kind, message)]
+        self.result.outputs[index] = [_error(error, message)]
         finding = Finding(name.removeprefix("check_"), verdict)
         self.result.findings[name] = asdict(finding)
 
@@ -390,8 +390,8 @@ async def _wait_for_reply(client: AsyncKernelClient, request: str) -> None:
         pass
 
 
-def _error(kind: str, message: str) -> NotebookNode:
-    return new_output("error", ename=kind, evalue=message, traceback=[f"{kind}: {message}"])
+def _error(error: str, message: str) -> NotebookNode:
+    return new_output("error", ename=error, evalue=message, traceback=[f"{error}: {message}"])
 
 
 def _normalize(output: NotebookNode) -> NotebookNode:

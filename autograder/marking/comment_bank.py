@@ -11,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from autograder.marking.answers import Question
 from course_lib.atomic_files import atomic_write_text
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
@@ -78,11 +79,11 @@ class CommentBank:
         for lesson in lessons:
             for name in lesson.checked if lesson.name == self._lesson else ():
                 entry = catalogue().get(name)
-                if isinstance(entry, Exercise):
+                if isinstance(entry, ExerciseCheck):
                     for mistake in entry.misconceptions:
                         text = f"{mistake.statement[:1].upper()}{mistake.statement[1:]}. {mistake.hint}"
                         yield BankComment(name, mistake.name, text)
-                elif isinstance(entry, Prediction):
+                elif isinstance(entry, PredictionCheck):
                     for number in entry.misconceptions:
                         yield BankComment(name, f"{number.name} ({number.value:g})", number.hint)
 

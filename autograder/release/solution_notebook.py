@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 import course_lib
 from autograder.release.reference import marked_source
 from autograder.release.source import SourceCell, read_source
-from course_lib.checks.engine import exercise as checks
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Exercise, HandIn, Lesson, Prediction
 from course_lib.curriculum.course_file import HINTS, CourseError
@@ -93,7 +93,7 @@ def _predict(cell: SourceCell) -> str:
     if not question or not all(line.startswith("#") for line in question):
         raise CourseError("its body must be the question, as comment lines only; the answer is in the checks")
     entry = catalogue().get(cell.name)
-    if not isinstance(entry, checks.Prediction):
+    if not isinstance(entry, PredictionCheck):
         raise CourseError(f"course_lib.checks has no prediction {cell.name!r}. Add it there, with its answer")
     answer = f"{cell.name} = {entry.answer!r}"
     return "\n".join([*_wrapped(question), "### BEGIN SOLUTION", answer, "### END SOLUTION"])

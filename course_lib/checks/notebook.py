@@ -3,6 +3,7 @@
 import contextlib
 import dis
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import NotRequired, TypedDict, cast
 
@@ -10,15 +11,15 @@ from course_lib import check_log
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
 from course_lib.checks.engine.comparison import Difference, shown_number
-from course_lib.checks.engine.diagnosis import Verdict, examine, examine_prediction, succeeds
-from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.engine.findings import Finding, Kind, emit, record
+from course_lib.checks.engine.diagnosis import examine, succeeds
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.findings import Finding, emit
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
-from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME
+from course_lib.checks.engine.misconceptions import WrongNumber
+from course_lib.checks.engine.prediction import PredictionCheck, examine_prediction
 from course_lib.checks.engine.versions import BrokenCheckError
-from course_lib.checks.exercises.final_lab.hand_in import HandIn, Levels, judge_file
-from course_lib.checks.exercises.registry import catalogue, find
+from course_lib.checks.exercises.final_lab.hand_in import FileCheck, Levels, judge_file
+from course_lib.checks.exercises.registry import Check, catalogue, find
 
 _PRACTICE_SEED = "practice"
 
@@ -70,63 +71,79 @@ def check(
     Without `grading`, the result is also written to the student's own log if they have turned it on.
     """
     entry = find(name)
-    with record() as findings:
-        try:
-            return _check(name, entry, names, may_not_call, levels or {}, grading)
-        except CheckError as error:
-            error.exercise = name
+    try:
+        result = _result(entry, names, may_not_call, levels or {}, grading)
+    except Exception as error:
+        _record(Finding(name, "error"), names, grading)
+        if isinstance(error, BrokenCheckError):
             raise
-        except Exception as error:
-            _emit(name, "error")
-            if isinstance(error, BrokenCheckError):
-                raise
-            raise BrokenCheckError(
-                f"The check of {name} could not run: it raised {type(error).__name__} ({error}). This is an "
-                "error in the course, not in your code. Run the cell again; if it fails again, report it."
-            ) from error
-        finally:
-            if grading is None:
-                for finding in findings:
-                    check_log.append(finding.name, finding.verdict, finding.misconceptions, names.get(name))
+        raise BrokenCheckError(
+            f"The check of {name} could not run: it raised {type(error).__name__} ({error}). This is an "
+            "error in the course, not in your code. Run the cell again; if it fails again, report it."
+        ) from error
+    _record(result.finding, names, grading)
+    if result.difference is not None:
+        _show(result.difference)
+    if result.points == 0:
+        failed = CheckError(result.message)
+        failed.exercise = name
+        raise failed
+    print(result.message)
+    return result.points if grading else None
 
 
-def _check(
-    name: str,
-    entry: Exercise | Prediction | HandIn,
+@dataclass(frozen=True)
+class _Result:
+    """The result of a check."""
+
+    finding: Finding
+    message: str
+    points: float | None = None
+    """The points earned; None for all of them, 0 if the check fails."""
+    difference: Difference | None = None
+    """The difference to draw, if there is one."""
+
+
+def _record(finding: Finding, names: Mapping[str, object], grading: GradingOptions | None) -> None:
+    emit(finding)
+    if grading is None:
+        check_log.append(finding.name, finding.verdict, finding.misconceptions, names.get(finding.name))
+
+
+def _result(
+    entry: Check,
     names: Mapping[str, object],
     may_not_call: Sequence[str],
     levels: Levels,
     grading: GradingOptions | None,
-) -> float | None:
-    if isinstance(entry, HandIn):
-        return _check_hand_in(entry, levels, grading)
-    if name not in names:
-        _emit(name, "missing")
-        others = [other for other in names if not other.startswith("_") and other not in catalogue()]
-        raise CheckError(messages.missing(name, others))
-    found = names[name]
+) -> _Result:
+    if isinstance(entry, FileCheck):
+        return _result_of_file(entry, levels, grading)
+    if entry.name not in names:
+        others = [name for name in names if not name.startswith("_") and name not in catalogue()]
+        return _failure(Finding(entry.name, "missing"), messages.missing(entry.name, others), grading)
+    found = names[entry.name]
     # `isinstance` would ask the object for its class, which runs a student's `__getattribute__`.
     is_backend = issubclass(type(found), Backend)
     backend = cast(Backend, found) if is_backend else LocalBackend(found, tuple(may_not_call))
-    if isinstance(entry, Prediction):
-        return _check_prediction(entry, backend, grading)
-    return _check_exercise(entry, backend, grading, {} if grading or is_backend else names)
+    if isinstance(entry, PredictionCheck):
+        return _result_of_prediction(entry, backend, grading)
+    return _result_of_exercise(entry, backend, grading, {} if grading or is_backend else names)
 
 
-def _check_exercise(
-    exercise: Exercise, backend: Backend, grading: GradingOptions | None, names: Mapping[str, object]
-) -> float | None:
+def _result_of_exercise(
+    exercise: ExerciseCheck, backend: Backend, grading: GradingOptions | None, names: Mapping[str, object]
+) -> _Result:
     """Check an exercise. `names` holds the student's objects that can be blamed for a failure."""
     verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
-    _emit(exercise.name, _kind(verdict), verdict.named, verdict.forbidden)
+    misconceptions = tuple(mistake.name for mistake in verdict.named)
+    statements = tuple(mistake.statement for mistake in verdict.named)
+    finding = Finding(exercise.name, verdict.name, misconceptions, statements, verdict.forbidden)
     if verdict.passed:
-        print(messages.line("✓", exercise.name, f"correct: all {verdict.probes} tests passed."))
-        return None
-    if verdict.difference is not None and not verdict.unwritten:
-        _show(verdict.difference)
-    points = 0.0 if verdict.forbidden else _points(verdict.named, grading)
+        correct = f"correct: all {verdict.probes} tests passed."
+        return _Result(finding, messages.line("✓", exercise.name, correct))
     wrong_parts = () if verdict.unwritten else _wrong_parts(exercise.name, names)
-    return _finish(messages.failure(verdict, wrong_parts), points)
+    return _failure(finding, messages.failure(verdict, wrong_parts), grading, verdict.difference)
 
 
 def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
@@ -136,7 +153,7 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
         return [
             part.name
             for part in catalogue().values()
-            if isinstance(part, Exercise) and part.name in used - {name} and part.name in names
+            if isinstance(part, ExerciseCheck) and part.name in used - {name} and part.name in names
             if names[part.name] is not part.reference
             if not succeeds(part, LocalBackend(names[part.name]), _PRACTICE_SEED)
         ]
@@ -160,72 +177,44 @@ def _names_used(found: object) -> set[str]:
     return used
 
 
-def _check_prediction(
-    prediction: Prediction, backend: Backend, grading: GradingOptions | None
-) -> float | None:
-    wrong = examine_prediction(prediction, backend)
-    named = (wrong,) if isinstance(wrong, WrongNumber) else ()
-    _emit(prediction.name, "right" if wrong is None else "wrong", named)
+def _result_of_prediction(
+    prediction: PredictionCheck, backend: Backend, grading: GradingOptions | None
+) -> _Result:
+    name, wrong = prediction.name, examine_prediction(prediction, backend)
     if wrong is None:
-        print(messages.line("✓", prediction.name, f"correct. {prediction.reason}"))
-        return None
-    return _finish(messages.wrong_prediction(prediction.name, wrong), _points(named, grading))
+        return _Result(Finding(name, "right"), messages.line("✓", name, f"correct. {prediction.reason}"))
+    finding = Finding(name, "wrong")
+    if isinstance(wrong, WrongNumber):
+        statement = f"{shown_number(wrong.value)} is a common wrong answer"
+        finding = Finding(name, "wrong", (wrong.name,), (statement,))
+    return _failure(finding, messages.wrong_prediction(name, wrong), grading)
 
 
-def _check_hand_in(entry: HandIn, levels: Levels, grading: GradingOptions | None) -> float | None:
+def _result_of_file(entry: FileCheck, levels: Levels, grading: GradingOptions | None) -> _Result:
     found = judge_file(entry, levels)
-    kind: Kind = "right" if found.share == 1 else found.kind
-    statements = () if kind == "right" else (found.message.rstrip("."),)
-    emit(Finding(entry.name, kind, statements=statements, review=found.review))
-    if not found.share:
-        raise CheckError(messages.line("✗", entry.name, found.message))
-    print(messages.line("✓" if found.share == 1 else "◐", entry.name, found.message))
-    return None if found.share == 1 or grading is None else found.share * grading["points"]
+    if found.share == 1:
+        finding = Finding(entry.name, "right", review=found.review)
+        return _Result(finding, messages.line("✓", entry.name, found.message))
+    finding = Finding(entry.name, found.verdict, statements=(found.message.rstrip("."),), review=found.review)
+    message = messages.line("◐" if found.share else "✗", entry.name, found.message)
+    return _Result(finding, message, found.share * (grading["points"] if grading else 1))
 
 
-def _kind(verdict: Verdict) -> Kind:
-    if verdict.passed:
-        return "right"
-    if verdict.unwritten:
-        return "unwritten"
-    if verdict.difference is None:
-        return "forbidden"
-    stopped: dict[str, Kind] = {OUT_OF_TIME: "out-of-time", KERNEL_DIED: "kernel-died"}
-    return stopped.get(verdict.stopped, "wrong")
+def _failure(
+    finding: Finding, message: str, grading: GradingOptions | None, difference: Difference | None = None
+) -> _Result:
+    """Return the result of a failed check, with the points that are left after the misconceptions' costs.
 
-
-def _emit(
-    name: str,
-    kind: Kind,
-    named: Sequence[Misconception | WrongNumber] = (),
-    forbidden: tuple[str, ...] = (),
-) -> None:
-    statements = tuple(
-        one.statement
-        if isinstance(one, Misconception)
-        else f"{shown_number(one.value)} is a common wrong answer"
-        for one in named
-    )
-    emit(Finding(name, kind, tuple(one.name for one in named), statements, forbidden))
-
-
-def _points(named: Sequence[Misconception | WrongNumber], grading: GradingOptions | None) -> float:
-    """Return the points that a failure still earns after the costs of these misconceptions.
-
-    This is 0 if the check isn't graded, if no misconception explains the failure, or if one of them has no
-    cost.
+    No points are left if the check isn't graded, if no misconception explains the failure, if one of them has
+    no cost, or if a forbidden function was called.
     """
-    costs = grading.get("costs", {}) if grading else {}
-    if grading is None or not named or any(mistake.name not in costs for mistake in named):
-        return 0.0
-    return float(grading["points"] - sum(costs[mistake.name] for mistake in named))
-
-
-def _finish(message: str, points: float) -> float:
-    if points <= 0:
-        raise CheckError(message)
-    print(f"{message}\n  You earn {points:g} {'point' if points == 1 else 'points'} for this.")
-    return points
+    points, mistakes = 0.0, finding.misconceptions
+    costs = grading.get("costs", {}) if grading and not finding.forbidden else {}
+    if grading and mistakes and costs.keys() >= set(mistakes):
+        points = max(0.0, float(grading["points"] - sum(costs[name] for name in mistakes)))
+    if points:
+        message += f"\n  You earn {points:g} {'point' if points == 1 else 'points'} for this."
+    return _Result(finding, message, points, difference)
 
 
 def _show(difference: Difference) -> None:

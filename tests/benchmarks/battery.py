@@ -34,8 +34,9 @@ from rich.table import Table
 from course_lib import transformer
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.versions import compiled, known_versions
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import load_curriculum
 
@@ -93,7 +94,7 @@ def answers() -> list[Answer]:
 def outcome(answer: Answer) -> Outcome:
     """Define an answer as a notebook cell would, and check it."""
     exercise = catalogue()[answer.exercise]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     names: dict[str, Any] = {
         "math": math,
         "copy": copy,
@@ -108,7 +109,7 @@ def outcome(answer: Answer) -> Outcome:
         "defaultdict": collections.defaultdict,
         "dataclass": dataclass,
         **vars(transformer),
-        **{name: entry.reference for name, entry in catalogue().items() if isinstance(entry, Exercise)},
+        **{name: entry.reference for name, entry in catalogue().items() if isinstance(entry, ExerciseCheck)},
         "__name__": "__main__",
     }
     # Register the code as IPython does, so that a message can quote the line that raised.
@@ -118,8 +119,8 @@ def outcome(answer: Answer) -> Outcome:
     except Exception as error:
         return Outcome(False, "structural", f"its cell raises {type(error).__name__}: {error}", 0.0)
     forbidden = tuple(_forbidden().get(answer.exercise, ()))
-    exercise.outcomes.clear()
-    exercise.compiled.clear()
+    known_versions.cache_clear()
+    compiled.cache_clear()
     start = time.process_time()
     verdict = examine(exercise, LocalBackend(names[answer.exercise], forbidden), "practice")
     seconds = time.process_time() - start

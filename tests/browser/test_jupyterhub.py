@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from autograder.demo import copy_course
 from autograder.release.build import COURSE
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.student.configuration import COURSE_ID, write_configuration
 from tests.autograder.nbgrader.unix_accounts import Account, accounts, give_home, why_unavailable
@@ -135,7 +135,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
     assert browser is not None
     ann, ben = hub.students
     exercise = catalogue()[EXERCISE]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
 
     # The instructor releases the lesson in Formgrader, which the menu of the hub's pages lists as a service.
     graders_page = hub.log_in(browser, hub.instructor, "/hub/home")

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.exercises.registry import catalogue
 from tests.browser.notebook_page import NotebookPage
 from tests.browser.screenshots import shoot
@@ -31,7 +31,7 @@ def solved_by_a_student(slip: str) -> nbformat.NotebookNode:
 
 def test_a_student_does_lesson_01(lab: str, page: Page, folder: Path) -> None:
     exercise = catalogue()["attention_scores"]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     not_scaled = next(mistake for mistake in exercise.misconceptions if mistake.name == "not_scaled")
     (folder / NAME).parent.mkdir()
     nbformat.write(solved_by_a_student(exercise.source_with(not_scaled)), folder / NAME)

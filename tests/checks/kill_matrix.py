@@ -19,12 +19,13 @@ from typing import Any
 from zlib import crc32
 
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception
+from course_lib.checks.engine.outcomes import first_difference
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.search import Search, can_be_combined
-from course_lib.checks.engine.versions import Versions, first_difference
+from course_lib.checks.engine.versions import Versions
 from course_lib.checks.exercises.registry import catalogue
 from tests.checks import variants
 
@@ -49,9 +50,9 @@ VARIANTS: dict[str, tuple[Callable[..., Any], ...]] = {
 Summary = dict[str, Any]
 
 
-def exercises() -> list[Exercise]:
+def exercises() -> list[ExerciseCheck]:
     """Return every exercise of the course."""
-    return [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
+    return [entry for entry in catalogue().values() if isinstance(entry, ExerciseCheck)]
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Killed:
     """The misconceptions that the search finds."""
 
 
-def kill(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> Killed:
+def kill(exercise: ExerciseCheck, mistakes: tuple[Misconception, ...], seed: str) -> Killed:
     """Run all probes on the reference with these misconceptions, and search for an explanation."""
     # The search will run the same version, so share its outcomes. (Each `Versions` counts its effort from 0.)
     run = Versions(exercise, seed)
@@ -81,7 +82,7 @@ def kill(exercise: Exercise, mistakes: tuple[Misconception, ...], seed: str) -> 
     return Killed(tuple(exercise.probes[number] for number in differences), explanation.named)
 
 
-def summary(exercise: Exercise) -> Summary:
+def summary(exercise: ExerciseCheck) -> Summary:
     """Run an exercise's kill matrix and return its counts and the cells that a reviewer should see."""
     right = (exercise.reference, *VARIANTS[exercise.name])
     single = {mistake.name: kill(exercise, (mistake,), SEED) for mistake in exercise.misconceptions}
@@ -111,7 +112,7 @@ def summary(exercise: Exercise) -> Summary:
     }
 
 
-def _pairs(exercise: Exercise) -> Iterator[tuple[Misconception, ...]]:
+def _pairs(exercise: ExerciseCheck) -> Iterator[tuple[Misconception, ...]]:
     """Yield the pairs that can be combined, in an order that depends on nothing but their names."""
     pairs = combinations(exercise.misconceptions, 2)
     for pair in sorted(pairs, key=lambda pair: crc32(_joined(pair).encode())):

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from tests.checks.kill_matrix import FILE, VARIANTS, exercises, kept, summary, written
 from tests.checks.totals import totals
@@ -15,7 +15,7 @@ by_name = pytest.mark.parametrize("exercise", exercises(), ids=lambda exercise: 
 
 
 @by_name
-def test_the_summary_in_the_repository_is_current(exercise: Exercise) -> None:
+def test_the_summary_in_the_repository_is_current(exercise: ExerciseCheck) -> None:
     found, expected = summary(exercise), kept()[exercise.name]
     unnamed = found.get("not_named", [])
     assert not [name for name in unnamed if " + " not in name]
@@ -29,14 +29,14 @@ def test_the_summary_is_written_as_it_is_read() -> None:
 
 
 @by_name
-def test_there_are_enough_mistakes_and_variants(exercise: Exercise) -> None:
+def test_there_are_enough_mistakes_and_variants(exercise: ExerciseCheck) -> None:
     assert len(exercise.misconceptions) >= 8
     assert len(VARIANTS[exercise.name]) >= 4
 
 
 @by_name
 @pytest.mark.parametrize("seed", [SEEDS[0], pytest.param(SEEDS[1], marks=pytest.mark.nightly)])
-def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
+def test_right_answers_pass(exercise: ExerciseCheck, seed: str) -> None:
     for found in (exercise.reference, *VARIANTS[exercise.name]):
         verdict = examine(exercise, LocalBackend(found), seed)
         assert verdict.passed, (found.__name__, verdict.failures, verdict.difference)
@@ -44,7 +44,7 @@ def test_right_answers_pass(exercise: Exercise, seed: str) -> None:
 
 @by_name
 @pytest.mark.nightly
-def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
+def test_mistakes_are_named_with_other_numbers_too(exercise: ExerciseCheck) -> None:
     """Check a third of the mistakes like a student's code, with other random numbers than the matrix uses."""
     for mistake in exercise.misconceptions[::3]:
         verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
@@ -52,7 +52,7 @@ def test_mistakes_are_named_with_other_numbers_too(exercise: Exercise) -> None:
 
 
 @by_name
-def test_nobody_is_accused_falsely(exercise: Exercise) -> None:
+def test_nobody_is_accused_falsely(exercise: ExerciseCheck) -> None:
     assert len(UNRELATED[exercise.name]) >= 6
     # Only every sixth, to save time: an unknown mistake takes longest.
     for found in UNRELATED[exercise.name][::6]:

@@ -14,17 +14,18 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
+from course_lib.check_log import LOG, read_log
 from course_lib.checks import CheckError, check
 from course_lib.checks.engine.candidate import Request
 from course_lib.checks.engine.comparison import Comparison, Difference
 from course_lib.checks.engine.diagnosis import Verdict, examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import record
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.messages import failure
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
 from course_lib.checks.engine.search import Resemblance
-from course_lib.checks.engine.versions import BrokenCheckError
+from course_lib.checks.engine.versions import BrokenCheckError, known_versions
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import (
     EncoderLayer,
@@ -43,7 +44,7 @@ def _below_python(q: torch.Tensor) -> torch.Tensor:
 
 def mistaken(exercise: str, *names: str) -> object:
     entry = catalogue()[exercise]
-    assert isinstance(entry, Exercise)
+    assert isinstance(entry, ExerciseCheck)
     return entry.with_mistakes(*(mistake for mistake in entry.misconceptions if mistake.name in names))
 
 
@@ -85,7 +86,7 @@ def test_two_mistakes_are_both_named() -> None:
 
 def test_a_mistake_that_explains_all_failing_tests_stands_in_the_first_line() -> None:
     exercise = catalogue()["attention_scores"]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     mistake = next(one for one in exercise.misconceptions if one.name == "not_scaled")
     first, second, passed, *_ = exercise.probes
     verdict = Verdict(
@@ -435,13 +436,13 @@ def test_a_result_that_is_the_function_itself() -> None:
 
 
 @pytest.fixture
-def untouched() -> Iterator[Exercise]:
-    """An exercise with an empty cache, which is emptied again afterwards."""
+def untouched() -> Iterator[ExerciseCheck]:
+    """An exercise without known outcomes, whose outcomes are forgotten again afterwards."""
     exercise = catalogue()["shift_target"]
-    assert isinstance(exercise, Exercise)
-    exercise.outcomes.clear()
+    assert isinstance(exercise, ExerciseCheck)
+    known_versions.cache_clear()
     yield exercise
-    exercise.outcomes.clear()
+    known_versions.cache_clear()
 
 
 @contextlib.contextmanager
@@ -467,16 +468,16 @@ def test_what_a_notebook_has_left_on_changes_nothing(
     name: str, left_on: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:
     exercise = catalogue()[name]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     wrong = exercise.with_mistakes(exercise.misconceptions[0])
-    exercise.outcomes.clear()
+    known_versions.cache_clear()
     try:
         with left_on():
             check(name, {name: exercise.reference})
             assert exercise.misconceptions[0].statement[:40] in message(name, wrong).replace("\n    ", " ")
         check(name, {name: exercise.reference})
     finally:
-        exercise.outcomes.clear()
+        known_versions.cache_clear()
 
 
 def unknown(target):
@@ -491,7 +492,7 @@ def message_for_unknown() -> str:
 @pytest.mark.parametrize("interrupted", range(1, 14, 3))
 @pytest.mark.slow
 def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
-    message_for_unknown: str, untouched: Exercise, interrupted: int, monkeypatch: pytest.MonkeyPatch
+    message_for_unknown: str, untouched: ExerciseCheck, interrupted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = itertools.count(1)
     ask = LocalBackend.ask
@@ -509,7 +510,7 @@ def test_an_interrupt_while_a_check_compares_spoils_no_later_check(
     check("shift_target", {"shift_target": untouched.reference})
 
 
-def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None:
+def test_a_machine_that_slept_spoils_no_later_check(untouched: ExerciseCheck) -> None:
     def late(holder: LocalBackend, request: Request) -> Reply:
         holder.stopped = Raised(OUT_OF_TIME, "the call did not return within 10 seconds")
         return holder.stopped
@@ -525,7 +526,22 @@ def test_a_machine_that_slept_spoils_no_later_check(untouched: Exercise) -> None
     check("shift_target", {"shift_target": untouched.reference})
 
 
-def test_a_broken_reference_lets_nothing_pass(untouched: Exercise) -> None:
+def test_a_check_that_crashes_after_its_verdict_is_recorded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*arguments: object) -> str:
+        raise KeyError("no words for this verdict")
+
+    monkeypatch.setattr("course_lib.checks.engine.messages.failure", crash)
+    monkeypatch.setenv("COURSE_LOG", str(tmp_path))
+    (tmp_path / "on").touch()
+    with record() as findings, pytest.raises(BrokenCheckError, match="could not run: it raised KeyError"):
+        check("attention_scores", {"attention_scores": lambda query, key: query})
+    assert [finding.verdict for finding in findings] == ["error"]
+    assert [entry.verdict for entry in read_log(tmp_path / LOG)] == ["error"]
+
+
+def test_a_broken_reference_lets_nothing_pass(untouched: ExerciseCheck) -> None:
     def broken(*arguments: object) -> object:
         raise ImportError("a fixture is missing")
 
@@ -573,7 +589,7 @@ def test_a_forbidden_function_in_python_is_found() -> None:
 @pytest.mark.parametrize("name", ["greedy_decode", "beam_search", "tie_embeddings", "MultiHeadAttention"])
 def test_a_check_draws_none_of_the_notebooks_random_numbers(name: str) -> None:
     exercise = catalogue()[name]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)

@@ -26,7 +26,8 @@ from zlib import crc32  # noqa: E402
 from course_lib.__main__ import main  # noqa: E402
 from course_lib.checks import CheckError, check  # noqa: E402
 from course_lib.checks.engine import local_backend  # noqa: E402
-from course_lib.checks.engine.exercise import Exercise, Prediction  # noqa: E402
+from course_lib.checks.engine.exercise import ExerciseCheck  # noqa: E402
+from course_lib.checks.engine.prediction import PredictionCheck  # noqa: E402
 from course_lib.checks.exercises.registry import catalogue  # noqa: E402
 from course_lib.curriculum import public_curriculum  # noqa: E402
 
@@ -77,10 +78,10 @@ def checks() -> dict[str, Any]:
     for lesson in EVERYWHERE:
         for name in lesson.checked:
             entry = catalogue()[name]
-            if isinstance(entry, Prediction):
+            if isinstance(entry, PredictionCheck):
                 right[name] = verdict(name, entry.answer)
                 wrong[name] = verdict(name, entry.answer * 1000 + 7)
-            elif isinstance(entry, Exercise):
+            elif isinstance(entry, ExerciseCheck):
                 right[name] = verdict(name, entry.reference)
                 if len(right) % STEP == 0 and entry.misconceptions:
                     mistake = min(entry.misconceptions, key=lambda mistake: crc32(mistake.name.encode()))

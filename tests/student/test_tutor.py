@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from course_lib.checks import CheckError, check
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import public_curriculum
 from course_lib.student.tutor import tutor, without_solution
@@ -274,7 +274,7 @@ def test_code_of_the_solution_is_not_shown(failed: Server, capsys: pytest.Captur
 
 
 def test_no_reference_gets_through_word_for_word() -> None:
-    exercises = [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
+    exercises = [entry for entry in catalogue().values() if isinstance(entry, ExerciseCheck)]
     assert len(exercises) > 30
     for exercise in exercises:
         for text in (f"Here:\n```\n{exercise.source}\n```", f"Here:\n\n{exercise.source}", exercise.source):

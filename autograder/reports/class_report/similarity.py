@@ -16,7 +16,7 @@ from typing import Any
 
 from autograder.reports.class_report.records import ClassRecords
 from autograder.reports.class_report.teaching import plain_definition
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.exercises.registry import catalogue
 
 #: The name under which the solution is compared.
@@ -58,7 +58,7 @@ def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
     answers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for submission in records.submissions:
         for exercise, code in submission.code.items():
-            if isinstance(catalogue().get(exercise), Exercise):
+            if isinstance(catalogue().get(exercise), ExerciseCheck):
                 answers[submission.lesson, exercise][submission.student] = code
     found = [
         pair
@@ -73,7 +73,7 @@ def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterat
     from copydetect import CodeFingerprint, compare_files
 
     entry = catalogue()[exercise]
-    assert isinstance(entry, Exercise)
+    assert isinstance(entry, ExerciseCheck)
 
     plain = {student: plain_definition(code, exercise) for student, code in codes.items()}
     plain[REFERENCE] = plain_definition(entry.source, exercise)

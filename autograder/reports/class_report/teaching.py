@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
 
@@ -30,7 +30,7 @@ def explanations(misconceptions: pd.DataFrame) -> list[tuple[dict[Hashable, Any]
     found = [
         (row, known)
         for row in misconceptions.to_dict("records")
-        if isinstance(entry := catalogue().get(row["exercise"]), Exercise)
+        if isinstance(entry := catalogue().get(row["exercise"]), ExerciseCheck)
         for known in entry.misconceptions
         if known.name == row["misconception"]
     ]
@@ -55,7 +55,7 @@ def differing_lines(code: str, exercise: str) -> list[Line]:
     the code cannot be parsed or has too little in common with the reference.
     """
     entry = catalogue().get(exercise)
-    if not isinstance(entry, Exercise):
+    if not isinstance(entry, ExerciseCheck):
         return []
     student, reference = (plain_definition(text, entry.name).splitlines() for text in (code, entry.source))
     matcher = SequenceMatcher(None, reference, student, autojunk=False)

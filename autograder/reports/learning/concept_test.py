@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 import course_lib.transformer
 from autograder.submissions.reading import SubmittedNotebook
 from course_lib.atomic_files import atomic_write_text
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import public_curriculum
@@ -120,7 +120,7 @@ class Question(_Table):
         An option is invalid if it can't be computed, or if it differs from its computed value.
         """
         numbers, exercise = self.numbers(test), catalogue()[self.exercise]
-        assert isinstance(exercise, Exercise)
+        assert isinstance(exercise, ExerciseCheck)
         names: dict[str, Any] = {**vars(course_lib.transformer), "math": math, "tensor": torch.tensor}
         names["t"] = lambda values: torch.tensor(values, dtype=torch.float64)
         for name, text in {CORRECT: numbers.answer, **numbers.wrong}.items():

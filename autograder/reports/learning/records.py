@@ -17,7 +17,7 @@ from autograder.submissions.folder import Submission, submissions
 from autograder.submissions.reading import UnreadableError, read_notebook
 from autograder.submissions.regular_file import read_file
 from course_lib.check_log import LOG, parse_log
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import common_misconceptions
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import public_curriculum
@@ -110,5 +110,5 @@ def statements(exercise: str) -> dict[str, str]:
     """
     entry = catalogue().get(exercise)
     own = entry.misconceptions if entry is not None else ()
-    common = common_misconceptions() if isinstance(entry, Exercise) else ()
+    common = common_misconceptions() if isinstance(entry, ExerciseCheck) else ()
     return {mistake.name: getattr(mistake, "statement", mistake.name) for mistake in (*common, *own)}

@@ -1,7 +1,7 @@
 """Record direct and indirect calls to functions that would solve a whole exercise."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pkgutil import resolve_name
 from types import CodeType, FrameType
@@ -37,7 +37,7 @@ class CallRecorder:
     calling a torch function; and functions of torch that are written in Python.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self._by_last_part = {name.rpartition(".")[2]: name for name in names}
         self._by_kernel = {
             kernel: name

@@ -21,6 +21,12 @@ Action = Literal[
     "call", "gradients", "build", "fixture", "copy", "load", "weights", "train", "modes", "number"
 ]
 
+#: The actions that create an object. Their replies contain its handle.
+MAKING = ("build", "fixture", "copy")
+
+#: The time limit of a request in seconds. Correct answers take milliseconds.
+SECONDS = 10.0
+
 
 @dataclass(frozen=True)
 class Fixture:

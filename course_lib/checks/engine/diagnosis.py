@@ -2,7 +2,6 @@
 
 import gc
 import inspect
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,25 +9,24 @@ from typing import Literal
 
 import torch
 
-from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Candidate
+from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend
 from course_lib.checks.engine.comparison import (
     GRADIENTS_ARE_CUT,
     Arguments,
     Comparison,
     Difference,
-    describe,
-    shown_number,
 )
 from course_lib.checks.engine.example import Example, example
-from course_lib.checks.engine.exceptions import explained, named
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exceptions import named
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.findings import VerdictName
 from course_lib.checks.engine.local_backend import as_torch_starts
 from course_lib.checks.engine.misconceptions import (
     Misconception,
-    WrongNumber,
     returned_with_more,
     stub_left_behind,
 )
+from course_lib.checks.engine.outcomes import Outcome, first_difference, outcome_of
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.relations import relation
 from course_lib.checks.engine.reply import (
@@ -40,11 +38,14 @@ from course_lib.checks.engine.reply import (
     Returned,
 )
 from course_lib.checks.engine.search import Explanation, Resemblance, Search
-from course_lib.checks.engine.versions import Outcome, Versions, first_difference, outcome_of
+from course_lib.checks.engine.versions import Versions
 from course_lib.curriculum.stubs import UNWRITTEN
 
 #: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
 Tier = Literal["exact", "partial", "structural", "numbers"]
+
+#: The kinds of `Raised` after which the student's code no longer runs, and the verdicts on them.
+_STOPPED: Mapping[str, VerdictName] = {KERNEL_DIED: "kernel-died", OUT_OF_TIME: "out-of-time"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,17 @@ class Verdict:
         return not (self.failures or self.forbidden or self.unwritten)
 
     @property
+    def name(self) -> VerdictName:
+        """The name of this verdict in findings."""
+        if self.passed:
+            return "right"
+        if self.unwritten:
+            return "unwritten"
+        if self.difference is None:
+            return "forbidden"
+        return _STOPPED.get(self.stopped, "wrong")
+
+    @property
     def tier(self) -> Tier:
         """The kind of evidence on which the diagnosis of a failure is based."""
         if self.named:
@@ -114,7 +126,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 @_undisturbed()
-def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
+def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     """Run every probe on the backend's object and on the reference, and compare and diagnose the results.
 
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
@@ -130,23 +142,22 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
         return Verdict(exercise.name, count, unwritten=stub.message)
     used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
     versions = Versions(exercise, seed)
+    arguments = [_arguments(exercise, outcome) for outcome in found]
     differences = {}
     for number, probe in enumerate(exercise.probes):
-        arguments = _arguments(exercise, found[number])
-        difference = first_difference(probe, versions.reference(number), found[number], arguments)
+        difference = first_difference(probe, versions.reference(number), found[number], arguments[number])
         if difference is not None:
             differences[number] = difference
     if not differences:
         return Verdict(exercise.name, count, forbidden=tuple(used))
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences)
-    arguments = _arguments(exercise, found[first])
-    facts = _facts(versions.reference(first), found[first], difference, arguments)
+    facts = _facts(versions.reference(first), found[first], difference, arguments[first])
     if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
         causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
         facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
     kinds = {reply.kind for reply in raised}
-    if not explanation.named and not kinds & _ENDS:
+    if not explanation.named and not kinds & _STOPPED.keys():
         again = outcome_of(exercise.probes[first], backend, seed)
         if _changes_when_repeated(exercise.probes[first], found[first], again):
             facts = (*facts, _CHANGES)
@@ -160,19 +171,17 @@ def examine(exercise: Exercise, backend: Backend, seed: str) -> Verdict:
         difference=difference,
         facts=facts,
         named=explanation.named,
-        named_by_error=bool(explanation.named)
-        and set(explanation.named) <= set(exercise.misconceptions)
-        and all(any(_unexpected_errors(versions.reference(number), found[number])) for number in differences),
+        named_by_error=explanation.named_by_error,
         similar=explanation.similar,
         example=example(exercise, backend, failed) if unexplained else None,
         printed="".join(reply.printed for reply in found[first].replies),
         forbidden=tuple(used),
-        stopped=next((kind for kind in (KERNEL_DIED, OUT_OF_TIME) if kind in kinds), ""),
+        stopped=next((kind for kind in _STOPPED if kind in kinds), ""),
     )
 
 
 @_undisturbed()
-def succeeds(exercise: Exercise, backend: Backend, seed: str) -> bool:
+def succeeds(exercise: ExerciseCheck, backend: Backend, seed: str) -> bool:
     """Return whether the backend's object passes every probe, without a diagnosis if it doesn't."""
     versions = Versions(exercise, seed)
     return all(
@@ -182,7 +191,7 @@ def succeeds(exercise: Exercise, backend: Backend, seed: str) -> bool:
 
 
 def _explanation(
-    exercise: Exercise,
+    exercise: ExerciseCheck,
     versions: Versions,
     found: Sequence[Outcome],
     differences: Mapping[int, Difference],
@@ -208,7 +217,10 @@ def _explanation(
         def passes(mistake: Misconception) -> bool:
             return first_difference(probe, right, versions.outcome((mistake,), first)) is None
 
-        return replace(explanation, named=tuple(sorted(explanation.named, key=passes)))
+        by_error = set(explanation.named) <= set(exercise.misconceptions) and all(
+            any(_unexpected_errors(versions.reference(number), found[number])) for number in differences
+        )
+        return Explanation(tuple(sorted(explanation.named, key=passes)), named_by_error=by_error)
     if certain:
         return Explanation(known)
     if explanation.similar is None and (cause := causes[first]) is not None:
@@ -228,7 +240,7 @@ def _compares_gradients(outcome: Outcome) -> bool:
 
 def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:
     """Return whether the code runs to its end and gives a different result if a probe is repeated."""
-    ended = any(isinstance(reply, Raised) and reply.kind in _ENDS for reply in again.replies)
+    ended = any(isinstance(reply, Raised) and reply.kind in _STOPPED for reply in again.replies)
     return not ended and first_difference(probe, found, again) is not None
 
 
@@ -237,9 +249,6 @@ _CHANGES = (
     "When this test is repeated, your code gives a different result. Does it change a global variable or a "
     "default argument, draw random numbers, or read numbers from `torch.empty` that it hasn't written?"
 )
-
-#: The kinds of `Raised` after which the student's code no longer runs.
-_ENDS = frozenset({KERNEL_DIED, OUT_OF_TIME})
 
 #: The maximum number of causes that are named together.
 _MAX_CAUSES = 3
@@ -278,7 +287,7 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
     return reply
 
 
-def _arguments(exercise: Exercise, outcome: Outcome) -> Arguments:
+def _arguments(exercise: ExerciseCheck, outcome: Outcome) -> Arguments:
     """Return the arguments of the last call in an outcome.
 
     They have names only if every call is one of the student's function, or of the same method of its class.
@@ -329,28 +338,3 @@ def _facts(
             facts.append(f"Your code {calls}; {needed} is expected.")
             break
     return tuple(facts)
-
-
-def examine_prediction(prediction: Prediction, backend: Backend) -> WrongNumber | str | None:
-    """Check the answer to a prediction.
-
-    Return None if it is correct, the matching `WrongNumber` if it is a known wrong answer, and otherwise a
-    sentence that explains what is wrong.
-    """
-    reply = Candidate(backend).number()
-    if isinstance(reply, Raised):
-        return f"Expected a number, but the value can't be read as one. {explained(reply)}"
-    number = reply.value
-    if number is None:
-        return "The answer is still None. Replace None with your number."
-    if not isinstance(number, float):
-        return f"Expected a number, got {describe(number)}."
-
-    def near(goal: float) -> bool:
-        return math.isclose(number, goal, rel_tol=prediction.tolerance)
-
-    if near(prediction.answer):
-        return None
-    known = [wrong for wrong in prediction.misconceptions if near(wrong.value)]
-    nearest = min(known, key=lambda wrong: abs(number - wrong.value), default=None)
-    return nearest or f"{shown_number(number)} is incorrect. {prediction.hint}"

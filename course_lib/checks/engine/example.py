@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Candidate, Request
 from course_lib.checks.engine.comparison import Comparison
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.outcomes import Outcome
 from course_lib.checks.engine.reply import Handle, Raised, Reply, Returned, Value
-from course_lib.checks.engine.versions import Outcome
 
 #: A call whose text is longer than this is not shown.
 _MAX_CALL_LENGTH = 420
@@ -36,7 +36,7 @@ class Example:
     found: str
 
 
-def example(exercise: Exercise, backend: Backend, failed: Sequence[Outcome]) -> Example | None:
+def example(exercise: ExerciseCheck, backend: Backend, failed: Sequence[Outcome]) -> Example | None:
     """Return the shortest call in the failed probes that shows a wrong result, or None if there is none.
 
     Inputs are rounded to two decimals to keep them short, and long ones are replaced by numbers in equal

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -143,7 +144,7 @@ def _attribute(match: re.Match[str], line: str) -> str:
             f"{the_object} is None. Does a function that you call lack a `return`, or does this test not "
             "pass an optional argument?"
         )
-    own = _TENSOR_NAMES if owner == "Tensor" else _KNOWN_NAMES.split()
+    own = _TENSOR_NAMES if owner == "Tensor" else _file()["names"]
     near = get_close_matches(name, own, n=1, cutoff=0.75)
     if near and near[0] != name:
         return f"Did you mean `{near[0]}`?"
@@ -179,13 +180,6 @@ def _key(match: re.Match[str], line: str) -> str:
 
 #: Attributes of tensors.
 _TENSOR_NAMES = ("shape", "size", "transpose", "permute", "reshape", "unsqueeze", "squeeze", "masked_fill")
-#: The attributes that the exercises define, separated by spaces.
-_KNOWN_NAMES = (
-    "query_projection key_projection value_projection output_projection self_attention cross_attention "
-    "feed_forward sublayers source_embedding target_embedding positions encoder_layers decoder_layers "
-    "encoder_norm decoder_norm generator encode decode table inner outer scale shift norm norm_first dropout "
-    "pad_id d_model heads layers d_ff"
-)
 
 
 _EXPLAINED_BY: Mapping[str, _Explain] = {"attribute": _attribute, "key": _key, "names": _names}
@@ -218,5 +212,9 @@ class _Meaning:
 
 @cache
 def _meanings() -> tuple[_Meaning, ...]:
-    file = Path(__file__).with_suffix(".toml")
-    return tuple(_Meaning(**table) for table in tomllib.loads(file.read_text(encoding="utf-8"))["meanings"])
+    return tuple(_Meaning(**table) for table in _file()["meanings"])
+
+
+@cache
+def _file() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The data of a check: an exercise with its reference, probes and known mistakes, or a prediction."""
+"""The data with which an exercise is checked: its reference, probes and known mistakes."""
 
 import __future__
 
@@ -15,38 +15,15 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     PatchError,
-    WrongNumber,
     equivalent_of,
     misconceptions_of,
-    wrong_numbers_of,
 )
 from course_lib.checks.engine.probe import Ask, Draw, Observed, Probe
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """An exercise in which a student predicts a number before seeing it."""
-
-    name: str
-    answer: float
-    tolerance: float
-    """The tolerance of an answer, relative to the correct one."""
-    hint: str
-    """A hint for wrong answers that are not among the known ones."""
-    reason: str
-    """Sentences that explain the correct answer, for those who have found it, perhaps by luck."""
-    misconceptions_file: Path | None = None
-    """The file with the known wrong answers, which the registry adds."""
-
-    @cached_property
-    def misconceptions(self) -> tuple[WrongNumber, ...]:
-        """The known wrong answers, loaded on first use. Raises MisconceptionError if one is invalid."""
-        return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
-
-
 @dataclass(eq=False)
-class Exercise:
-    """A function or class that a student writes, with everything needed to check it."""
+class ExerciseCheck:
+    """The check of a function or class that a student writes."""
 
     reference: Any
     """The reference implementation: a function or a class."""
@@ -56,12 +33,6 @@ class Exercise:
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0
     """The part of a probe's cost that the count of torch function calls misses, such as calls in threads."""
-    compiled: dict[tuple[Misconception, ...], Any] = field(default_factory=dict, init=False, repr=False)
-    """A cache of the versions with misconceptions."""
-    outcomes: dict[tuple[str, tuple[Misconception, ...]], Any] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    """A cache of the outcomes of probes for these versions, by the seed and the misconceptions."""
 
     @cached_property
     def name(self) -> str:
@@ -146,11 +117,9 @@ class Exercise:
         """
         if not misconceptions:
             return self.reference
-        if misconceptions not in self.compiled:
-            label = "+".join(misconception.name for misconception in misconceptions)
-            names = dict(vars(sys.modules[self.reference.__module__]))
-            # Annotations of shapes stay strings: evaluating them would take as long as a probe.
-            flags = __future__.annotations.compiler_flag
-            exec(compile(self.source_with(*misconceptions), f"<{label}>", "exec", flags), names)
-            self.compiled[misconceptions] = names[self.name]
-        return self.compiled[misconceptions]
+        label = "+".join(misconception.name for misconception in misconceptions)
+        names = dict(vars(sys.modules[self.reference.__module__]))
+        # Annotations of shapes stay strings: evaluating them would take as long as a probe.
+        flags = __future__.annotations.compiler_flag
+        exec(compile(self.source_with(*misconceptions), f"<{label}>", "exec", flags), names)
+        return names[self.name]

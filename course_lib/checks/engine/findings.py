@@ -6,7 +6,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["right", "wrong", "unwritten", "forbidden", "out-of-time", "kernel-died", "missing", "error"]
+VerdictName = Literal[
+    "right", "wrong", "unwritten", "forbidden", "out-of-time", "kernel-died", "missing", "error"
+]
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,7 @@ class Finding:
     """The outcome of one check of one exercise, prediction or submitted file."""
 
     name: str
-    verdict: Kind
+    verdict: VerdictName
     misconceptions: tuple[str, ...] = ()
     """The names of the known misconceptions that explain the failure."""
     statements: tuple[str, ...] = ()

@@ -1,23 +1,18 @@
 """A backend that holds a student's object in this process, for the check cells in JupyterLab."""
 
 import copy
-import dis
 import io
-import os
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.checks.engine.call_recorder import CallRecorder
-from course_lib.checks.engine.candidate import Backend, Fixture, Request
+from course_lib.checks.engine.candidate import MAKING, SECONDS, Backend, Fixture, Request
 from course_lib.checks.engine.reply import (
     LEFTOVER_STUB,
     OUT_OF_TIME,
@@ -29,11 +24,9 @@ from course_lib.checks.engine.reply import (
     plain,
     same_numbers,
 )
+from course_lib.checks.engine.tracebacks import ends_in_other_code, raised_on_purpose, student_line
 from course_lib.curriculum.stubs import UNWRITTEN
 from course_lib.time_limit import OutOfTime, time_limit
-
-#: The time limit of a request in seconds. Correct answers take milliseconds.
-SECONDS = 10.0
 
 #: The maximum length of a recorded message, number of warnings, and length of recorded output.
 MAX_MESSAGE_LENGTH, MAX_WARNINGS, MAX_PRINTED = 10_000, 100, 500
@@ -273,9 +266,6 @@ def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> A
     return float(found) if is_number else found
 
 
-#: The actions that create an object. Their replies contain its handle.
-MAKING = ("build", "fixture", "copy")
-
 _ACTIONS: dict[str, Callable[[Any, Request, Given, Keywords], Any]] = {
     "call": _call,
     "build": _call,
@@ -297,14 +287,7 @@ def _method(found: Any, name: str) -> Callable[..., Any]:
 
 
 def _raised(error: BaseException) -> Raised:
-    # A student's cells belong to no package.
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        # The methods of dataclasses are in "<string>".
-        if not (_in_library(frame.filename) or _in_course(frame.filename) or frame.filename == "<string>")
-    ]
-    line = (frames[-1].line or "")[:MAX_MESSAGE_LENGTH] if frames else ""
+    line = student_line(error.__traceback__)[:MAX_MESSAGE_LENGTH]
     if isinstance(error, OutOfTime):
         return Raised(OUT_OF_TIME, f"the call did not return within {SECONDS:g} seconds", line)
     try:
@@ -315,50 +298,11 @@ def _raised(error: BaseException) -> Raised:
     return Raised(type(error).__name__, message, line, _note(error, message))
 
 
-_STANDARD_LIBRARY = os.path.dirname(traceback.__file__)
-
-#: The folder `course_lib`, with a separator at its end.
-_COURSE = f"{Path(__file__).parents[2]}{os.sep}"
-
-
-def _in_course(filename: str) -> bool:
-    return filename.startswith(_COURSE)
-
-
-def _in_library(filename: str) -> bool:
-    """Return whether a file belongs to Python or to an installed package other than this course."""
-    # Debian's Python and Colab install packages into "dist-packages", and users into their own folder.
-    installed = "site-packages" in filename or "dist-packages" in filename
-    installed = installed or filename.startswith(("<frozen ", _STANDARD_LIBRARY))
-    return installed and not _in_course(filename)
-
-
-def raised_on_purpose(trace: TracebackType | None, by_course: bool = True) -> bool:
-    """Return whether a traceback ends at a `raise` or `assert` statement outside of libraries.
-
-    `by_course` states whether a statement in this course's own code counts, such as in a reference.
-    """
-    if trace is None:
-        return False
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    if _in_library(code.co_filename) or (_in_course(code.co_filename) and not by_course):
-        return False
-    return dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
-
-
 def _note(error: BaseException, message: str) -> str:
     """Return the value of `Raised.note` for an exception with this message."""
     if isinstance(error, MissingParameter):
         return error.others
-    if error.__traceback__ is None:
-        return ""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if type(error) is not NotImplementedError:
         return RAISED_BY_NAME if raised_on_purpose(error.__traceback__, by_course=False) else ""
-    if message and UNWRITTEN not in message:
-        return ""
-    names = {*frame.f_code.co_names, *frame.f_code.co_freevars} - {"NotImplementedError"}
-    arguments = frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount
-    return LEFTOVER_STUB if names or frame.f_code.co_nlocals > arguments else ""
+    is_stub = not message or UNWRITTEN in message
+    return LEFTOVER_STUB if is_stub and ends_in_other_code(error.__traceback__) else ""

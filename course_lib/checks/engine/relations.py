@@ -45,8 +45,7 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
         return ""  # Each truth value has a name, so a sentence about all of them means little.
     tensors = ((arguments.name(number), _tensor(value)) for number, value in enumerate(arguments.values))
     inputs = {name: tensor for name, tensor in tensors if tensor is not None}
-    facts = _of_tensors(one, other, inputs)
-    return next((fact for fact in facts if fact), "")
+    return next(_of_tensors(one, other, inputs), "")
 
 
 def _tensor(value: Value) -> Tensor | None:

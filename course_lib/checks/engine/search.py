@@ -7,11 +7,12 @@ from itertools import combinations
 from torch import Tensor
 
 from course_lib.checks.engine.comparison import Comparison, Difference, part_name
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception, PatchError, common_misconceptions
+from course_lib.checks.engine.outcomes import Outcome, alike
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
-from course_lib.checks.engine.versions import Mistakes, Outcome, Versions, alike
+from course_lib.checks.engine.versions import Mistakes, Versions, compiled
 
 #: The maximum number of misconceptions that are combined to explain an answer.
 _MAX_COMBINED = 4
@@ -63,14 +64,16 @@ class Explanation:
 
     named: Mistakes = ()
     """Misconceptions that together explain every probe."""
+    named_by_error: bool = False
+    """Whether they are named by exceptions alone, which other mistakes can raise as well."""
     similar: Resemblance | None = None
     """If `named` is empty, misconceptions that explain one of the failing probes."""
 
 
-def can_be_combined(exercise: Exercise, mistakes: Mistakes) -> bool:
+def can_be_combined(exercise: ExerciseCheck, mistakes: Mistakes) -> bool:
     """Return whether these misconceptions can be applied to the reference together."""
     try:
-        exercise.with_mistakes(*mistakes)
+        compiled(exercise, mistakes)
     except (PatchError, SyntaxError):
         return False
     return True
@@ -86,7 +89,7 @@ class Search:
 
     def __init__(
         self,
-        exercise: Exercise,
+        exercise: ExerciseCheck,
         versions: Versions,
         found: Sequence[Outcome],
         differences: Mapping[int, Difference],

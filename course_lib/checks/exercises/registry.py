@@ -5,10 +5,15 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TypeAlias
 
-from course_lib.checks.engine.exercise import Exercise, Prediction
-from course_lib.checks.exercises.final_lab.hand_in import HandIn
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
+from course_lib.checks.exercises.final_lab.hand_in import FileCheck
 from course_lib.curriculum import Lesson, public_curriculum
+
+#: A check of the course. Each has a `name` and a sequence of `misconceptions`, which is empty for a file.
+Check: TypeAlias = ExerciseCheck | PredictionCheck | FileCheck
 
 
 def probes_of(lesson: Lesson) -> ModuleType:
@@ -24,22 +29,22 @@ def misconceptions_file(lesson: Lesson) -> Path:
 
 
 @cache
-def catalogue() -> dict[str, Exercise | Prediction | HandIn]:
+def catalogue() -> dict[str, Check]:
     """Return all checks by name, in the order of the lessons."""
-    found: dict[str, Exercise | Prediction | HandIn] = {}
+    found: dict[str, Check] = {}
     for lesson in public_curriculum().lessons:
         file = misconceptions_file(lesson)
-        checks: dict[str, Exercise | Prediction | HandIn] = {}
+        checks: dict[str, Check] = {}
         for entry in vars(probes_of(lesson)).values():
-            if isinstance(entry, Exercise | Prediction):
+            if isinstance(entry, ExerciseCheck | PredictionCheck):
                 checks[entry.name] = replace(entry, misconceptions_file=file)
-            elif isinstance(entry, HandIn):
+            elif isinstance(entry, FileCheck):
                 checks[entry.name] = entry
         found |= {name: checks[name] for name in lesson.checked if name in checks}
     return found
 
 
-def find(name: str) -> Exercise | Prediction | HandIn:
+def find(name: str) -> Check:
     """Return the check called `name`. Raises ValueError if there is none."""
     if name not in catalogue():
         raise ValueError(f"there is no exercise called {name!r}; known names: {', '.join(catalogue())}")

@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from course_lib.checks.engine.candidate import STUDENT_OBJECT, Action, Backend, Request
-from course_lib.checks.engine.local_backend import MAKING, SECONDS
+from course_lib.checks.engine.candidate import MAKING, SECONDS, STUDENT_OBJECT, Action, Backend, Request
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned
 from course_lib.checks.remote.serialization import SerializationError, pack, unpack_reply, unpack_value
 from course_lib.checks.remote.server import MAX_NAMES, is_public_name

@@ -15,7 +15,7 @@ from autograder.judge.lesson_view import lesson_view, without_bodies
 from autograder.release.build import COURSE
 from autograder.release.validate import BOILERPLATE, MIN_SECRET_LENGTH
 from course_lib.checks.engine.candidate import Candidate, Fixture, Request
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.registry import catalogue
@@ -36,9 +36,9 @@ IDIOMS = {
 by_lesson = pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
 
 
-def exercise(name: str) -> Exercise:
+def exercise(name: str) -> ExerciseCheck:
     entry = catalogue()[name]
-    assert isinstance(entry, Exercise)
+    assert isinstance(entry, ExerciseCheck)
     return entry
 
 
@@ -132,6 +132,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
         "reply",
         "serialization",
         "server",
+        "tracebacks",
         "transport",
     }
     progress = {Path(path).name for path in view if "/progress/" in path}

@@ -15,7 +15,7 @@ import pytest
 from autograder.judge.lesson_view import lesson_view
 from autograder.release.build import COURSE
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
@@ -29,9 +29,9 @@ CURRICULUM = load_curriculum(COURSE)
 SEED = "graded 1706"
 
 
-def exercises(lesson: Lesson) -> list[Exercise]:
+def exercises(lesson: Lesson) -> list[ExerciseCheck]:
     entries = [catalogue()[entry.name] for entry in lesson.exercises]
-    return [entry for entry in entries if isinstance(entry, Exercise)]
+    return [entry for entry in entries if isinstance(entry, ExerciseCheck)]
 
 
 def released_cells(lesson: Lesson) -> dict[str, str]:

@@ -23,12 +23,12 @@ def double(x):
 PROBES = '''"""Probes of lesson 13."""
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.transformer.doubling import double
 
-DOUBLE = Exercise(double)
+DOUBLE = ExerciseCheck(double)
 
 
 @DOUBLE.probe("numbers are doubled")

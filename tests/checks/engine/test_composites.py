@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.search import can_be_combined
 from tests.checks.kill_matrix import exercises, kill
@@ -13,7 +13,7 @@ from tests.checks.kill_matrix import exercises, kill
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow, pytest.mark.nightly]
 
 
-def composites(exercise: Exercise, size: int, count: int) -> Iterator[tuple[Misconception, ...]]:
+def composites(exercise: ExerciseCheck, size: int, count: int) -> Iterator[tuple[Misconception, ...]]:
     """Yield random combinations of an exercise's misconceptions whose patches fit together."""
     draw = random.Random(f"{exercise.name} {size}")
     chosen: set[tuple[str, ...]] = set()

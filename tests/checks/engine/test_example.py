@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib import transformer
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.messages import failure
 from course_lib.checks.exercises.registry import catalogue
@@ -43,7 +43,7 @@ ANSWERS = {name: strange(vars(transformer)[name]) for name in FUNCTIONS} | {
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_pasted_example_gives_the_stated_results(name: str) -> None:
     exercise = catalogue()[name]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     verdict = examine(exercise, LocalBackend(ANSWERS[name]), "1")
     assert verdict.tier == "numbers"
     assert verdict.example is not None

@@ -1,7 +1,10 @@
 """Explanations, in a plain sentence, of exceptions in a student's code."""
 
+import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,10 +12,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from course_lib.checks.engine import exceptions
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exceptions import explained, named
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised
+from tests.checks.kill_matrix import exercises
 
 X = torch.ones(2, 3)
 
@@ -53,6 +58,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: nn.Embedding(3, 2)(torch.tensor([3])), "A token id is outside the embedding's table"),
         (lambda: nn.Embedding(3, 2)(torch.tensor([True])), "An embedding looks up integers"),
         (lambda: X.transpoze(0, 1), "Did you mean `transpose`?"),
+        (lambda: Named().query_projektion(X), "Did you mean `query_projection`?"),
         (lambda: (3).size(0), "The object that lacks `.size` is a number here, not a tensor."),
         (lambda: None.shape, "The object that lacks `.shape` is None."),
         (lambda: float(X), "take a single number, but this tensor has several."),
@@ -105,6 +111,12 @@ def told(call: Callable[..., object], *arguments: object) -> str:
 )  # fmt: skip
 def test_what_it_means(call: Callable[..., object], says: str) -> None:
     assert says in told(call)
+
+
+def test_the_suggested_names_are_attributes_in_the_references() -> None:
+    names = tomllib.loads(Path(exceptions.__file__).with_suffix(".toml").read_text(encoding="utf-8"))["names"]
+    sources = "\n".join(exercise.source for exercise in exercises())
+    assert not [name for name in names if not re.search(rf"(\.|def ){name}\b", sources)]
 
 
 def test_an_object_is_in_front_of_an_attribute_only_if_the_students_line_says_so() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autograder.judge.lesson_view import lesson_view
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import (
     Misconception,
     MisconceptionError,
@@ -59,7 +59,7 @@ def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
     statements = [
         mistake.statement
         for entry in entries
-        if isinstance(entry, Exercise)
+        if isinstance(entry, ExerciseCheck)
         for mistake in entry.misconceptions
     ]
     assert [statement for statement in statements if statement.startswith("if ")] == []
@@ -77,10 +77,10 @@ def global_names(code: CodeType) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "exercise",
-    [entry for entry in catalogue().values() if isinstance(entry, Exercise)],
+    [entry for entry in catalogue().values() if isinstance(entry, ExerciseCheck)],
     ids=lambda one: one.name,
 )
-def test_a_misconception_uses_no_undefined_name(exercise: Exercise) -> None:
+def test_a_misconception_uses_no_undefined_name(exercise: ExerciseCheck) -> None:
     """Such a patch would be named for every student whose code raises the same NameError."""
     module = sys.modules[exercise.reference.__module__]
     for mistake in exercise.misconceptions:
@@ -163,4 +163,4 @@ def test_student_code_that_is_graded_cannot_read_them() -> None:
 
 
 def test_without_a_file_there_are_none() -> None:
-    assert Exercise(attention_scores).misconceptions == ()
+    assert ExerciseCheck(attention_scores).misconceptions == ()

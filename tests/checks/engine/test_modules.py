@@ -8,14 +8,14 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.engine.search import can_be_combined
 from course_lib.transformer import LayerNorm
 
-EXERCISE = Exercise(LayerNorm, Path(__file__).with_name("layer_norm_misconceptions.toml"))
+EXERCISE = ExerciseCheck(LayerNorm, Path(__file__).with_name("layer_norm_misconceptions.toml"))
 
 
 def _loaded(candidate: Candidate, draw: Draw) -> Candidate:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from course_lib.checks.engine import local_backend, messages
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import common_misconceptions
 from course_lib.checks.engine.probe import Draw
@@ -37,10 +37,10 @@ def _scores(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 4), draw.normal(3, 4))
 
 
-def _exercise(folder: Path, misconceptions: str = FILE) -> Exercise:
+def _exercise(folder: Path, misconceptions: str = FILE) -> ExerciseCheck:
     file = folder / "misconceptions.toml"
     file.write_text(misconceptions, encoding="utf-8")
-    exercise = Exercise(attention_scores, file)
+    exercise = ExerciseCheck(attention_scores, file)
     exercise.probe("the scores are correct")(_scores)
     return exercise
 
@@ -129,7 +129,7 @@ def _divided_strangely(query: Tensor, key: Tensor) -> Tensor:
     return _not_divided(query, key) / {4: 4, 9: 5, 16: 4}[query.shape[-1]]
 
 
-def _rivals(folder: Path, *features: int) -> Exercise:
+def _rivals(folder: Path, *features: int) -> ExerciseCheck:
     exercise = _exercise(folder, RIVALS)
     for count in features:
         exercise.probe(f"the scores of {count} features are correct")(

@@ -205,7 +205,7 @@ def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
 )
 def test_what_cannot_be_scored_says_why(content: bytes, says: str) -> None:
     found = translations(content)
-    assert (found.share, found.kind) == (0, "wrong")
+    assert (found.share, found.verdict) == (0, "wrong")
     assert says in found.message
 
 
@@ -216,11 +216,11 @@ def test_empty_lines_are_translations_too() -> None:
 def test_a_file_that_is_not_there_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with handed_in({"notes.txt": b""}):
         found = judge_file(METRICS, {})
-        assert (found.share, found.kind) == (0, "missing")
+        assert (found.share, found.verdict) == (0, "missing")
     monkeypatch.chdir(tmp_path)
     assert judge_file(METRICS, {}).message == "There is no file metrics.jsonl next to this notebook yet."
     (tmp_path / METRICS.file).mkdir()
-    assert judge_file(METRICS, {}).kind == "missing"
+    assert judge_file(METRICS, {}).verdict == "missing"
 
 
 def test_a_students_own_file_lies_beside_the_notebook(
@@ -266,7 +266,7 @@ def test_where_the_references_are_not_there_the_score_has_to_wait(
 ) -> None:
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     found = translations(b"a translation\n" * 1000)
-    assert (found.share, found.kind) == (0, "error")
+    assert (found.share, found.verdict) == (0, "error")
     assert (
         "the references of multi30k are not on this machine, so the file can't be scored yet" in found.message
     )

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.checks.engine import local_backend
+from course_lib.checks.engine import tracebacks
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import succeeds
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, value_of
 from course_lib.checks.exercises.fixtures.refusals import BY_CHANCE, NOT_REFUSED, REFUSED, refusal
@@ -40,7 +40,7 @@ def asserts(argument: Any) -> None:
 def test_references_count_as_written_by_hand_where_they_are_installed_among_the_libraries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local_backend, "_STANDARD_LIBRARY", local_backend._COURSE)
+    monkeypatch.setattr(tracebacks, "_STANDARD_LIBRARY", tracebacks._COURSE)
     candidate = Candidate(LocalBackend(split_heads))
     heads = value_of(candidate.fixture(refusal(candidate, 7, 2, passes=False)).call(torch.zeros(1, 3, 7), 2))
     assert heads == REFUSED
@@ -130,7 +130,7 @@ def promised_errors() -> Iterator[Any]:
 @pytest.mark.parametrize("other", [RETURNED, ASSERTED])
 @pytest.mark.parametrize(("exercise", "number"), list(promised_errors()))
 def test_an_error_that_a_docstring_promises_must_be_raised_in_that_form(
-    exercise: Exercise, number: int, other: str
+    exercise: ExerciseCheck, number: int, other: str
 ) -> None:
     parts = exercise.source.split(RAISED)
     source = RAISED.join(parts[: number + 1]) + other + RAISED.join(parts[number + 1 :])

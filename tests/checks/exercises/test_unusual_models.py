@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.checks.engine.diagnosis import Verdict, examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import beam_search, greedy_decode
@@ -13,7 +13,7 @@ from course_lib.transformer import beam_search, greedy_decode
 
 def verdict_on(name: str, answer: object) -> Verdict:
     exercise = catalogue()[name]
-    assert isinstance(exercise, Exercise)
+    assert isinstance(exercise, ExerciseCheck)
     return examine(exercise, LocalBackend(answer), "seed")
 
 

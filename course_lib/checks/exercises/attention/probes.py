@@ -4,7 +4,8 @@ import torch
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import TOLERANCE
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
@@ -19,7 +20,7 @@ from course_lib.transformer.attention import (
 
 # --- attention_scores ---------------------------------------------------------------------------------------
 
-ATTENTION_SCORES = Exercise(attention_scores)
+ATTENTION_SCORES = ExerciseCheck(attention_scores)
 probe = ATTENTION_SCORES.probe
 case = ATTENTION_SCORES.random_cases(call_with_normals, __name__)
 
@@ -59,7 +60,7 @@ again("_scores_again", SECOND_CALL, (2, 3, 4), (2, 5, 4))
 
 # --- attention_weights --------------------------------------------------------------------------------------
 
-ATTENTION_WEIGHTS = Exercise(attention_weights)
+ATTENTION_WEIGHTS = ExerciseCheck(attention_weights)
 probe = ATTENTION_WEIGHTS.probe
 
 
@@ -203,7 +204,7 @@ def _weights_gradient_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- scaled_dot_product_attention ---------------------------------------------------------------------------
 
-SCALED_DOT_PRODUCT_ATTENTION = Exercise(scaled_dot_product_attention)
+SCALED_DOT_PRODUCT_ATTENTION = ExerciseCheck(scaled_dot_product_attention)
 probe = SCALED_DOT_PRODUCT_ATTENTION.probe
 case = SCALED_DOT_PRODUCT_ATTENTION.random_cases(call_with_normals, __name__)
 
@@ -278,7 +279,7 @@ def _attention_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_SPREAD = Prediction(
+PREDICT_SPREAD = PredictionCheck(
     name="predict_spread",
     answer=32.0,
     tolerance=0.05,
@@ -292,7 +293,7 @@ PREDICT_SPREAD = Prediction(
     ),
 )
 
-PREDICT_SHARE = Prediction(
+PREDICT_SHARE = PredictionCheck(
     name="predict_share",
     answer=0.5,
     tolerance=0.02,

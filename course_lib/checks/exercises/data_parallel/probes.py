@@ -5,7 +5,8 @@ from functools import partial
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures import FixtureFunction
@@ -24,7 +25,7 @@ from course_lib.transformer.sharded_optimizer import ShardedOptimizer
 
 # --- shard --------------------------------------------------------------------------------------------------
 
-SHARD = Exercise(shard)
+SHARD = ExerciseCheck(shard)
 probe = SHARD.probe
 
 
@@ -54,7 +55,7 @@ case("equal batches are different batches", 3, 4, 4, 4, 7, 4, 7, 7)
 
 # --- global_token_mean --------------------------------------------------------------------------------------
 
-GLOBAL_TOKEN_MEAN = Exercise(global_token_mean, uncounted=100)
+GLOBAL_TOKEN_MEAN = ExerciseCheck(global_token_mean, uncounted=100)
 probe = GLOBAL_TOKEN_MEAN.probe
 
 
@@ -124,7 +125,7 @@ def _plain_numbers(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- broadcast_parameters -----------------------------------------------------------------------------------
 
-BROADCAST_PARAMETERS = Exercise(broadcast_parameters, uncounted=130)
+BROADCAST_PARAMETERS = ExerciseCheck(broadcast_parameters, uncounted=130)
 
 
 def _on_ranks(
@@ -171,7 +172,7 @@ case("_broadcast_alone", "without a process group, the model stays as it is", AL
 
 # --- all_reduce_gradients -----------------------------------------------------------------------------------
 
-ALL_REDUCE_GRADIENTS = Exercise(all_reduce_gradients, uncounted=170)
+ALL_REDUCE_GRADIENTS = ExerciseCheck(all_reduce_gradients, uncounted=170)
 case = ALL_REDUCE_GRADIENTS.random_cases(partial(_on_ranks, reducing), __name__)
 case("_two_gradients", "two ranks get the sum of their gradients", 2, "linear")
 case(
@@ -210,7 +211,7 @@ case("_reduce_alone", "without a process group, the gradients stay as they are",
 
 # --- GradientBuckets ----------------------------------------------------------------------------------------
 
-GRADIENT_BUCKETS = Exercise(GradientBuckets, uncounted=570)
+GRADIENT_BUCKETS = ExerciseCheck(GradientBuckets, uncounted=570)
 probe = GRADIENT_BUCKETS.probe
 
 #: Four layers of 3 x 3 float32 numbers, 36 bytes each.
@@ -300,7 +301,7 @@ def _buckets_alone(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- ShardedOptimizer ---------------------------------------------------------------------------------------
 
-SHARDED_OPTIMIZER = Exercise(ShardedOptimizer, uncounted=420)
+SHARDED_OPTIMIZER = ExerciseCheck(ShardedOptimizer, uncounted=420)
 case = SHARDED_OPTIMIZER.random_cases(partial(_on_ranks, sharded_updates), __name__)
 
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.
@@ -374,7 +375,7 @@ case("_sharded_alone", "without a process group, the only rank updates everythin
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_BATCHES = Prediction(
+PREDICT_BATCHES = PredictionCheck(
     name="predict_batches",
     answer=2,
     tolerance=0.001,
@@ -382,7 +383,7 @@ PREDICT_BATCHES = Prediction(
     reason="Rank 2 gets the batches 2 and 6. The next, 10, doesn't exist.",
 )
 
-PREDICT_GLOBAL_MEAN = Prediction(
+PREDICT_GLOBAL_MEAN = PredictionCheck(
     name="predict_global_mean",
     answer=2.25,
     tolerance=0.002,
@@ -390,7 +391,7 @@ PREDICT_GLOBAL_MEAN = Prediction(
     reason="300 + 600 nats for 400 tokens are 2.25 nats for each. The third rank adds 0 to both sums.",
 )
 
-PREDICT_MISSING_GRADIENT = Prediction(
+PREDICT_MISSING_GRADIENT = PredictionCheck(
     name="predict_missing_gradient",
     answer=32,
     tolerance=0.001,
@@ -399,7 +400,7 @@ PREDICT_MISSING_GRADIENT = Prediction(
     "their sum means nothing.",
 )
 
-PREDICT_SCALE = Prediction(
+PREDICT_SCALE = PredictionCheck(
     name="predict_scale",
     answer=4,
     tolerance=0.001,
@@ -407,7 +408,7 @@ PREDICT_SCALE = Prediction(
     reason="DDP divides the sum of the gradients by 4, so multiplying every loss by 4 restores the sum.",
 )
 
-PREDICT_BUCKETS = Prediction(
+PREDICT_BUCKETS = PredictionCheck(
     name="predict_buckets",
     answer=9,
     tolerance=0.001,
@@ -415,7 +416,7 @@ PREDICT_BUCKETS = Prediction(
     reason="From the end: 2 + 3 + 4 = 9 MB, and the next gradient, of 5 MB, doesn't fit.",
 )
 
-PREDICT_STATE = Prediction(
+PREDICT_STATE = PredictionCheck(
     name="predict_state",
     answer=120,
     tolerance=0.001,

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned, after, value_of
 from course_lib.checks.exercises.fixtures.checkpoints import AVERAGE, MODIFIED, SHARED, averaging
@@ -20,7 +21,7 @@ from course_lib.transformer import average_checkpoints, beam_search, length_pena
 
 # --- length_penalty -----------------------------------------------------------------------------------------
 
-LENGTH_PENALTY = Exercise(length_penalty)
+LENGTH_PENALTY = ExerciseCheck(length_penalty)
 probe = LENGTH_PENALTY.probe
 
 
@@ -58,7 +59,7 @@ def _penalty_of_tensors(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- beam_search --------------------------------------------------------------------------------------------
 
-BEAM_SEARCH = Exercise(beam_search, uncounted=60)
+BEAM_SEARCH = ExerciseCheck(beam_search, uncounted=60)
 probe = BEAM_SEARCH.probe
 
 _START, _END, _PADDING = 1, 2, 0
@@ -346,7 +347,7 @@ def _beam_real(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- average_checkpoints ------------------------------------------------------------------------------------
 
-AVERAGE_CHECKPOINTS = Exercise(average_checkpoints)
+AVERAGE_CHECKPOINTS = ExerciseCheck(average_checkpoints)
 probe = AVERAGE_CHECKPOINTS.probe
 
 
@@ -463,7 +464,7 @@ def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_BEAM_OF_TWO = Prediction(
+PREDICT_BEAM_OF_TWO = PredictionCheck(
     name="predict_beam_of_two",
     answer=0.36,
     tolerance=0.001,
@@ -472,7 +473,7 @@ PREDICT_BEAM_OF_TWO = Prediction(
     reason='"the dog" has 0.4 · 0.9 = 0.36. The best sentence that begins with "a" has 0.6 · 0.4 = 0.24.',
 )
 
-PREDICT_CANDIDATES = Prediction(
+PREDICT_CANDIDATES = PredictionCheck(
     name="predict_candidates",
     answer=24_001.0,
     tolerance=0.00001,
@@ -480,7 +481,7 @@ PREDICT_CANDIDATES = Prediction(
     reason="3 beams · 8,000 words, and the end token for the beam that has ended.",
 )
 
-PREDICT_SCORE = Prediction(
+PREDICT_SCORE = PredictionCheck(
     name="predict_score",
     answer=-4.0,
     tolerance=0.001,

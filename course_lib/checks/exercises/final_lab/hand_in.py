@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.checks.engine.findings import Kind
+from course_lib.checks.engine.findings import VerdictName
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.final_lab.run_files import (
     FileError,
@@ -41,22 +41,22 @@ class FileVerdict:
     """A sentence or two for the student."""
     share: float
     """The share of the points, between 0 and 1."""
-    kind: Kind = "wrong"
+    verdict: VerdictName = "wrong"
     """If `share` is below 1: "wrong", "missing", or "error" if the file could not be scored."""
     review: str = ""
     """A description of what a person should review; empty if there is nothing."""
 
 
 @dataclass(frozen=True)
-class HandIn:
-    """A file for students to hand in."""
+class FileCheck:
+    """The check of a file that students hand in."""
 
     name: str
     file: str
     """The name of the file."""
     judge: Callable[[bytes, Levels], FileVerdict]
     misconceptions: Sequence[Misconception] = ()
-    """Always empty. The attribute exists because exercises and predictions have it, too."""
+    """Always empty. The attribute exists because all other checks have it, too."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
         _submitted.reset(token)
 
 
-def judge_file(entry: HandIn, levels: Levels) -> FileVerdict:
+def judge_file(entry: FileCheck, levels: Levels) -> FileVerdict:
     """Judge a file and return the result, which also reports a missing, too large or invalid file."""
     content = _content(entry.file)
     if isinstance(content, FileVerdict):
@@ -80,7 +80,7 @@ def judge_file(entry: HandIn, levels: Levels) -> FileVerdict:
     try:
         return entry.judge(content, levels)
     except FileError as error:
-        return FileVerdict(f"In {entry.file}: {error}.", 0.0, error.kind, error.review)
+        return FileVerdict(f"In {entry.file}: {error}.", 0.0, error.verdict, error.review)
 
 
 def _content(name: str) -> bytes | FileVerdict:
@@ -156,6 +156,6 @@ def _odd(content: bytes, bleu: float) -> str:
     return ""
 
 
-CONFIG = HandIn("hand_in_config", "config.yaml", _judge_config)
-METRICS = HandIn("hand_in_metrics", "metrics.jsonl", _judge_metrics)
-TRANSLATIONS = HandIn("hand_in_translations", "translations.txt", _judge_translations)
+CONFIG = FileCheck("hand_in_config", "config.yaml", _judge_config)
+METRICS = FileCheck("hand_in_metrics", "metrics.jsonl", _judge_metrics)
+TRANSLATIONS = FileCheck("hand_in_translations", "translations.txt", _judge_translations)

@@ -1,13 +1,13 @@
 """The checks of lesson 13, the final lab: a prediction, and the files to hand in."""
 
-from course_lib.checks.engine.exercise import Prediction
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.exercises.final_lab.hand_in import (  # noqa: F401 (the registry finds them)
     CONFIG,
     METRICS,
     TRANSLATIONS,
 )
 
-PREDICT_MINUTES = Prediction(
+PREDICT_MINUTES = PredictionCheck(
     name="predict_minutes",
     answer=29_000 * 15 * 12 / 5_800 / 60,
     tolerance=0.02,

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from course_lib.checks.engine.findings import Kind
+from course_lib.checks.engine.findings import VerdictName
 from course_lib.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ _MAXIMA |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 class FileError(ValueError):
     """The error raised if a submitted file can't be judged. The message gives the reason.
 
-    `kind` and `review` have the same meaning as in `FileVerdict`.
+    `verdict` and `review` have the same meaning as in `FileVerdict`.
     """
 
-    def __init__(self, message: str, kind: Kind = "wrong", review: str = "") -> None:
+    def __init__(self, message: str, verdict: VerdictName = "wrong", review: str = "") -> None:
         super().__init__(message)
-        self.kind = kind
+        self.verdict = verdict
         self.review = review
 
 

@@ -55,7 +55,7 @@ def score_lines(
     if isinstance(right, str):
         raise FileError(
             f"the references of {corpus} are not on this machine, so the file can't be scored yet ({right})",
-            kind="error",
+            verdict="error",
             review=f"the references of {corpus} are missing; set COURSE_DATA and grade again: {right}",
         )
     return corpus, score(lines, right)

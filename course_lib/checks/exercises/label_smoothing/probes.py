@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply
 from course_lib.checks.exercises.fixtures.results import (
@@ -21,7 +22,7 @@ from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_ta
 
 # --- smooth_targets -----------------------------------------------------------------------------------------
 
-SMOOTH_TARGETS = Exercise(smooth_targets)
+SMOOTH_TARGETS = ExerciseCheck(smooth_targets)
 probe = SMOOTH_TARGETS.probe
 
 
@@ -81,7 +82,7 @@ def _targets_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- LabelSmoothingLoss -------------------------------------------------------------------------------------
 
-LABEL_SMOOTHING_LOSS = Exercise(LabelSmoothingLoss)
+LABEL_SMOOTHING_LOSS = ExerciseCheck(LabelSmoothingLoss)
 probe = LABEL_SMOOTHING_LOSS.probe
 
 PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
@@ -220,7 +221,7 @@ def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_TARGET = Prediction(
+PREDICT_TARGET = PredictionCheck(
     name="predict_target",
     answer=0.91,
     tolerance=0.003,
@@ -228,7 +229,7 @@ PREDICT_TARGET = Prediction(
     reason="1 - 0.1 + 0.1 / 10 = 0.91.",
 )
 
-PREDICT_GAP = Prediction(
+PREDICT_GAP = PredictionCheck(
     name="predict_gap",
     answer=math.log(91),
     tolerance=0.02,
@@ -237,7 +238,7 @@ PREDICT_GAP = Prediction(
     reason="The softmax's probabilities have the ratio e^gap = 0.91 / 0.01 = 91, and ln 91 = 4.51.",
 )
 
-PREDICT_LOWEST = Prediction(
+PREDICT_LOWEST = PredictionCheck(
     name="predict_lowest",
     answer=-0.91 * math.log(0.91) - 9 * 0.01 * math.log(0.01),
     tolerance=0.02,

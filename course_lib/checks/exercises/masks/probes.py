@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.devices import stays_together
@@ -60,7 +61,7 @@ def _with_new_contents(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(after_new_contents(candidate)).call((first, 0), second, 0)
 
 
-def _add_shared_probes(exercise: Exercise, prefix: str) -> None:
+def _add_shared_probes(exercise: ExerciseCheck, prefix: str) -> None:
     """Add probes of two calls, and of tokens on another device. Their names begin with `prefix`."""
     exercise.random_cases(_with_new_contents, __name__)(
         f"{prefix}_of_new_contents", "if the numbers in a tensor of tokens change, so does its mask"
@@ -83,7 +84,7 @@ def _add_small_batches(case: Callable[..., None], prefix: str) -> None:
 
 # --- padding_mask -------------------------------------------------------------------------------------------
 
-PADDING_MASK = Exercise(padding_mask)
+PADDING_MASK = ExerciseCheck(padding_mask)
 probe = PADDING_MASK.probe
 case = PADDING_MASK.random_cases(_masked, __name__)
 _add_small_batches(case, "_padding")
@@ -113,7 +114,7 @@ _add_shared_probes(PADDING_MASK, "_padding")
 
 # --- causal_mask --------------------------------------------------------------------------------------------
 
-CAUSAL_MASK = Exercise(causal_mask)
+CAUSAL_MASK = ExerciseCheck(causal_mask)
 
 
 def _of_length(candidate: Candidate, length: int) -> Reply:
@@ -130,7 +131,7 @@ case("the mask for 260 positions: no length is too large", 260)
 
 # --- decoder_mask -------------------------------------------------------------------------------------------
 
-DECODER_MASK = Exercise(decoder_mask)
+DECODER_MASK = ExerciseCheck(decoder_mask)
 probe = DECODER_MASK.probe
 case = DECODER_MASK.random_cases(_masked, __name__)
 _add_small_batches(case, "_decoder")
@@ -152,7 +153,7 @@ _add_shared_probes(DECODER_MASK, "_decoder")
 
 # --- shift_target -------------------------------------------------------------------------------------------
 
-SHIFT_TARGET = Exercise(shift_target)
+SHIFT_TARGET = ExerciseCheck(shift_target)
 probe = SHIFT_TARGET.probe
 
 
@@ -188,7 +189,7 @@ case("_shift_of_int32", "int32 in, int32 out", 2, 4, dtype=torch.int32)
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_PAIRS = Prediction(
+PREDICT_PAIRS = PredictionCheck(
     name="predict_pairs",
     answer=21.0,
     tolerance=0.001,
@@ -197,7 +198,7 @@ PREDICT_PAIRS = Prediction(
     reason="1 + 2 + 3 + 4 + 5 + 6 = 21.",
 )
 
-PREDICT_ALLOWED = Prediction(
+PREDICT_ALLOWED = PredictionCheck(
     name="predict_allowed",
     answer=14.0,
     tolerance=0.001,
@@ -206,7 +207,7 @@ PREDICT_ALLOWED = Prediction(
     reason="1 + 2 + 3 + 4 in the rows of the tokens, and 4 in the row of the padding.",
 )
 
-PREDICT_GUESSED = Prediction(
+PREDICT_GUESSED = PredictionCheck(
     name="predict_guessed",
     answer=1.0,
     tolerance=0.02,

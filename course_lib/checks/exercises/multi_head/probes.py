@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import (
@@ -35,7 +36,7 @@ _DEVICE = "everything is on the device of the inputs"
 
 # --- split_heads --------------------------------------------------------------------------------------------
 
-SPLIT_HEADS = Exercise(split_heads)
+SPLIT_HEADS = ExerciseCheck(split_heads)
 probe = SPLIT_HEADS.probe
 case = SPLIT_HEADS.random_cases(call_with_normals, __name__)
 
@@ -95,7 +96,7 @@ def _split_transposed(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- merge_heads --------------------------------------------------------------------------------------------
 
-MERGE_HEADS = Exercise(merge_heads)
+MERGE_HEADS = ExerciseCheck(merge_heads)
 probe = MERGE_HEADS.probe
 case = MERGE_HEADS.random_cases(call_with_normals, __name__)
 
@@ -130,7 +131,7 @@ case("_merge_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 4, 5), dtype=torc
 
 # --- MultiHeadAttention -------------------------------------------------------------------------------------
 
-MULTI_HEAD_ATTENTION = Exercise(MultiHeadAttention)
+MULTI_HEAD_ATTENTION = ExerciseCheck(MultiHeadAttention)
 probe = MULTI_HEAD_ATTENTION.probe
 
 _LAYERS = ("query_projection", "key_projection", "value_projection", "output_projection")
@@ -360,7 +361,7 @@ def _gradients(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_FEATURE = Prediction(
+PREDICT_FEATURE = PredictionCheck(
     name="predict_feature",
     answer=197,
     tolerance=1e-6,
@@ -368,7 +369,7 @@ PREDICT_FEATURE = Prediction(
     reason="Head 3 begins at feature 3 · 64 = 192, and 192 + 5 = 197.",
 )
 
-PREDICT_PARAMETERS = Prediction(
+PREDICT_PARAMETERS = PredictionCheck(
     name="predict_parameters",
     answer=1_050_624,
     tolerance=1e-6,
@@ -377,7 +378,7 @@ PREDICT_PARAMETERS = Prediction(
     reason="Four layers, each with a matrix of 512 · 512 and a bias of 512, whatever the number of heads.",
 )
 
-PREDICT_WEIGHTS = Prediction(
+PREDICT_WEIGHTS = PredictionCheck(
     name="predict_weights",
     answer=80_000,
     tolerance=1e-6,

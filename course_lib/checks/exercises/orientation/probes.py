@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.shared_requests import call_with_normals
@@ -11,7 +12,7 @@ from course_lib.transformer.broadcasting import pairwise_differences
 
 # --- pairwise_differences -----------------------------------------------------------------------------------
 
-PAIRWISE_DIFFERENCES = Exercise(pairwise_differences)
+PAIRWISE_DIFFERENCES = ExerciseCheck(pairwise_differences)
 probe = PAIRWISE_DIFFERENCES.probe
 case = PAIRWISE_DIFFERENCES.random_cases(call_with_normals, __name__)
 
@@ -37,7 +38,7 @@ def _gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_BROADCAST = Prediction(
+PREDICT_BROADCAST = PredictionCheck(
     name="predict_broadcast",
     answer=12.0,
     tolerance=0.001,
@@ -45,7 +46,7 @@ PREDICT_BROADCAST = Prediction(
     reason="The result has the shape (3, 4).",
 )
 
-PREDICT_SILENT = Prediction(
+PREDICT_SILENT = PredictionCheck(
     name="predict_silent",
     answer=4 / 3,
     tolerance=0.01,

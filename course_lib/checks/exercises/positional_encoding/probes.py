@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, first_failure
 from course_lib.checks.exercises.fixtures.devices import left_behind
@@ -28,7 +29,7 @@ from course_lib.transformer.positions import PositionalEncoding, TokenEmbedding,
 
 # --- sinusoids ----------------------------------------------------------------------------------------------
 
-SINUSOIDS = Exercise(sinusoids)
+SINUSOIDS = ExerciseCheck(sinusoids)
 probe = SINUSOIDS.probe
 case = SINUSOIDS.cases(Candidate.call)
 
@@ -63,7 +64,7 @@ def _waves_of_drawn_sizes(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- TokenEmbedding -----------------------------------------------------------------------------------------
 
-TOKEN_EMBEDDING = Exercise(TokenEmbedding)
+TOKEN_EMBEDDING = ExerciseCheck(TokenEmbedding)
 probe = TOKEN_EMBEDDING.probe
 
 
@@ -153,7 +154,7 @@ def _embedding_copy(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- PositionalEncoding -------------------------------------------------------------------------------------
 
-POSITIONAL_ENCODING = Exercise(PositionalEncoding)
+POSITIONAL_ENCODING = ExerciseCheck(PositionalEncoding)
 probe = POSITIONAL_ENCODING.probe
 
 
@@ -290,7 +291,7 @@ def _sum_copies(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_ORDERS = Prediction(
+PREDICT_ORDERS = PredictionCheck(
     name="predict_orders",
     answer=1.0,
     tolerance=0.01,
@@ -299,7 +300,7 @@ PREDICT_ORDERS = Prediction(
     "has no order.",
 )
 
-PREDICT_WAVE = Prediction(
+PREDICT_WAVE = PredictionCheck(
     name="predict_wave",
     answer=2 * math.pi * 100,
     tolerance=0.01,
@@ -307,7 +308,7 @@ PREDICT_WAVE = Prediction(
     reason="Column 4 has the frequency 10000^(-4/8) = 1/100, so a full turn of 2π takes 628 positions.",
 )
 
-PREDICT_LENGTH = Prediction(
+PREDICT_LENGTH = PredictionCheck(
     name="predict_length",
     answer=16.0,
     tolerance=0.01,

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.comparison import describe
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.results import as_number
@@ -20,7 +21,7 @@ from course_lib.transformer.schedule import learning_rate, make_scheduler
 
 # --- adam_update --------------------------------------------------------------------------------------------
 
-ADAM_UPDATE = Exercise(adam_update)
+ADAM_UPDATE = ExerciseCheck(adam_update)
 probe = ADAM_UPDATE.probe
 
 _STATE = ("the new parameter", "the new mean", "the new variance")
@@ -111,7 +112,7 @@ def _adam_in_float32(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- learning_rate ------------------------------------------------------------------------------------------
 
-LEARNING_RATE = Exercise(learning_rate)
+LEARNING_RATE = ExerciseCheck(learning_rate)
 probe = LEARNING_RATE.probe
 
 
@@ -162,7 +163,7 @@ def _rate_with_positional_factor(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- make_scheduler -----------------------------------------------------------------------------------------
 
-MAKE_SCHEDULER = Exercise(make_scheduler)
+MAKE_SCHEDULER = ExerciseCheck(make_scheduler)
 
 
 def _driven(candidate: Candidate, optimizer: Fixture, *arguments: float, **keywords: Any) -> Reply:
@@ -196,7 +197,7 @@ case("two schedulers that are used in turn don't affect each other", updates_in_
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_FIRST_MOVE = Prediction(
+PREDICT_FIRST_MOVE = PredictionCheck(
     name="predict_first_move",
     answer=0.01,
     tolerance=0.02,
@@ -206,7 +207,7 @@ PREDICT_FIRST_MOVE = Prediction(
     "size, so the weight moves by the learning rate.",
 )
 
-PREDICT_PEAK = Prediction(
+PREDICT_PEAK = PredictionCheck(
     name="predict_peak",
     answer=(512 * 4000) ** -0.5,
     tolerance=0.02,
@@ -214,7 +215,7 @@ PREDICT_PEAK = Prediction(
     reason="At step 4000 both terms are 4000^-0.5, so the rate is 512^-0.5 · 4000^-0.5 = 0.0007.",
 )
 
-PREDICT_WARMUP = Prediction(
+PREDICT_WARMUP = PredictionCheck(
     name="predict_warmup",
     answer=500.0,
     tolerance=0.005,

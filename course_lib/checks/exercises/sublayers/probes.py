@@ -9,7 +9,8 @@ from torch.nn.functional import layer_norm
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import TOLERANCE
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
@@ -31,7 +32,7 @@ def _drops_with(probability: float, kept: Tensor) -> bool:
     return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
 
 
-def _add_device(exercise: Exercise, prefix: str, *sizes: int) -> None:
+def _add_device(exercise: ExerciseCheck, prefix: str, *sizes: int) -> None:
     """Add a probe of an input on another device. Its name begins with `prefix`."""
 
     def elsewhere(candidate: Candidate, draw: Draw) -> Observed:
@@ -44,7 +45,7 @@ def _add_device(exercise: Exercise, prefix: str, *sizes: int) -> None:
 
 # --- LayerNorm ----------------------------------------------------------------------------------------------
 
-LAYER_NORM = Exercise(LayerNorm)
+LAYER_NORM = ExerciseCheck(LayerNorm)
 probe = LAYER_NORM.probe
 
 
@@ -149,7 +150,7 @@ _add_device(LAYER_NORM, "_norm", 5)
 
 # --- FeedForward --------------------------------------------------------------------------------------------
 
-FEED_FORWARD = Exercise(FeedForward)
+FEED_FORWARD = ExerciseCheck(FeedForward)
 probe = FEED_FORWARD.probe
 
 
@@ -278,7 +279,7 @@ _add_device(FEED_FORWARD, "_network", 5, 7)
 
 # --- SublayerConnection -------------------------------------------------------------------------------------
 
-SUBLAYER_CONNECTION = Exercise(SublayerConnection)
+SUBLAYER_CONNECTION = ExerciseCheck(SublayerConnection)
 probe = SUBLAYER_CONNECTION.probe
 
 
@@ -460,7 +461,7 @@ def _connection_copy(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_NORMALISED = Prediction(
+PREDICT_NORMALISED = PredictionCheck(
     name="predict_normalised",
     answer=math.sqrt(3),
     tolerance=0.01,
@@ -471,7 +472,7 @@ PREDICT_NORMALISED = Prediction(
 _ATTENTION = 4 * (512 * 512 + 512)
 _FEED_FORWARD = 512 * 2048 + 2048 + 2048 * 512 + 512
 
-PREDICT_NETWORK_SHARE = Prediction(
+PREDICT_NETWORK_SHARE = PredictionCheck(
     name="predict_network_share",
     answer=_FEED_FORWARD / (_FEED_FORWARD + _ATTENTION),
     tolerance=0.02,
@@ -480,7 +481,7 @@ PREDICT_NETWORK_SHARE = Prediction(
     "attention has four.",
 )
 
-PREDICT_STREAM = Prediction(
+PREDICT_STREAM = PredictionCheck(
     name="predict_stream",
     answer=math.sqrt(13),
     tolerance=0.01,

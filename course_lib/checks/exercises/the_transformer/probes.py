@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned, Value, after, value_of
 from course_lib.checks.exercises.fixtures.callables import mean_attention
@@ -207,7 +208,9 @@ def _elsewhere(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module])
     return module_stays_on_device(_layer(kind, candidate, draw), *_inputs(kind, draw))
 
 
-def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: str, reached: str) -> None:
+def _add_shared_probes(
+    exercise: ExerciseCheck, name: str, attention: str, dropped: str, reached: str
+) -> None:
     """Add the probes that encoder and decoder layers share. The other arguments are parts of descriptions."""
     for part, ask, description in (
         ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
@@ -232,7 +235,7 @@ def _add_shared_probes(exercise: Exercise, name: str, attention: str, dropped: s
 
 # --- EncoderLayer -------------------------------------------------------------------------------------------
 
-ENCODER_LAYER = Exercise(EncoderLayer)
+ENCODER_LAYER = ExerciseCheck(EncoderLayer)
 probe = ENCODER_LAYER.probe
 
 
@@ -276,7 +279,7 @@ _add_shared_probes(
 
 # --- DecoderLayer -------------------------------------------------------------------------------------------
 
-DECODER_LAYER = Exercise(DecoderLayer)
+DECODER_LAYER = ExerciseCheck(DecoderLayer)
 probe = DECODER_LAYER.probe
 
 _decoder = partial(_layer, DecoderLayer)
@@ -326,7 +329,7 @@ _add_shared_probes(
 
 # --- Transformer --------------------------------------------------------------------------------------------
 
-TRANSFORMER = Exercise(Transformer)
+TRANSFORMER = ExerciseCheck(Transformer)
 probe = TRANSFORMER.probe
 
 _SOURCE_VOCAB, _TARGET_VOCAB = 7, 9
@@ -492,7 +495,7 @@ def _model_copy(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- tie_embeddings -----------------------------------------------------------------------------------------
 
-TIE_EMBEDDINGS = Exercise(tie_embeddings)
+TIE_EMBEDDINGS = ExerciseCheck(tie_embeddings)
 probe = TIE_EMBEDDINGS.probe
 
 _MATRICES = ("source_embedding.table.weight", "target_embedding.table.weight", "generator.weight")
@@ -572,7 +575,7 @@ def _tied_unequal(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- greedy_decode ------------------------------------------------------------------------------------------
 
-GREEDY_DECODE = Exercise(greedy_decode)
+GREEDY_DECODE = ExerciseCheck(greedy_decode)
 probe = GREEDY_DECODE.probe
 
 _START, _END, _PADDING = 1, 2, 0
@@ -686,7 +689,7 @@ def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_DECODER_LAYER = Prediction(
+PREDICT_DECODER_LAYER = PredictionCheck(
     name="predict_decoder_layer",
     answer=4.204032,
     tolerance=0.02,
@@ -694,7 +697,7 @@ PREDICT_DECODER_LAYER = Prediction(
     reason="It has a second attention, of four matrices of 512 · 512: 3.15 + 1.05 = 4.2.",
 )
 
-PREDICT_PARAMETERS = Prediction(
+PREDICT_PARAMETERS = PredictionCheck(
     name="predict_base_model",
     answer=63.1,
     tolerance=0.05,
@@ -703,7 +706,7 @@ PREDICT_PARAMETERS = Prediction(
     reason="In millions: 37,000 · 512 is 18.9; 6 · 3.15 is 18.9; and 6 · 4.2 is 25.2.",
 )
 
-PREDICT_RUNS = Prediction(
+PREDICT_RUNS = PredictionCheck(
     name="predict_runs",
     answer=20.0,
     tolerance=0.001,

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
 from course_lib.checks.exercises.fixtures.training import prepare_training, training
@@ -15,7 +16,7 @@ from course_lib.transformer.training import train_step
 
 # --- train_step ---------------------------------------------------------------------------------------------
 
-TRAIN_STEP = Exercise(train_step, uncounted=300)
+TRAIN_STEP = ExerciseCheck(train_step, uncounted=300)
 probe = TRAIN_STEP.probe
 
 _VOCAB, _START, _END = 9, 1, 2
@@ -97,7 +98,7 @@ def _one_graph(candidate: Candidate, draw: Draw) -> Reply:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_BATCH_LOSS = Prediction(
+PREDICT_BATCH_LOSS = PredictionCheck(
     name="predict_batch_loss",
     answer=2.5,
     tolerance=0.001,
@@ -105,7 +106,7 @@ PREDICT_BATCH_LOSS = Prediction(
     reason="(30 · 2 + 10 · 4) / 40 = 100 / 40 = 2.5. The mean of the two means would be 3.",
 )
 
-PREDICT_FIRST_LOSS = Prediction(
+PREDICT_FIRST_LOSS = PredictionCheck(
     name="predict_first_loss",
     answer=math.log(13),
     tolerance=0.02,
@@ -115,7 +116,7 @@ PREDICT_FIRST_LOSS = Prediction(
     "changes nothing.",
 )
 
-PREDICT_WHOLE = Prediction(
+PREDICT_WHOLE = PredictionCheck(
     name="predict_whole",
     answer=0.99**20,
     tolerance=0.005,

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.comparison import describe
-from course_lib.checks.engine.exercise import Exercise, Prediction
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, Text, Value
 from course_lib.checks.exercises.fixtures.refusals import NOT_REFUSED, REFUSED, refusal
@@ -41,7 +42,7 @@ def _facts(
 
 # --- build_vocabulary ---------------------------------------------------------------------------------------
 
-BUILD_VOCABULARY = Exercise(build_vocabulary)
+BUILD_VOCABULARY = ExerciseCheck(build_vocabulary)
 probe = BUILD_VOCABULARY.probe
 
 SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
@@ -116,7 +117,7 @@ def _vocabulary_of_drawn_sentences(candidate: Candidate, draw: Draw) -> Observed
 
 # --- learn_merges -------------------------------------------------------------------------------------------
 
-LEARN_MERGES = Exercise(learn_merges)
+LEARN_MERGES = ExerciseCheck(learn_merges)
 probe = LEARN_MERGES.probe
 
 
@@ -182,7 +183,7 @@ def _merges_of_drawn_counts(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- token_batches ------------------------------------------------------------------------------------------
 
-TOKEN_BATCHES = Exercise(token_batches)
+TOKEN_BATCHES = ExerciseCheck(token_batches)
 probe = TOKEN_BATCHES.probe
 
 
@@ -236,7 +237,7 @@ case("without sentences, there are no batches", (), 10)
 
 # --- collate ------------------------------------------------------------------------------------------------
 
-COLLATE = Exercise(collate)
+COLLATE = ExerciseCheck(collate)
 probe = COLLATE.probe
 
 PAD, START, END = 0, 1, 2
@@ -326,7 +327,7 @@ def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Observed:
 
 # --- predictions --------------------------------------------------------------------------------------------
 
-PREDICT_PAIR = Prediction(
+PREDICT_PAIR = PredictionCheck(
     name="predict_pair",
     answer=12.0,
     tolerance=0.005,
@@ -334,7 +335,7 @@ PREDICT_PAIR = Prediction(
     reason="u and n are neighbours in hund, hunde and bunt: 5 + 3 + 4 = 12.",
 )
 
-PREDICT_SIZE = Prediction(
+PREDICT_SIZE = PredictionCheck(
     name="predict_size",
     answer=8060.0,
     tolerance=0.0001,
@@ -342,7 +343,7 @@ PREDICT_SIZE = Prediction(
     reason="60 characters, and each of 8,000 merges adds one symbol.",
 )
 
-PREDICT_PADDING = Prediction(
+PREDICT_PADDING = PredictionCheck(
     name="predict_padding",
     answer=0.6,
     tolerance=0.005,
