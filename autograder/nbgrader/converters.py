@@ -7,8 +7,8 @@ No other module patches nbgrader.
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,12 @@ from nbgrader.apps import (
 )
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.converters.base import BaseConverter, NbGraderException
-from nbgrader.preprocessors import Execute
 from nbgrader.utils import setenv
 from sqlalchemy import Engine, create_engine
 from traitlets import Type
 from traitlets.utils.importstring import import_item
 
+from autograder.judge.job import Result
 from autograder.nbgrader import commands
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.gradebook import gradebook_file, open_gradebook
@@ -109,11 +109,6 @@ class RepairedNotebookExporter(NotebookExporter):
         return nbformat.v4.writes(notebook) + "\n", resources
 
 
-def _executes(step: object) -> bool:
-    """Return whether a preprocessor, a class or an instance, is nbgrader's `Execute`."""
-    return issubclass(step, Execute) if isinstance(step, type) else isinstance(step, Execute)
-
-
 class CourseAutograde(RecordingConverter, Autograde):
     """`nbgrader autograde` with sandboxed workers: see `GradingRun`.
 
@@ -147,44 +142,46 @@ class CourseAutograde(RecordingConverter, Autograde):
         Raises NbGraderException if the run cannot start, or at the end if any submission was not graded.
         """
         try:
-            with self._executing() as execute:
+            self._execute = self._configured_execute()
+            with self._execute.running(self._workers) as results:
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
                     self.exporter.register_preprocessor(step)
-                GradingRun(self, execute, self._convert, self._students).run()
+                GradingRun(self, self._execute, results, self._convert, self._students).run()
         except (CourseError, NbGraderException) as error:
             self.log.error("%s", error)  # the command itself ends without a message
             raise NbGraderException(str(error)) from error
 
-    @contextmanager
-    def _executing(self) -> Iterator[SandboxedExecute | None]:
-        """Set up and yield the `SandboxedExecute` for this run, or None if the configuration has none.
+    def _configured_execute(self) -> SandboxedExecute:
+        """Create the `SandboxedExecute` of this run, and insert it into the preprocessors.
 
-        Raises NbGraderException if the notebooks would not be executed at all.
+        Raises NbGraderException if the notebooks would not run in sandboxes.
         """
         if self.config.get("Execute", {}).get("enabled", True) is not True:
             raise NbGraderException(
                 "--no-execute is not supported, because a student could have changed the outputs in the "
                 "submitted notebook. Run the command without it."
             )
-        configured: list[object] = self.autograde_preprocessors  # type: ignore[has-type]
-        steps = [import_item(step) if isinstance(step, str) else step for step in configured]
-        if SandboxedExecute not in steps:
-            if not any(_executes(step) for step in steps):
-                raise NbGraderException(
-                    "c.Autograde.autograde_preprocessors has no step that runs the notebooks, so every check "
-                    "would earn its full points. Add SandboxedExecute to it, as in the course's "
-                    "nbgrader_config.py."
-                )
-            yield None
-            return
-        execute = SandboxedExecute(parent=self)
-        self.autograde_preprocessors = [execute if step is SandboxedExecute else step for step in steps]
-        with execute.running(self._workers):
-            yield execute
+        steps: list[object] = [
+            import_item(step) if isinstance(step, str) else step for step in self.autograde_preprocessors
+        ]
+        for number, step in enumerate(steps):
+            if isinstance(step, type) and issubclass(step, SandboxedExecute):
+                execute = step(parent=self)
+                steps[number] = execute
+                self.autograde_preprocessors: list[object] = steps
+                return execute
+        raise NbGraderException(
+            "c.Autograde.autograde_preprocessors has no SandboxedExecute, which runs the notebooks in "
+            "sandboxes. Add it, as in the course's nbgrader_config.py."
+        )
 
-    def _convert(self, prepared: PreparedSubmission, book: Gradebook) -> None:
-        """Process one submission with nbgrader. Raises the error that stopped it, if any."""
+    def _convert(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
+        """Process one submission with nbgrader, and insert the results of its notebooks, by name.
+
+        Raises the error that stopped it, if any.
+        """
         submission, self._gradebook = prepared.submission, book
+        self._execute.finished = {name: (prepared.jobs[name], result) for name, result in results.items()}
         self.exporter.repaired = {
             submission.path(name): notebook for name, notebook in prepared.notebooks.items()
         }

@@ -7,7 +7,7 @@ reported by name, and the others are graded.
 import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from sqlalchemy.exc import DBAPIError
 
-from autograder.judge.job import NotComputedError
+from autograder.judge.job import NotComputedError, Result
 from autograder.nbgrader.gradebook import error_message, open_gradebook
 from autograder.nbgrader.grading_folder import (
     NotGraded,
@@ -30,6 +30,7 @@ from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.nbgrader.saved_scores import Snapshot, restore_scores, save_scores
+from autograder.results.results import Results
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
 from course_lib.curriculum.course_file import CourseError
@@ -48,26 +49,24 @@ class _FilesChangedError(Exception):
 class GradingRun:
     """A run that grades all submissions selected by the options of a converter.
 
-    `write_grades` lets nbgrader process one prepared submission, using the given gradebook. `execute` is None
-    if the configuration doesn't use SandboxedExecute. If `students` is given, only their submissions are
-    graded.
+    `write_grades` lets nbgrader process one prepared submission with the results of its notebooks, by name,
+    using the given gradebook. If `students` is given, only their submissions are graded.
     """
 
     def __init__(
         self,
         converter: Autograde,
-        execute: SandboxedExecute | None,
-        write_grades: Callable[[PreparedSubmission, Gradebook], None],
+        execute: SandboxedExecute,
+        results: Results,
+        write_grades: Callable[[PreparedSubmission, Mapping[str, Result], Gradebook], None],
         students: Collection[str] | None,
     ) -> None:
         self._converter, self._course, self._log = converter, converter.coursedir, converter.log
-        self._execute, self._write_grades, self._students = execute, write_grades, students
+        self._results, self._write_grades, self._students = results, write_grades, students
         self._not_graded = NotGraded(grading_folder(self._course), self._log)
         self._failed: list[str] = []
         self._preparation = Preparation(self._course, execute)
         self._releases = self._preparation.releases
-        self._current: dict[tuple[str, str], dict[str, str]] = {}
-        """The current `Job.depends_on` of each notebook, by lesson and name."""
         self._stale: Counter[str] = Counter()
         """The number of submissions, by lesson, that were graded with different checks or limits."""
 
@@ -87,10 +86,9 @@ class GradingRun:
                 self._require_release(lesson)
             self._not_graded.prune(self._is_handed_in)
             due = [submission for submission in found if self._is_due(submission)]
-            if self._execute is not None:
-                self._execute.results.expect(sum(len(submission.notebooks) for submission in due))
+            self._results.expect(sum(len(submission.notebooks) for submission in due))
             with open_gradebook(self._course) as gradebook:
-                for prepared in self._preparation.prepare_ahead(due, self._reporting):
+                for prepared in self._preparation.prepare_ahead(due, self._results, self._reporting):
                     with self._reporting(prepared.submission):
                         self._grade(prepared, gradebook)
             self._report_stale()
@@ -146,13 +144,8 @@ class GradingRun:
 
     def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
         """Return whether the checks or limits have changed since a notebook was graded."""
-        if self._execute is None or "depends_on" not in record:
-            return False
-        if (lesson, name) not in self._current:
-            released = self._releases.with_hidden_tests(lesson, name)
-            self._current[lesson, name] = self._execute.job(lesson, released, {}).depends_on
-        current = self._current[lesson, name]
-        return any(record["depends_on"].get(part) != current[part] for part in ("checks", "limits"))
+        depends_on = record.get("depends_on")
+        return depends_on is not None and not self._preparation.is_current(lesson, name, depends_on)
 
     def _report_stale(self) -> None:
         for lesson, count in sorted(self._stale.items()):
@@ -166,14 +159,18 @@ class GradingRun:
 
     # --- Grading --------------------------------------------------------------------------------------------
     def _grade(self, prepared: PreparedSubmission, gradebook: Gradebook) -> None:
-        """Grade a submission, and grade it again if its files change while it is being graded."""
+        """Grade a submission, and grade it again if its files change while it is being graded.
+
+        Raises NotComputedError if one of its notebooks can't be run.
+        """
         submission = prepared.submission
         for attempt in range(_ATTEMPTS):
             if attempt > 0:
                 self._preparation.inspect(submission)
-                prepared = self._preparation.prepare(submission)
+                prepared = self._preparation.prepare(submission, self._results)
+            results = {name: self._result(prepared, name) for name in prepared.jobs}
             try:
-                self._replace(prepared, gradebook)
+                self._replace(prepared, results, gradebook)
             except _FilesChangedError:
                 continue
             self._not_graded.remove(submission.lesson, submission.student)
@@ -182,7 +179,15 @@ class GradingRun:
             f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
         )
 
-    def _replace(self, prepared: PreparedSubmission, gradebook: Gradebook) -> None:
+    def _result(self, prepared: PreparedSubmission, name: str) -> Result:
+        result = self._results.get(prepared.source, prepared.jobs[name])
+        student, progress = prepared.submission.student, self._results.progress
+        self._log.info("%s, %s: ran in %.1f s. %s.", student, name, result.seconds, progress)
+        return result
+
+    def _replace(
+        self, prepared: PreparedSubmission, results: Mapping[str, Result], gradebook: Gradebook
+    ) -> None:
         """Replace a submission's grade and graded files. If that fails, restore the earlier ones.
 
         Raises _FilesChangedError if the submission has changed since it was read.
@@ -198,7 +203,7 @@ class GradingRun:
             refused = {submission.folder} if submission.all_refused else submission.refused
             course.ignore = [*ignored, *map(glob.escape, refused)]
             try:
-                self._write_grades(prepared, gradebook)
+                self._write_grades(prepared, results, gradebook)
                 if submission.digest() != prepared.digest:
                     raise _FilesChangedError
             finally:

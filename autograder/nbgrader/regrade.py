@@ -83,17 +83,18 @@ class Regrading:
             )
         changes: list[Change] = []
         self._require_current_release()
-        execute = self._course.execute
-        with self._course.gradebook() as gradebook, execute.running(self._workers):
+        with (
+            self._course.gradebook() as gradebook,
+            self._course.execute.running(self._workers) as results,
+        ):
             unchanged = [submission for submission, _ in self._unchanged()]
-            for prepared in self._preparation.prepare_ahead(unchanged, self._reporting):
+            for prepared in self._preparation.prepare_ahead(unchanged, results, self._reporting):
                 student = prepared.submission.student
                 with self._reporting(prepared.submission):
                     self._require_unchanged(prepared.submission, prepared.digest)
                     found: list[Change] = []
                     for name, notebook in prepared.notebooks.items():
-                        _, result = execute.collect(student, self._lesson, name)
-                        insert_outputs(notebook, result)
+                        insert_outputs(notebook, results.get(prepared.source, prepared.jobs[name]))
                         found += self._compare(gradebook, student, name, notebook)
                     changes += found
                     self.compared += 1

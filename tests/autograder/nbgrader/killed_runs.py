@@ -19,6 +19,7 @@ from nbgrader.apps import AutogradeApp
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from autograder.results.version import installed_version
 from tests.autograder.nbgrader.classroom import Classroom
 from tests.autograder.small_course import LESSON
 
@@ -30,6 +31,7 @@ for module in (
     "course_lib.checks",
 ):
     importlib.import_module(module)
+installed_version()
 
 EVENTS = {"os.remove", "os.mkdir", "os.rmdir", "os.rename", "os.chmod", "shutil.copyfile", "shutil.rmtree"}
 

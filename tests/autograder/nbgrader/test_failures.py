@@ -14,7 +14,7 @@ from nbgrader.apps import ExportApp
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import CsvExportPlugin, ExportPlugin
-from nbgrader.preprocessors import SaveAutoGrades
+from nbgrader.preprocessors import Execute, SaveAutoGrades
 from sqlalchemy.exc import OperationalError
 
 from autograder.judge.job import Cell, Job, NotComputedError, Result
@@ -158,10 +158,13 @@ def test_a_run_that_cannot_start_says_why(graded: Classroom, monkeypatch: pytest
     assert graded.state() == before
 
 
-def test_a_configuration_that_runs_no_notebook_gives_no_points(graded: Classroom) -> None:
+@pytest.mark.parametrize("steps", [[SaveAutoGrades], [Execute, SaveAutoGrades]])
+def test_a_configuration_without_sandboxes_grades_nothing(graded: Classroom, steps: list[object]) -> None:
     before = graded.state()
-    *_, last = graded.autograde(autograde_preprocessors=[SaveAutoGrades])
-    assert last.startswith("nbgrader ends with an error: c.Autograde.autograde_preprocessors has no step")
+    *_, last = graded.autograde(autograde_preprocessors=steps)
+    assert last.startswith(
+        "nbgrader ends with an error: c.Autograde.autograde_preprocessors has no SandboxedExecute"
+    )
     assert graded.state() == before
 
 

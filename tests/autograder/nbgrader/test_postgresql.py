@@ -162,10 +162,10 @@ def test_a_server_that_stops_in_mid_run_loses_no_grade(
         classroom.hand_in(student, again)
     convert = converters.CourseAutograde._convert
 
-    def stop_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
+    def stop_meanwhile(self: Any, prepared: Any, *arguments: Any) -> None:
         if prepared.submission.student == students[2]:
             running.control("-m", "immediate", "stop")
-        convert(self, prepared, gradebook)
+        convert(self, prepared, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(converters.CourseAutograde, "_convert", stop_meanwhile)

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from nbgrader.api import Gradebook, MissingEntry
 
+from autograder.nbgrader import preparation
 from autograder.nbgrader.converters import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.regrade import Regrading, main
-from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.results.results import Results
 from autograder.sandbox.confinement import probe
 from tests.autograder.nbgrader.classroom import RIGHT, UNSCALED, Classroom, release, solved
 from tests.autograder.small_course import LESSON, SmallCourse, cell_of
@@ -191,8 +192,8 @@ def test_a_submission_that_is_collected_while_grades_are_written_needs_manual_gr
     changes = again.changes()
     convert = CourseAutograde._convert
 
-    def hand_in_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
-        convert(self, prepared, gradebook)
+    def hand_in_meanwhile(self: Any, prepared: Any, *arguments: Any) -> None:
+        convert(self, prepared, *arguments)
         if prepared.submission.student == "bela":
             hand_in_again(classroom)
 
@@ -209,10 +210,10 @@ def test_one_failure_keeps_no_others_note_back(
     more_points(classroom)
     convert = CourseAutograde._convert
 
-    def fail_for_bela(self: Any, prepared: Any, gradebook: Any) -> None:
+    def fail_for_bela(self: Any, prepared: Any, *arguments: Any) -> None:
         if prepared.submission.student == "bela":
             raise OSError("the disk is full")
-        convert(self, prepared, gradebook)
+        convert(self, prepared, *arguments)
 
     monkeypatch.setattr(CourseAutograde, "_convert", fail_for_bela)
     assert main([LESSON, "--write", "--notes", "--course", str(classroom.course)]) == 1
@@ -244,18 +245,18 @@ def test_only_a_few_submissions_are_in_memory_at_a_time(
     classroom: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = []
-    prepare, collect = Preparation.prepare, SandboxedExecute.collect
+    prepare, get = Preparation.prepare, Results.get
 
-    def record_prepare(self: Any, submission: Any) -> Any:
+    def record_prepare(self: Any, submission: Any, results: Any) -> Any:
         steps.append(f"prepare {submission.student}")
-        return prepare(self, submission)
+        return prepare(self, submission, results)
 
-    def record_collect(self: Any, student: str, *names: str) -> Any:
-        steps.append(f"collect {student}")
-        return collect(self, student, *names)
+    def record_get(self: Any, *job: Any) -> Any:
+        steps.append("get")
+        return get(self, *job)
 
     monkeypatch.setattr(Preparation, "prepare", record_prepare)
-    monkeypatch.setattr(SandboxedExecute, "collect", record_collect)
-    monkeypatch.setattr(SandboxedExecute, "ahead", property(lambda _: 0, lambda *_: None), raising=False)
+    monkeypatch.setattr(Results, "get", record_get)
+    monkeypatch.setattr(preparation, "AHEAD", 0)
     assert regrading(classroom).changes() == []
-    assert steps == ["prepare anna", "collect anna", "prepare bela", "collect bela"]
+    assert steps == ["prepare anna", "get", "prepare bela", "get"]

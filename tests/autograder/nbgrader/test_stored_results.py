@@ -150,8 +150,8 @@ def test_a_submission_that_changes_while_it_is_graded_is_graded_as_it_is_in_the_
     other = (classroom.folder("bela") / f"{LESSON}.ipynb").read_bytes()
     convert = converters.CourseAutograde._convert
 
-    def hand_in_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
-        convert(self, prepared, gradebook)
+    def hand_in_meanwhile(self: Any, prepared: Any, *arguments: Any) -> None:
+        convert(self, prepared, *arguments)
         if prepared.submission.student == "anna":
             classroom.hand_in("anna", other, at="2025-02-01 12:00:00 UTC")
 
