@@ -1,12 +1,12 @@
-"""Read the judge's results from an autograded notebook: verdicts on checks, and notes on the submission."""
+"""Read the verdicts on checks from an autograded notebook."""
 
-from typing import Any, TypeVar
+from contextlib import suppress
 
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_locked, is_solution
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from autograder.submissions.repair import GRADING
+from autograder.graded_notebooks.record import GradingRecord
 
 #: The exceptions that reading a damaged notebook can raise.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -24,14 +24,10 @@ IN_WORDS = {
 }
 
 
-class _Note(BaseModel):
-    """An entry in a notebook's metadata. Unknown fields are ignored."""
+class CheckVerdict(BaseModel):
+    """The verdict on one check cell. Unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class CheckVerdict(_Note):
-    """The verdict on one check cell."""
 
     name: str
     """The name of the exercise or prediction."""
@@ -50,18 +46,6 @@ class CheckVerdict(_Note):
         return IN_WORDS.get(self.verdict, self.verdict)
 
 
-class GradingNotes(_Note):
-    """Notes on how a submission was graded."""
-
-    repairs: list[str] = []
-    violations: list[str] = []
-    """Limits that the code exceeded, and other failures, as sentences."""
-    tampering: list[str] = []
-
-
-Note = TypeVar("Note", bound=_Note)
-
-
 def is_check(cell: NotebookNode) -> bool:
     """Return whether a cell is a check of this course: graded code that is locked for students."""
     return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
@@ -73,22 +57,10 @@ def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
     Checks without a verdict are omitted, such as all checks of a notebook that plain nbgrader graded. Outputs
     of other cells come from students and are never read.
     """
-    findings = notebook.metadata.get(GRADING, {}).get("findings", {})
+    findings = GradingRecord.of(notebook).findings
     found: dict[str, CheckVerdict] = {}
     for cell in filter(is_check, notebook.cells):
         name = cell.metadata.nbgrader.grade_id
-        if (verdict := _read(CheckVerdict, findings.get(name))) is not None:
-            found[name] = verdict
+        with suppress(ValidationError, KeyError):
+            found[name] = CheckVerdict.model_validate(findings[name])
     return found
-
-
-def notes_on(notebook: NotebookNode) -> GradingNotes | None:
-    """Return the notes on the grading of a notebook, or None if there are none or they are invalid."""
-    return _read(GradingNotes, notebook.metadata.get(GRADING))
-
-
-def _read(kind: type[Note], found: Any) -> Note | None:
-    try:
-        return None if found is None else kind.model_validate(found)
-    except ValidationError:
-        return None

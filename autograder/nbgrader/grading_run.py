@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import Autograde
@@ -129,23 +128,19 @@ class GradingRun:
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
             self._preparation.inspect(submission)
             records = grading_records(self._course, submission)
-            if self._converter.force or not all(record.get("complete") is True for record in records):
+            if self._converter.force or not all(record.complete for record in records):
                 return True
-            if {record.get("handed_in") for record in records} != {submission.digest()}:
+            if {record.handed_in for record in records} != {submission.digest()}:
                 return True
             if any(
-                self._is_stale(submission.lesson, *pair)
-                for pair in zip(submission.notebooks, records, strict=True)
+                record.depends_on is not None
+                and not self._preparation.is_current(submission.lesson, name, record.depends_on)
+                for name, record in zip(submission.notebooks, records, strict=True)
             ):
                 self._stale[submission.lesson] += 1
             self._log.info("Skipping existing assignment: %s", replacement.folder)
             self._not_graded.remove(submission.lesson, submission.student)
         return False
-
-    def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
-        """Return whether the checks or limits have changed since a notebook was graded."""
-        depends_on = record.get("depends_on")
-        return depends_on is not None and not self._preparation.is_current(lesson, name, depends_on)
 
     def _report_stale(self) -> None:
         for lesson, count in sorted(self._stale.items()):

@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_grade
 
+from autograder.graded_notebooks.record import GradingRecord
 from autograder.judge.job import Job
 from autograder.judge.lesson_source import LessonSource
 from autograder.nbgrader.releases import Releases
@@ -20,7 +21,7 @@ from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES, neighbor_files
 from autograder.submissions.folder import Submission, lesson_files
 from autograder.submissions.reading import shown
 from autograder.submissions.regular_file import read_file
-from autograder.submissions.repair import GRADING, RepairedNotebook, repair
+from autograder.submissions.repair import RepairedNotebook, repair
 
 #: The number of submissions per worker that are prepared ahead of the one that is needed next.
 AHEAD = 4
@@ -114,11 +115,11 @@ class Preparation:
         found, expected = submission.find(name), f"{name}.ipynb"
         repaired = self._repair(read_file(Path(submission.folder), found), submission.lesson, name)
         renamed = [] if found == expected else [f"it was handed in as {shown(found)}, not {expected}"]
-        repaired.notebook.metadata[GRADING] |= {
-            "repairs": [*renamed, *submission.notes, *repaired.notes],
-            "tampering": [*submission.tampering, *repaired.tampering],
-            "handed_in": digest,
-        }
+        GradingRecord(
+            repairs=[*renamed, *submission.notes, *repaired.notes],
+            tampering=[*submission.tampering, *repaired.tampering],
+            handed_in=digest,
+        ).write(repaired.notebook)
         return repaired.notebook
 
     def _repair(self, raw: bytes, lesson: str, name: str) -> RepairedNotebook:

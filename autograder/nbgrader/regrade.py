@@ -203,7 +203,7 @@ class Regrading:
     def _is_graded_from(self, submission: Submission, digest: str) -> bool:
         """Return whether a submission's graded notebooks were made from files with this digest."""
         records = grading_records(self._directory, submission)
-        return {record.get("handed_in") for record in records} == {digest}
+        return {record.handed_in for record in records} == {digest}
 
     def _compare(
         self, gradebook: Gradebook, student: str, name: str, notebook: NotebookNode

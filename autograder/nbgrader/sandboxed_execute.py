@@ -14,6 +14,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, Unicode
 
+from autograder.graded_notebooks.record import GRADING, GradingRecord
 from autograder.graded_notebooks.verdicts import is_check
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
@@ -24,7 +25,6 @@ from autograder.results.version import checks_version, installed_version
 from autograder.results.worker import initialize
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
-from autograder.submissions.repair import GRADING
 
 #: The environment variable with the folder of the result store, and the default folder in the course.
 STORE, STORE_FOLDER = "COURSE_RESULTS", "autograder/result_store"
@@ -78,18 +78,24 @@ class SandboxedExecute(NbGraderPreprocessor):
         """The jobs and results of the submission that nbgrader processes next, by notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the result of a notebook, which must be in `finished`, into the notebook and `resources`."""
+        """Write the result of a notebook, which must be in `finished`, into the notebook.
+
+        Also write the grading record into `resources`, for `RecordGrading`.
+        """
         job, result = self.finished[resources["nbgrader"]["notebook"]]
         insert_outputs(nb, result)
-        repaired = nb.metadata[GRADING]  # ClearMetadataPreprocessor removes it
-        resources[GRADING] = repaired | {
-            "tampering": [*repaired["tampering"], *result.warnings],
-            "mechanism": result.mechanism,
-            "violations": result.violations,
-            "findings": result.findings,
-            "result": job.digest,
-            "depends_on": job.depends_on,
-        }
+        repaired = GradingRecord.of(nb)  # ClearMetadataPreprocessor removes it
+        resources[GRADING] = GradingRecord(
+            complete=True,
+            handed_in=repaired.handed_in,
+            result=job.digest,
+            depends_on=job.depends_on,
+            mechanism=result.mechanism,
+            repairs=repaired.repairs,
+            tampering=[*repaired.tampering, *result.warnings],
+            violations=result.violations,
+            findings=result.findings,
+        )
         return nb, resources
 
     @contextmanager
@@ -160,15 +166,14 @@ class SandboxedExecute(NbGraderPreprocessor):
 
 
 class RecordGrading(NbGraderPreprocessor):
-    """A preprocessor that records in a notebook how it was graded, and that grading has finished.
+    """A preprocessor that writes the grading record, which says that grading has finished, into a notebook.
 
     It must be the last preprocessor.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the grading record to the notebook's metadata."""
-        record = {**nb.metadata.get(GRADING, {}), **resources.get(GRADING, {})}
-        nb.metadata[GRADING] = {**record, "version": 1, "complete": True}
+        resources[GRADING].write(nb)
         return nb, resources
 
 
