@@ -4,9 +4,10 @@ from contextlib import suppress
 
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_locked, is_solution
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from autograder.graded_notebooks.record import GradingRecord
+from course_lib.checks.engine.findings import Finding
 
 #: The exceptions that reading a damaged notebook can raise.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -23,27 +24,7 @@ IN_WORDS = {
     "error": "could not be checked",
 }
 
-
-class CheckVerdict(BaseModel):
-    """The verdict on one check cell. Unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    name: str
-    """The name of the exercise or prediction."""
-    verdict: str
-    """A key of `IN_WORDS`."""
-    misconceptions: list[str] = []
-    """The names, in `course_lib.checks`, of the mistakes that were found."""
-    statements: list[str] = []
-    """The descriptions of these mistakes, as clauses."""
-    forbidden: list[str] = []
-    """The forbidden functions that were called."""
-
-    @property
-    def in_words(self) -> str:
-        """The verdict as a few words that follow the exercise's name."""
-        return IN_WORDS.get(self.verdict, self.verdict)
+_Finding = TypeAdapter(Finding)
 
 
 def is_check(cell: NotebookNode) -> bool:
@@ -51,16 +32,16 @@ def is_check(cell: NotebookNode) -> bool:
     return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
 
 
-def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
-    """Return the verdicts of a notebook's checks, keyed by cell name.
+def verdicts_in(notebook: NotebookNode) -> dict[str, Finding]:
+    """Return the findings of a notebook's checks, keyed by cell name.
 
-    Checks without a verdict are omitted, such as all checks of a notebook that plain nbgrader graded. Outputs
+    Checks without a finding are omitted, such as all checks of a notebook that plain nbgrader graded. Outputs
     of other cells come from students and are never read.
     """
     findings = GradingRecord.of(notebook).findings
-    found: dict[str, CheckVerdict] = {}
+    found: dict[str, Finding] = {}
     for cell in filter(is_check, notebook.cells):
         name = cell.metadata.nbgrader.grade_id
         with suppress(ValidationError, KeyError):
-            found[name] = CheckVerdict.model_validate(findings[name])
+            found[name] = _Finding.validate_python(findings[name])
     return found

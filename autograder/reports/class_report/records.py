@@ -12,10 +12,11 @@ from nbgrader.coursedir import CourseDirectory
 
 from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.record import GradingRecord
-from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, verdicts_in
+from autograder.graded_notebooks.verdicts import UNREADABLE, verdicts_in
 from autograder.nbgrader.gradebook import display_name, points_after_penalty
 from autograder.nbgrader.grading_folder import NOT_GRADED, graded_folder, grading_folder, read_not_graded
 from autograder.submissions.folder import submissions
+from course_lib.checks.engine.findings import Finding
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
@@ -156,7 +157,7 @@ class _Reader:
         grading: list[GradingRecord] = []
         for notebook in submission.notebooks:
             read = self._notebook(submission, notebook)
-            verdicts: dict[str, CheckVerdict] = {}
+            verdicts: dict[str, Finding] = {}
             if read is not None:
                 verdicts, code = verdicts | verdicts_in(read), code | _code(read)
                 grading.append(GradingRecord.of(read))
