@@ -22,7 +22,7 @@ from nbgrader.preprocessors import (
 
 from autograder.graded_notebooks.feedback import FeedbackExporter, PrepareFeedback
 from autograder.graded_notebooks.safe_html import SanitizeNotebook
-from autograder.nbgrader.converters import install
+from autograder.nbgrader.install import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
 from autograder.nbgrader.saved_scores import SaveScores

@@ -21,8 +21,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from autograder.judge.job import NotComputedError
+from autograder.nbgrader.autograde import CourseAutograde
 from autograder.nbgrader.command_line import command_parser, counted, create_console, reporting_errors
-from autograder.nbgrader.converters import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.grading_folder import graded_folder, grading_records
 from autograder.nbgrader.preparation import Preparation

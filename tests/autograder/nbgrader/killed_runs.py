@@ -26,7 +26,7 @@ from tests.autograder.small_course import LESSON
 # Import everything that a run needs up front, so that each run starts quickly, by a fork.
 for module in (
     "torch",
-    "autograder.nbgrader.converters",
+    "autograder.nbgrader.install",
     "autograder.release.solution_notebook",
     "course_lib.checks",
 ):

@@ -18,7 +18,7 @@ from nbgrader.preprocessors import Execute, SaveAutoGrades
 from sqlalchemy.exc import OperationalError
 
 from autograder.judge.job import Cell, Job, NotComputedError, Result
-from autograder.nbgrader.converters import CourseGenerateFeedback
+from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.saved_scores import save_scores
 from autograder.reports.csv_export import CsvExport
@@ -152,7 +152,7 @@ def test_a_run_that_cannot_start_says_why(graded: Classroom, monkeypatch: pytest
         raise CourseError("Students' code can't be confined on this machine.")
 
     before = graded.state()
-    monkeypatch.setattr("autograder.nbgrader.converters.GradingRun", refuse)
+    monkeypatch.setattr("autograder.nbgrader.autograde.GradingRun", refuse)
     message = "Students' code can't be confined on this machine."
     assert graded.autograde() == [message, f"nbgrader ends with an error: {message}"]
     assert graded.state() == before

@@ -11,8 +11,8 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.judge.job import Cell, Job, Result
 from autograder.marking import __main__ as mark
 from autograder.nbgrader import regrade, stored_results
-from autograder.nbgrader.converters import CourseGenerateAssignment
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.generate_assignment import CourseGenerateAssignment
 from autograder.nbgrader.gradebook import gradebook_file
 from autograder.nbgrader.saved_scores import restore_scores, save_scores
 from autograder.sandbox.limits import Limits

@@ -10,7 +10,7 @@ import pytest
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.nbgrader import preparation
-from autograder.nbgrader.converters import CourseAutograde
+from autograder.nbgrader.autograde import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.regrade import Regrading, main
@@ -190,14 +190,14 @@ def test_a_submission_that_is_collected_while_grades_are_written_needs_manual_gr
     more_points(classroom)
     again = regrading(classroom)
     changes = again.changes()
-    convert = CourseAutograde._convert
+    grade = CourseAutograde.grade
 
     def hand_in_meanwhile(self: Any, prepared: Any, *arguments: Any) -> None:
-        convert(self, prepared, *arguments)
+        grade(self, prepared, *arguments)
         if prepared.submission.student == "bela":
             hand_in_again(classroom)
 
-    monkeypatch.setattr(CourseAutograde, "_convert", hand_in_meanwhile)
+    monkeypatch.setattr(CourseAutograde, "grade", hand_in_meanwhile)
     assert [change.student for change in again.write(changes)] == trail(classroom) == ["anna"]
     after = classroom.state()["gradings"]
     assert ("None", "2.0", False) in [grade[1:] for grade in after["anna"]["grades"]]
@@ -208,14 +208,14 @@ def test_one_failure_keeps_no_others_note_back(
     classroom: Classroom, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more_points(classroom)
-    convert = CourseAutograde._convert
+    grade = CourseAutograde.grade
 
     def fail_for_bela(self: Any, prepared: Any, *arguments: Any) -> None:
         if prepared.submission.student == "bela":
             raise OSError("the disk is full")
-        convert(self, prepared, *arguments)
+        grade(self, prepared, *arguments)
 
-    monkeypatch.setattr(CourseAutograde, "_convert", fail_for_bela)
+    monkeypatch.setattr(CourseAutograde, "grade", fail_for_bela)
     assert main([LESSON, "--write", "--notes", "--course", str(classroom.course)]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "bela: skipped: 1 of 2 submissions could not be graded" in shown

@@ -14,7 +14,7 @@ from nbgrader.apps import CollectApp, FetchFeedbackApp, ReleaseAssignmentApp, Su
 from sqlalchemy.exc import OperationalError
 
 from autograder.judge.lesson_source import LessonSource
-from autograder.nbgrader import converters, exchange, serve_grading
+from autograder.nbgrader import exchange, serve_grading
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.serve_grading import SECRET, GradingService
@@ -98,7 +98,6 @@ def test_a_submission_is_graded_before_the_deadline(
 
     assert run_app(monkeypatch, CollectApp, classroom.course / "autograder", LESSON) == 0
     monkeypatch.setattr("autograder.results.local_executor.LocalExecutor.submit", refuse)
-    assert isinstance(converters.CourseAutograde, type)
     assert classroom.autograde() == []
     (student,) = os.listdir(classroom.course / "autograder/autograded")
     assert classroom.scores(student) == {

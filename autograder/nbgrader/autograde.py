@@ -1,85 +1,28 @@
-"""nbgrader's commands, extended so that no failure loses a grade, a graded notebook or a release.
+"""`nbgrader autograde`: notebooks are repaired, run in sandboxes, and graded in one run."""
 
-nbgrader deletes the old result of a command before it creates the new one, and has no setting for a command's
-converter class. So `install` rebinds the names under which the commands and Formgrader look up these classes.
-No other module patches nbgrader.
-"""
-
-import os
 import shutil
 from collections.abc import Collection, Mapping
-from contextlib import suppress
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
-from nbgrader import api as gradebook
-from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.apps import (
-    api,
-    autogradeapp,
-    dbapp,
-    generateassignmentapp,
-    generatefeedbackapp,
-    zipcollectapp,
-)
-from nbgrader.converters import Autograde, GenerateAssignment
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import setenv
-from sqlalchemy import Engine, create_engine
 from traitlets import Type
 from traitlets.utils.importstring import import_item
 
 from autograder.judge.job import Result
-from autograder.nbgrader import commands
-from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
-from autograder.nbgrader.gradebook import gradebook_file, open_gradebook
 from autograder.nbgrader.grading_run import GradingRun
 from autograder.nbgrader.preparation import PreparedSubmission
-from autograder.nbgrader.releases import Releases
-from autograder.nbgrader.replacing_converter import RecordingConverter, ReplacingConverter
+from autograder.nbgrader.replacing_converter import RecordingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.release.lessons import copy_course_files
-from autograder.release.solutions import refresh
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import lesson_files, submissions
-from autograder.submissions.repair import is_tracked
-from course_lib.curriculum.course_file import CourseError, load_curriculum
-
-#: How long Formgrader's workers wait for the next submission, in seconds.
-_IDLE_SECONDS = 120.0
-
-
-def install() -> None:
-    """Make nbgrader's commands and Formgrader use this module's converters and the functions in `commands`.
-
-    Also cache the gradebook's database engines, and let Formgrader keep its workers between runs.
-    """
-    autogradeapp.Autograde = CourseAutograde
-    generateassignmentapp.GenerateAssignment = api.GenerateAssignment = CourseGenerateAssignment
-    generatefeedbackapp.GenerateFeedback = api.GenerateFeedback = CourseGenerateFeedback
-    zipcollectapp.ZipCollectApp.extract_archive_files = commands.extract_archive_files
-    zipcollectapp.ZipCollectApp._transfer_files = commands.transfer_files
-    dbapp.DbStudentImportApp.start = commands.import_students
-    gradebook.create_engine = _gradebook_engine
-    api.Autograde = partial(CourseAutograde, workers=SharedExecutor(_IDLE_SECONDS))
-
-
-@cache
-def _gradebook_engine(url: str, **options: Any) -> Engine:
-    """Create the engine for a gradebook. Create the file of a new SQLite gradebook with the umask's mode.
-
-    nbgrader opens the gradebook many times, each time with a new engine, which would compile all its SQL
-    again. A connection that the database has closed in the meantime is opened again. SQLite itself creates
-    files with mode 644 whatever the umask, so that other graders could not write to the gradebook.
-    """
-    if (file := gradebook_file(url)) is not None:
-        with suppress(OSError):  # SQLite itself reports why the file can't be opened.
-            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o666))
-    return create_engine(url, pool_pre_ping=True, **options)
+from course_lib.curriculum.course_file import CourseError
 
 
 class RepairedNotebookExporter(NotebookExporter):
@@ -146,7 +89,7 @@ class CourseAutograde(RecordingConverter, Autograde):
             with self._execute.running(self._workers) as results:
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
                     self.exporter.register_preprocessor(step)
-                GradingRun(self, self._execute, results, self._convert, self._students).run()
+                GradingRun(self, self._execute, results, self._students).run()
         except (CourseError, NbGraderException) as error:
             self.log.error("%s", error)  # the command itself ends without a message
             raise NbGraderException(str(error)) from error
@@ -175,11 +118,8 @@ class CourseAutograde(RecordingConverter, Autograde):
             "sandboxes. Add it, as in the course's nbgrader_config.py."
         )
 
-    def _convert(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
-        """Process one submission with nbgrader, and insert the results of its notebooks, by name.
-
-        Raises the error that stopped it, if any.
-        """
+    def grade(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
+        """Grade one submission with nbgrader: see `Grader`."""
         submission, self._gradebook = prepared.submission, book
         self._execute.finished = {name: (prepared.jobs[name], result) for name, result in results.items()}
         self.exporter.repaired = {
@@ -231,82 +171,3 @@ class CourseAutograde(RecordingConverter, Autograde):
         """
         with self.recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
             BaseConverter.convert_single_notebook(self, notebook_filename)
-
-
-class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
-    """`nbgrader generate_assignment`, extended to rebuild stale solution notebooks and keep every release."""
-
-    def init_notebooks(self) -> None:
-        """Rebuild stale solution notebooks, log their problems, and find the notebooks to release.
-
-        Raises NbGraderException if `course.toml` is not valid or there is nothing to release.
-        """
-        try:
-            for problem in refresh(Path(self.coursedir.root)):
-                self.log.error("%s", problem)
-        except (CourseError, OSError) as error:
-            self.log.error("%s", error)
-            raise NbGraderException(str(error)) from None
-        super().init_notebooks()
-
-    def init_assignment(self, assignment_id: str, student_id: str) -> None:
-        """Prepare the folder of the release, and copy the files that all lessons share into it."""
-        super().init_assignment(assignment_id, student_id)
-        course = Path(self.coursedir.root)
-        release = Path(self._format_dest(assignment_id, student_id))
-        copy_course_files(course, load_curriculum(course), release)
-
-    def convert_notebooks(self) -> None:
-        """Release the lessons, and keep copies of their old and new releases.
-
-        Students may have either release. If a copy cannot be saved, only a warning is logged.
-        """
-        lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
-        self._keep_releases(lessons)
-        super().convert_notebooks()
-        self._keep_releases(lessons)
-
-    def _keep_releases(self, lessons: list[str]) -> None:
-        try:
-            for lesson in lessons:
-                Releases(self.coursedir).keep(lesson)
-        except OSError as error:
-            self.log.warning(
-                "A copy of the release, for comparison with submissions, could not be saved: %s", error
-            )
-
-    def check(self, assignment: str, notebooks: list[str]) -> None:
-        """Raise NbGraderException if cells were added to or removed from a lesson with submissions.
-
-        Only cells that nbgrader records in the gradebook count. Nothing is checked if no gradebook is used.
-        Raises CourseError if the gradebook can't be opened.
-        """
-        if self.no_database:
-            return
-        with open_gradebook(self.coursedir, create=True) as book:
-            try:
-                known = book.find_assignment(assignment)
-            except MissingEntry:
-                return
-            submitted = len(known.submissions)
-            selected = {Path(path).stem for path in notebooks}
-            old = {
-                f"{notebook.name}: {cell.name}"
-                for notebook in known.notebooks
-                if self.coursedir.notebook_id == "*" or notebook.name in selected
-                for cell in notebook.source_cells
-            }
-        new = {
-            f"{Path(path).stem}: {cell.metadata.nbgrader.grade_id}"
-            for path in notebooks
-            for cell in nbformat.read(path, as_version=4).cells
-            if is_tracked(cell)
-        }
-        if submitted and old != new:
-            changes = [f"{name} was added" for name in sorted(new - old)]
-            changes += [f"{name} was removed" for name in sorted(old - new)]
-            raise NbGraderException(
-                f"{assignment} was not released again, and its old release was kept: {'; '.join(changes)}. "
-                "nbgrader cannot add or remove cells of a lesson with submissions, and the gradebook has "
-                f"{submitted}. Undo the change in the source, or release it as a lesson with another name."
-            )
