@@ -30,7 +30,7 @@ from autograder.nbgrader.grading_folder import (
 from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.nbgrader.saved_scores import Snapshot, restore_scores, save_scores
+from autograder.nbgrader.score_snapshots import Snapshot, restore, snapshot_of
 from autograder.results.results import Results
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
@@ -206,7 +206,7 @@ class GradingRun:
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}
         ignored = course.ignore
         with FolderReplacement(graded_folder(self._course, submission.student, submission.lesson)).replacing(
-            save_scores(gradebook, submission.lesson, submission.student),
+            snapshot_of(gradebook, submission.lesson, submission.student),
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
             partial(self._restore, submission),
         ):
@@ -220,9 +220,9 @@ class GradingRun:
                 course.ignore = ignored
                 gradebook.db.remove()  # The next submission starts with a new session.
 
-    def _restore(self, submission: Submission, scores: Snapshot) -> None:
+    def _restore(self, submission: Submission, snapshot: Snapshot) -> None:
         with open_gradebook(self._course) as gradebook:
-            restore_scores(gradebook, submission.lesson, submission.student, scores)
+            restore(gradebook, submission.lesson, submission.student, snapshot)
 
     @contextmanager
     def _reporting(self, submission: Submission) -> Iterator[None]:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 from autograder.judge.job import Cell, Job, NotComputedError, Result
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.replacement import FolderReplacement
-from autograder.nbgrader.saved_scores import save_scores
+from autograder.nbgrader.score_snapshots import snapshot_of
 from autograder.reports.csv_export import CsvExport
 from autograder.reports.learning_management import final_grades
 from autograder.results.results import Results
@@ -137,7 +137,7 @@ def test_an_interrupted_run_is_undone_even_if_the_next_submission_is_unreadable(
     before, page = graded.scores("anna"), graded.autograded("anna")
     folder = graded.folder("anna", "autograded")
     with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
-        FolderReplacement(folder).begin(save_scores(gradebook, LESSON, "anna"))
+        FolderReplacement(folder).begin(snapshot_of(gradebook, LESSON, "anna"))
         gradebook.find_grade("check_attention_scores", LESSON, LESSON, "anna").auto_score = 0.0
         gradebook.db.commit()
     graded.hand_in("anna", graded.released, at="yesterday")

@@ -14,7 +14,7 @@ from autograder.nbgrader import regrade, stored_results
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.generate_assignment import CourseGenerateAssignment
 from autograder.nbgrader.gradebook import gradebook_file
-from autograder.nbgrader.saved_scores import restore_scores, save_scores
+from autograder.nbgrader.score_snapshots import restore, snapshot_of
 from autograder.sandbox.limits import Limits
 from tests.autograder.nbgrader.classroom import Classroom, configuration
 from tests.autograder.small_course import LESSON
@@ -82,14 +82,14 @@ def test_the_recovery_of_an_interrupted_run_keeps_what_a_person_has_done(classro
         for name in ("anna", "bela"):
             book.add_student(name)
         book.add_submission(LESSON, "anna")
-        before = [save_scores(book, LESSON, name) for name in ("anna", "bela")]
+        before = [snapshot_of(book, LESSON, name) for name in ("anna", "bela")]
         book.add_submission(LESSON, "bela")
         grade = book.find_grade(*student, "anna")
         grade.manual_score, grade.needs_manual_grade = 2.0, False
         book.find_grade(*student, "bela").extra_credit = 1.0
         book.db.commit()
         for name, snapshot in zip(("anna", "bela"), before, strict=True):
-            restore_scores(book, LESSON, name, snapshot)
+            restore(book, LESSON, name, snapshot)
         assert not book.find_grade(*student, "anna").needs_manual_grade
         assert book.find_grade(*student, "bela").extra_credit == 1.0
 
