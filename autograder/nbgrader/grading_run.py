@@ -220,7 +220,7 @@ class GradingRun:
                 course.ignore = ignored
                 gradebook.db.remove()  # The next submission starts with a new session.
 
-    def _restore(self, submission: Submission, snapshot: Snapshot) -> None:
+    def _restore(self, submission: Submission, snapshot: Snapshot | None) -> None:
         with open_gradebook(self._course) as gradebook:
             restore(gradebook, submission.lesson, submission.student, snapshot)
 

@@ -14,15 +14,15 @@ from autograder.nbgrader.gradebook import by_cell
 Snapshot = dict[str, Any]
 
 
-def snapshot_of(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
+def snapshot_of(gradebook: Gradebook, lesson: str, student: str) -> Snapshot | None:
     """Return a snapshot of a submission's automatic scores, which can be serialised as JSON.
 
-    It includes automatic comments, late penalties and the timestamp. The snapshot is empty if the submission
-    is not in the gradebook.
+    It includes automatic comments, late penalties and the timestamp. The result is None if the submission is
+    not in the gradebook.
     """
     submission = _find(gradebook, lesson, student)
     if submission is None:
-        return {"timestamp": None, "notebooks": {}}
+        return None
     return {
         "timestamp": submission.timestamp.isoformat() if submission.timestamp else None,
         "notebooks": {
@@ -42,19 +42,21 @@ def snapshot_of(gradebook: Gradebook, lesson: str, student: str) -> Snapshot:
     }
 
 
-def restore(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot) -> None:
+def restore(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot | None) -> None:
     """Restore a submission's automatic scores from a snapshot, if the submission is in the gradebook.
 
     Scores, comments and penalties that are not in the snapshot are removed. If the submission was not in the
-    gradebook, it is removed, because exports would count it as 0 points; if a person has graded it since, it
-    stays.
+    gradebook, it is removed, because exports would count it as 0 points; if a person has graded or extended
+    it since, it stays.
     """
     submission = _find(gradebook, lesson, student)
     if submission is None:
         return
-    if not snapshot["notebooks"] and not _is_graded_by_hand(submission):
-        gradebook.remove_submission(lesson, student)
-        return
+    if snapshot is None:
+        if submission.extension is None and not _is_graded_by_hand(submission):
+            gradebook.remove_submission(lesson, student)
+            return
+        snapshot = {"timestamp": None, "notebooks": {}}
     timestamp = snapshot["timestamp"]
     submission.timestamp = datetime.fromisoformat(timestamp) if timestamp else None
     for notebook in submission.notebooks:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from nbgrader.api import Gradebook
@@ -92,6 +93,22 @@ def test_the_recovery_of_an_interrupted_run_keeps_what_a_person_has_done(classro
             restore(book, LESSON, name, snapshot)
         assert not book.find_grade(*student, "anna").needs_manual_grade
         assert book.find_grade(*student, "bela").extra_credit == 1.0
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_an_extension_survives_a_first_grading_that_fails(classroom: Classroom, meanwhile: bool) -> None:
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as book:
+        book.add_student("anna")
+        for lesson in (LESSON, "02-unreleased"):  # the entry for the second has no notebooks
+            book.update_or_create_assignment(lesson)
+            before = snapshot_of(book, lesson, "anna")
+            book.update_or_create_submission(lesson, "anna")
+            book.grant_extension(lesson, "anna", days=2)
+            snapshot = before if meanwhile else snapshot_of(book, lesson, "anna")
+            book.update_or_create_submission(lesson, "anna", timestamp="2025-02-01 12:00:00")
+            restore(book, lesson, "anna", snapshot)
+            kept = book.find_submission(lesson, "anna")
+            assert (kept.extension, kept.timestamp) == (timedelta(days=2), None)
 
 
 def test_a_file_that_is_no_database_is_reported(
