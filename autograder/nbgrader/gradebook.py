@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from nbgrader.api import BaseCell, Comment, Grade, Gradebook, Student, SubmittedNotebook
+from nbgrader.api import BaseCell, Comment, Grade, Gradebook, Student, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy import make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -58,6 +58,18 @@ def display_name(student: Student) -> str:
 def points_after_penalty(points: float, penalty: float | None) -> float:
     """Return the points of a submission after its late penalty, at least 0."""
     return max(0.0, points - (penalty or 0.0))
+
+
+def has_points(submission: SubmittedAssignment) -> bool:
+    """Return whether any cell has points.
+
+    A submission has none if nothing was handed in, or if its grading hasn't finished.
+    """
+    return any(
+        grade.auto_score is not None or grade.manual_score is not None
+        for notebook in submission.notebooks
+        for grade in notebook.grades
+    )
 
 
 def by_cell(

@@ -13,7 +13,7 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.record import GradingRecord
 from autograder.graded_notebooks.verdicts import UNREADABLE, verdicts_in
-from autograder.nbgrader.gradebook import display_name, points_after_penalty
+from autograder.nbgrader.gradebook import display_name, has_points, points_after_penalty
 from autograder.nbgrader.grading_folder import NOT_GRADED, graded_folder, grading_folder, read_not_graded
 from autograder.submissions.folder import submissions
 from course_lib.checks.engine.findings import Finding
@@ -129,7 +129,7 @@ class _Reader:
         for lesson in records.lessons:
             found = self._gradebook.assignment_submissions(lesson.name)
             for submission in sorted(found, key=lambda entry: entry.student_id):
-                if submission.student_id in names:
+                if submission.student_id in names and self._is_handed_in(submission):
                     records.submissions.append(self._submission(submission, lesson))
         self._find_ungraded()
         for _, student in records.not_graded:
@@ -182,6 +182,17 @@ class _Reader:
             code=code,
             grading=tuple(grading),
             flagged=any(notebook.flagged for notebook in submission.notebooks),
+        )
+
+    def _is_handed_in(self, submission: SubmittedAssignment) -> bool:
+        """Return whether anything was handed in. Otherwise, the entry only records an extension."""
+        course = self._course
+        return (
+            submission.timestamp is not None
+            or has_points(submission)
+            or Path(
+                course.format_path(course.submitted_directory, submission.student_id, submission.name)
+            ).is_dir()
         )
 
     def _notebook(self, submission: SubmittedAssignment, notebook: SubmittedNotebook) -> NotebookNode | None:
