@@ -1,4 +1,4 @@
-"""Give one student more time for a lesson than the class has.
+"""Extend a lesson's deadline for one student.
 
 The time counts from the class's deadline, and replaces an earlier extension. It can be given before or after
 the student hands in.
