@@ -22,10 +22,10 @@ from nbgrader.preprocessors import (
 
 from autograder.graded_notebooks.feedback import FeedbackExporter, PrepareFeedback
 from autograder.graded_notebooks.safe_html import SanitizeNotebook
-from autograder.nbgrader.converters import install
+from autograder.nbgrader.install import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
-from autograder.nbgrader.saved_scores import SaveScores
+from autograder.nbgrader.save_scores import SaveScores
 from autograder.release.solutions import refresh_at_start
 from autograder.release.stubs import NamedStubs
 from course_lib.curriculum.course_file import CourseError

@@ -49,6 +49,7 @@ COMMANDS = {
         "regrade": Command(
             "autograder.nbgrader.regrade", "show what a corrected check would change, and write it"
         ),
+        "extend": Command("autograder.nbgrader.extend", "give one student more time for a lesson"),
         "serve-grading": Command(
             "autograder.nbgrader.serve_grading", "grade submissions as they are handed in"
         ),

@@ -26,7 +26,8 @@ from traitlets import List
 from traitlets.config import Config
 
 from autograder.graded_notebooks.points import STYLE, GradedCell, points_line, summary
-from autograder.graded_notebooks.verdicts import is_check, notes_on, verdicts_in
+from autograder.graded_notebooks.record import GradingRecord
+from autograder.graded_notebooks.verdicts import is_check, verdicts_in
 from autograder.submissions.repair import MARK_SCHEME
 from course_lib import __version__
 
@@ -184,14 +185,13 @@ class PrepareFeedback(ClearHiddenTests):
         nb.cells = [cell for cell in nb.cells if MARK_SCHEME not in cell.metadata.get("tags", [])]
         self._points = _points(nb, resources["nbgrader"])
         nb, resources = super().preprocess(nb, resources)
-        notes = notes_on(nb)
         given = resources["nbgrader"]
         table = summary(
             self._points.values(),
             given["score"],
             given["max_score"],
             given["late_penalty"],
-            notes.repairs if notes else (),
+            GradingRecord.of(nb).repairs,
         )
         nb.cells.insert(0, new_markdown_cell(table, id="course-summary"))
         resources.setdefault("inlining", {}).setdefault("css", []).append(STYLE)

@@ -6,7 +6,8 @@ from html import escape
 
 from nbgrader.api import Grade
 
-from autograder.graded_notebooks.verdicts import CheckVerdict
+from autograder.graded_notebooks.verdicts import IN_WORDS
+from course_lib.checks.engine.findings import Finding
 
 #: Signs for statuses. They are shown next to words, never instead of them.
 _SIGNS = {"correct": "✓", "partly correct": "◐", "not written yet": "○", "missing": "○", "waiting": "…"}
@@ -28,14 +29,14 @@ class GradedCell:
     """The points from a person, for a written answer or instead of the check's, or None."""
     extra: float
     """Extra credit from a person."""
-    verdict: CheckVerdict | None
+    verdict: Finding | None
     answered: bool = True
     """Whether a written answer was given at all."""
     waiting: bool = False
     """Whether a person has to grade the cell, or to review an earlier grade."""
 
     @classmethod
-    def of(cls, grade: Grade, verdict: CheckVerdict | None, answered: bool = True) -> "GradedCell":
+    def of(cls, grade: Grade, verdict: Finding | None, answered: bool = True) -> "GradedCell":
         """Create the points from a grade in the gradebook and the verdict of the check, if there is one.
 
         `answered` is false if a written answer was not given.
@@ -75,7 +76,7 @@ class GradedCell:
             return "to be graded by a person" if self.automatic is None else self._outcome(self.automatic)
         if self.verdict.verdict == "wrong" and (self.automatic or 0) > 0:
             return "partly correct"
-        return self.verdict.in_words
+        return IN_WORDS[self.verdict.verdict]
 
     @property
     def sign(self) -> str:

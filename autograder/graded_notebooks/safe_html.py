@@ -18,7 +18,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 
-from autograder.submissions.repair import GRADING
+from autograder.graded_notebooks.record import GRADING
 
 _TAGS = [
     *bleach.ALLOWED_TAGS,

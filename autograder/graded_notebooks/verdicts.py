@@ -1,12 +1,13 @@
-"""Read the judge's results from an autograded notebook: verdicts on checks, and notes on the submission."""
+"""Read the verdicts on checks from an autograded notebook."""
 
-from typing import Any, TypeVar
+from contextlib import suppress
 
 from nbformat import NotebookNode
 from nbgrader.utils import is_grade, is_locked, is_solution
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from autograder.submissions.repair import GRADING
+from autograder.graded_notebooks.record import GradingRecord
+from course_lib.checks.engine.findings import Finding
 
 #: The exceptions that reading a damaged notebook can raise.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -23,43 +24,7 @@ IN_WORDS = {
     "error": "could not be checked",
 }
 
-
-class _Note(BaseModel):
-    """An entry in a notebook's metadata. Unknown fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class CheckVerdict(_Note):
-    """The verdict on one check cell."""
-
-    name: str
-    """The name of the exercise or prediction."""
-    verdict: str
-    """A key of `IN_WORDS`."""
-    misconceptions: list[str] = []
-    """The names, in `course_lib.checks`, of the mistakes that were found."""
-    statements: list[str] = []
-    """The descriptions of these mistakes, as clauses."""
-    forbidden: list[str] = []
-    """The forbidden functions that were called."""
-
-    @property
-    def in_words(self) -> str:
-        """The verdict as a few words that follow the exercise's name."""
-        return IN_WORDS.get(self.verdict, self.verdict)
-
-
-class GradingNotes(_Note):
-    """Notes on how a submission was graded."""
-
-    repairs: list[str] = []
-    violations: list[str] = []
-    """Limits that the code exceeded, and other failures, as sentences."""
-    tampering: list[str] = []
-
-
-Note = TypeVar("Note", bound=_Note)
+_Finding = TypeAdapter(Finding)
 
 
 def is_check(cell: NotebookNode) -> bool:
@@ -67,28 +32,16 @@ def is_check(cell: NotebookNode) -> bool:
     return bool(cell.cell_type == "code" and is_grade(cell) and is_locked(cell) and not is_solution(cell))
 
 
-def verdicts_in(notebook: NotebookNode) -> dict[str, CheckVerdict]:
-    """Return the verdicts of a notebook's checks, keyed by cell name.
+def verdicts_in(notebook: NotebookNode) -> dict[str, Finding]:
+    """Return the findings of a notebook's checks, keyed by cell name.
 
-    Checks without a verdict are omitted, such as all checks of a notebook that plain nbgrader graded. Outputs
+    Checks without a finding are omitted, such as all checks of a notebook that plain nbgrader graded. Outputs
     of other cells come from students and are never read.
     """
-    findings = notebook.metadata.get(GRADING, {}).get("findings", {})
-    found: dict[str, CheckVerdict] = {}
+    findings = GradingRecord.of(notebook).findings
+    found: dict[str, Finding] = {}
     for cell in filter(is_check, notebook.cells):
         name = cell.metadata.nbgrader.grade_id
-        if (verdict := _read(CheckVerdict, findings.get(name))) is not None:
-            found[name] = verdict
+        with suppress(ValidationError, KeyError):
+            found[name] = _Finding.validate_python(findings[name])
     return found
-
-
-def notes_on(notebook: NotebookNode) -> GradingNotes | None:
-    """Return the notes on the grading of a notebook, or None if there are none or they are invalid."""
-    return _read(GradingNotes, notebook.metadata.get(GRADING))
-
-
-def _read(kind: type[Note], found: Any) -> Note | None:
-    try:
-        return None if found is None else kind.model_validate(found)
-    except ValidationError:
-        return None

@@ -1,15 +1,17 @@
 """Prepare the judge's information about a lesson, and the files that its kernels can import."""
 
+import ast
 import compileall
+import contextlib
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from autograder.judge.lesson_source import LessonSource
 from autograder.judge.lesson_view import lesson_view
-from autograder.judge.locked_cells import imports_of, modules_of
 from autograder.sandbox.archive import pack_files, whole_course
 
 
@@ -47,6 +49,38 @@ def prepare_lesson_context(source: LessonSource) -> LessonContext:
         may_not_call,
         modules_of(cell.source for cell in source.cells if "see" not in cell.tags),
     )
+
+
+def imports_of(sources: Iterable[str]) -> dict[str, object]:
+    """Execute the imports in a released lesson's cells, and return the objects for use in its locked cells.
+
+    The objects are keyed by the names that they are bound to. Imports that fail, and cells with syntax
+    errors, are ignored.
+    """
+    names: dict[str, object] = {}
+    for source in sources:
+        with contextlib.suppress(SyntaxError):
+            for statement in ast.parse(source).body:
+                if isinstance(statement, ast.Import | ast.ImportFrom):
+                    with contextlib.suppress(ImportError):
+                        exec(compile(ast.Module([statement], []), "<imports>", "exec"), names)
+    names.pop("__builtins__", None)
+    return names
+
+
+def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
+    """Return the modules that cells import or refer to, such as `torch.optim`, except those of the course."""
+    found: set[str] = set()
+    for source in sources:
+        with contextlib.suppress(SyntaxError):
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.add(node.module)
+                elif isinstance(node, ast.Attribute) and (name := ast.unparse(node)) in sys.modules:
+                    found.add(name)
+    return tuple(sorted(name for name in found if name.partition(".")[0] != "course_lib"))
 
 
 def _compiled(view: dict[str, bytes]) -> dict[str, bytes]:

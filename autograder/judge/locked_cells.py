@@ -4,10 +4,9 @@ import ast
 import builtins
 import contextlib
 import io
-import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -30,38 +29,6 @@ class JudgedCell:
     outputs: list[NotebookNode]
     findings: list[Finding]
     """The findings of the checks in the cell."""
-
-
-def imports_of(sources: Iterable[str]) -> dict[str, object]:
-    """Execute the imports in a released lesson's cells, and return the objects for use in its locked cells.
-
-    The objects are keyed by the names that they are bound to. Imports that fail, and cells with syntax
-    errors, are ignored.
-    """
-    names: dict[str, object] = {}
-    for source in sources:
-        with contextlib.suppress(SyntaxError):
-            for statement in ast.parse(source).body:
-                if isinstance(statement, ast.Import | ast.ImportFrom):
-                    with contextlib.suppress(ImportError):
-                        exec(compile(ast.Module([statement], []), "<imports>", "exec"), names)
-    names.pop("__builtins__", None)
-    return names
-
-
-def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
-    """Return the modules that cells import or refer to, such as `torch.optim`, except those of the course."""
-    found: set[str] = set()
-    for source in sources:
-        with contextlib.suppress(SyntaxError):
-            for node in ast.walk(ast.parse(source)):
-                if isinstance(node, ast.Import):
-                    found |= {alias.name for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.add(node.module)
-                elif isinstance(node, ast.Attribute) and (name := ast.unparse(node)) in sys.modules:
-                    found.add(name)
-    return tuple(sorted(name for name in found if name.partition(".")[0] != "course_lib"))
 
 
 def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object]) -> JudgedCell:

@@ -1,6 +1,6 @@
 """Replacements for parts of `nbgrader zip_collect` and `nbgrader db student import`.
 
-`converters.install` installs them.
+`install.install` installs them.
 """
 
 import csv

@@ -8,10 +8,8 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
 from autograder.nbgrader.gradebook import open_gradebook
-from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.release.build import COURSE
-from autograder.submissions.folder import released_notebooks
 from course_lib.curriculum.course_file import CourseError
 
 CONFIG = "nbgrader_config.py"
@@ -37,7 +35,6 @@ class CourseFolder:
                 "--course."
             )
         self.folder = found.resolve()
-        self._current: dict[str, dict[str, set[str]]] = {}
 
     @cached_property
     def config(self) -> Config:
@@ -61,17 +58,3 @@ class CourseFolder:
         Raises CourseError if it doesn't exist, its address is not valid, or its database can't be used.
         """
         return open_gradebook(self.directory())
-
-    def current(self, lesson: str) -> dict[str, set[str]]:
-        """Return the current hashes of a lesson's checks and limits, keyed as in `Job.depends_on`.
-
-        Each set has one hash for each different notebook of the lesson. The result is cached. Raises
-        CourseError if the gradebook can't be opened.
-        """
-        if lesson not in self._current:
-            releases, names = Releases(self.directory()), released_notebooks(self.directory(lesson), lesson)
-            jobs = [self.execute.job(lesson, releases.with_hidden_tests(lesson, name), {}) for name in names]
-            self._current[lesson] = {
-                part: {job.depends_on[part] for job in jobs} for part in ("checks", "limits")
-            }
-        return self._current[lesson]

@@ -18,7 +18,7 @@ from autograder.nbgrader.gradebook import open_gradebook
 from autograder.submissions.downloaded_files import DownloadedFile, interpretations
 from autograder.submissions.reading import shown
 from course_lib.check_log import LOG
-from course_lib.checks.exercises.final_lab.hand_in import CONFIG, METRICS, TRANSLATIONS
+from course_lib.curriculum.course_file import load_curriculum
 
 _CANVAS_LOGINS = ("SIS Login ID", "SIS User ID", "Integration ID")
 
@@ -96,7 +96,7 @@ class DownloadCollector(FileNameCollectorPlugin):
         late: set[str] = set()
         for student, files in sorted(self._files_by_student().items()):
             late |= {student for file in files if file.late}
-            for wanted in (notebook, CONFIG.file, METRICS.file, TRANSLATIONS.file, LOG):
+            for wanted in (notebook, *self._hand_ins(lesson), LOG):
                 choice = _newest([file for file in files if file.is_copy_of(wanted)], wanted)
                 if wanted == notebook and not choice:
                     # As in autograding, a student's only notebook is accepted under any name.
@@ -123,6 +123,11 @@ class DownloadCollector(FileNameCollectorPlugin):
                 ", ".join(sorted(late)),
             )
         return collected
+
+    def _hand_ins(self, lesson: str) -> list[str]:
+        """Return the names of the files that students hand in for a lesson in addition to the notebook."""
+        lessons = load_curriculum(Path(self.parent.coursedir.root)).lessons
+        return [entry.file for known in lessons if known.name == lesson for entry in known.hand_ins]
 
     @cached_property
     def students(self) -> Students:

@@ -11,7 +11,8 @@ import pwd
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property, partial
@@ -165,6 +166,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
 
     src_records: list[dict[str, Any]]
     inbound_path: str
+    duedate: datetime | None
 
     def copy_files(self) -> None:
         """Collect each student's submission. Raises ExchangeError at the end if any was not collected."""
@@ -208,6 +210,26 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             )
         # As the submission of a student of its own, it doesn't take the place of another one.
         return {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "problem": problem}
+
+    def _sort_by_timestamp(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Sort a student's submissions, and set `duedate` to the student's own deadline.
+
+        With --before-duedate, nbgrader calls this for each student, and then chooses the last submission
+        before `duedate`. nbgrader itself ignores extensions here.
+        """
+        if self.before_duedate and self.duedate is not None:
+            self.duedate = self._deadlines[records[0]["username"]]
+        found: list[dict[str, Any]] = super()._sort_by_timestamp(records)
+        return found
+
+    @cached_property
+    def _deadlines(self) -> Mapping[str, datetime]:
+        """The deadlines, by student. For a student without a submission, it is that of the class."""
+        with open_gradebook(self.coursedir) as gradebook:
+            lesson = gradebook.find_assignment(self.coursedir.assignment_id)
+            due = lesson.duedate
+            own = ((submission.student_id, submission.duedate) for submission in lesson.submissions)
+            return defaultdict(lambda: due, own)
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
         """Copy a submission without following links, which can name any file that the grader may read.

@@ -1,10 +1,11 @@
 """Open a course's gradebook, with messages for the errors that an instructor can correct, and read it."""
 
 from pathlib import Path
+from typing import Any
 
-from nbgrader.api import Gradebook, Student
+from nbgrader.api import BaseCell, Comment, Grade, Gradebook, Student, SubmittedAssignment, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy import make_url
+from sqlalchemy import make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from course_lib.curriculum.course_file import CourseError
@@ -57,3 +58,23 @@ def display_name(student: Student) -> str:
 def points_after_penalty(points: float, penalty: float | None) -> float:
     """Return the points of a submission after its late penalty, at least 0."""
     return max(0.0, points - (penalty or 0.0))
+
+
+def has_points(submission: SubmittedAssignment) -> bool:
+    """Return whether any cell has points.
+
+    A submission has none if nothing was handed in, or if its grading hasn't finished.
+    """
+    return any(
+        grade.auto_score is not None or grade.manual_score is not None
+        for notebook in submission.notebooks
+        for grade in notebook.grades
+    )
+
+
+def by_cell(
+    gradebook: Gradebook, notebook: SubmittedNotebook, kind: type[Grade] | type[Comment]
+) -> dict[str, Any]:
+    """Return a notebook's grades or comments, keyed by cell name, using a single query."""
+    query = select(BaseCell.name, kind).join(kind.cell).where(kind.notebook_id == notebook.id)
+    return dict(gradebook.db.execute(query).all())

@@ -7,14 +7,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from pydantic import TypeAdapter, ValidationError
 
+from autograder.graded_notebooks.record import GradingRecord
 from autograder.submissions.folder import Submission
-from autograder.submissions.repair import GRADING
 from course_lib.atomic_files import atomic_write_text
 
 #: The list of submissions that could not be graded. It maps each lesson and student to a reason. An entry is
@@ -60,20 +59,10 @@ def course_lock(folder: Path, log: logging.Logger) -> Iterator[None]:
         os.close(descriptor)
 
 
-def grading_records(course: CourseDirectory, submission: Submission) -> list[dict[str, Any]]:
-    """Return the grading record of each of a submission's notebooks, or an empty dict if it has none."""
+def grading_records(course: CourseDirectory, submission: Submission) -> list[GradingRecord]:
+    """Return the grading record of each of a submission's notebooks."""
     folder = graded_folder(course, submission.student, submission.lesson)
-    return [_grading_record(folder / f"{name}.ipynb") for name in submission.notebooks]
-
-
-def _grading_record(path: Path) -> dict[str, Any]:
-    if path.is_symlink() or not path.is_file():
-        return {}
-    try:
-        record = json.loads(path.read_bytes())["metadata"][GRADING]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
+    return [GradingRecord.read(folder / f"{name}.ipynb") for name in submission.notebooks]
 
 
 def read_not_graded(folder: Path) -> dict[str, dict[str, str]]:

@@ -7,17 +7,18 @@ reported by name, and the others are graded.
 import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from logging import Logger
+from typing import Protocol
 
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.exc import DBAPIError
 
-from autograder.judge.job import NotComputedError
+from autograder.judge.job import NotComputedError, Result
 from autograder.nbgrader.gradebook import error_message, open_gradebook
 from autograder.nbgrader.grading_folder import (
     NotGraded,
@@ -29,7 +30,8 @@ from autograder.nbgrader.grading_folder import (
 from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.nbgrader.saved_scores import Snapshot, restore_scores, save_scores
+from autograder.nbgrader.score_snapshots import Snapshot, restore, snapshot_of
+from autograder.results.results import Results
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError, shown
 from course_lib.curriculum.course_file import CourseError
@@ -45,29 +47,40 @@ class _FilesChangedError(Exception):
     """The error raised if the files of a submission have changed since they were read."""
 
 
+class Grader(Protocol):
+    """The converter that a run grades with: its options, and nbgrader's own part of grading."""
+
+    coursedir: CourseDirectory
+    log: Logger
+    force: bool
+    """Whether to grade submissions again that have a grade and haven't changed."""
+
+    def grade(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
+        """Write the graded notebooks and the grade of one submission, and raise an error if that fails.
+
+        `results` are those of its notebooks, by name, and `book` is the gradebook.
+        """
+
+
 class GradingRun:
     """A run that grades all submissions selected by the options of a converter.
 
-    `write_grades` lets nbgrader process one prepared submission, using the given gradebook. `execute` is None
-    if the configuration doesn't use SandboxedExecute. If `students` is given, only their submissions are
-    graded.
+    If `students` is given, only their submissions are graded.
     """
 
     def __init__(
         self,
-        converter: Autograde,
-        execute: SandboxedExecute | None,
-        write_grades: Callable[[PreparedSubmission, Gradebook], None],
+        grader: Grader,
+        execute: SandboxedExecute,
+        results: Results,
         students: Collection[str] | None,
     ) -> None:
-        self._converter, self._course, self._log = converter, converter.coursedir, converter.log
-        self._execute, self._write_grades, self._students = execute, write_grades, students
+        self._grader, self._course, self._log = grader, grader.coursedir, grader.log
+        self._results, self._students = results, students
         self._not_graded = NotGraded(grading_folder(self._course), self._log)
         self._failed: list[str] = []
         self._preparation = Preparation(self._course, execute)
         self._releases = self._preparation.releases
-        self._current: dict[tuple[str, str], dict[str, str]] = {}
-        """The current `Job.depends_on` of each notebook, by lesson and name."""
         self._stale: Counter[str] = Counter()
         """The number of submissions, by lesson, that were graded with different checks or limits."""
 
@@ -87,10 +100,9 @@ class GradingRun:
                 self._require_release(lesson)
             self._not_graded.prune(self._is_handed_in)
             due = [submission for submission in found if self._is_due(submission)]
-            if self._execute is not None:
-                self._execute.results.expect(sum(len(submission.notebooks) for submission in due))
+            self._results.expect(sum(len(submission.notebooks) for submission in due))
             with open_gradebook(self._course) as gradebook:
-                for prepared in self._preparation.prepare_ahead(due, self._reporting):
+                for prepared in self._preparation.prepare_ahead(due, self._results, self._reporting):
                     with self._reporting(prepared.submission):
                         self._grade(prepared, gradebook)
             self._report_stale()
@@ -131,28 +143,19 @@ class GradingRun:
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
             self._preparation.inspect(submission)
             records = grading_records(self._course, submission)
-            if self._converter.force or not all(record.get("complete") is True for record in records):
+            if self._grader.force or not all(record.complete for record in records):
                 return True
-            if {record.get("handed_in") for record in records} != {submission.digest()}:
+            if {record.handed_in for record in records} != {submission.digest()}:
                 return True
             if any(
-                self._is_stale(submission.lesson, *pair)
-                for pair in zip(submission.notebooks, records, strict=True)
+                record.depends_on is not None
+                and not self._preparation.is_current(submission.lesson, name, record.depends_on)
+                for name, record in zip(submission.notebooks, records, strict=True)
             ):
                 self._stale[submission.lesson] += 1
             self._log.info("Skipping existing assignment: %s", replacement.folder)
             self._not_graded.remove(submission.lesson, submission.student)
         return False
-
-    def _is_stale(self, lesson: str, name: str, record: dict[str, Any]) -> bool:
-        """Return whether the checks or limits have changed since a notebook was graded."""
-        if self._execute is None or "depends_on" not in record:
-            return False
-        if (lesson, name) not in self._current:
-            released = self._releases.with_hidden_tests(lesson, name)
-            self._current[lesson, name] = self._execute.job(lesson, released, {}).depends_on
-        current = self._current[lesson, name]
-        return any(record["depends_on"].get(part) != current[part] for part in ("checks", "limits"))
 
     def _report_stale(self) -> None:
         for lesson, count in sorted(self._stale.items()):
@@ -166,14 +169,18 @@ class GradingRun:
 
     # --- Grading --------------------------------------------------------------------------------------------
     def _grade(self, prepared: PreparedSubmission, gradebook: Gradebook) -> None:
-        """Grade a submission, and grade it again if its files change while it is being graded."""
+        """Grade a submission, and grade it again if its files change while it is being graded.
+
+        Raises NotComputedError if one of its notebooks can't be run.
+        """
         submission = prepared.submission
         for attempt in range(_ATTEMPTS):
             if attempt > 0:
                 self._preparation.inspect(submission)
-                prepared = self._preparation.prepare(submission)
+                prepared = self._preparation.prepare(submission, self._results)
+            results = {name: self._result(prepared, name) for name in prepared.jobs}
             try:
-                self._replace(prepared, gradebook)
+                self._replace(prepared, results, gradebook)
             except _FilesChangedError:
                 continue
             self._not_graded.remove(submission.lesson, submission.student)
@@ -182,7 +189,15 @@ class GradingRun:
             f"its files changed {_ATTEMPTS} times while it was graded; run this command again"
         )
 
-    def _replace(self, prepared: PreparedSubmission, gradebook: Gradebook) -> None:
+    def _result(self, prepared: PreparedSubmission, name: str) -> Result:
+        result = self._results.get(prepared.source, prepared.jobs[name])
+        student, progress = prepared.submission.student, self._results.progress
+        self._log.info("%s, %s: ran in %.1f s. %s.", student, name, result.seconds, progress)
+        return result
+
+    def _replace(
+        self, prepared: PreparedSubmission, results: Mapping[str, Result], gradebook: Gradebook
+    ) -> None:
         """Replace a submission's grade and graded files. If that fails, restore the earlier ones.
 
         Raises _FilesChangedError if the submission has changed since it was read.
@@ -191,23 +206,23 @@ class GradingRun:
         graded_again = {f"{name}.ipynb" for name in submission.notebooks}
         ignored = course.ignore
         with FolderReplacement(graded_folder(self._course, submission.student, submission.lesson)).replacing(
-            save_scores(gradebook, submission.lesson, submission.student),
+            snapshot_of(gradebook, submission.lesson, submission.student),
             None if course.notebook_id == "*" else lambda _, names: graded_again.intersection(names),
             partial(self._restore, submission),
         ):
             refused = {submission.folder} if submission.all_refused else submission.refused
             course.ignore = [*ignored, *map(glob.escape, refused)]
             try:
-                self._write_grades(prepared, gradebook)
+                self._grader.grade(prepared, results, gradebook)
                 if submission.digest() != prepared.digest:
                     raise _FilesChangedError
             finally:
                 course.ignore = ignored
                 gradebook.db.remove()  # The next submission starts with a new session.
 
-    def _restore(self, submission: Submission, scores: Snapshot) -> None:
+    def _restore(self, submission: Submission, snapshot: Snapshot | None) -> None:
         with open_gradebook(self._course) as gradebook:
-            restore_scores(gradebook, submission.lesson, submission.student, scores)
+            restore(gradebook, submission.lesson, submission.student, snapshot)
 
     @contextmanager
     def _reporting(self, submission: Submission) -> Iterator[None]:

@@ -1,8 +1,8 @@
-"""Read and repair a submission, and schedule its notebooks."""
+"""Read and repair a submission, and request the results of its notebooks."""
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -11,13 +11,20 @@ from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_grade
 
+from autograder.graded_notebooks.record import GradingRecord
+from autograder.judge.job import Job
+from autograder.judge.lesson_source import LessonSource
 from autograder.nbgrader.releases import Releases
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.results.results import Results
 from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES, neighbor_files
 from autograder.submissions.folder import Submission, lesson_files
 from autograder.submissions.reading import shown
 from autograder.submissions.regular_file import read_file
-from autograder.submissions.repair import GRADING, RepairedNotebook, repair
+from autograder.submissions.repair import RepairedNotebook, repair
+
+#: The number of submissions per worker that are prepared ahead of the one that is needed next.
+AHEAD = 4
 
 #: nbgrader's own files in the folder of a submission.
 _OF_NBGRADER = ("timestamp.txt", "submission_secret.txt")
@@ -36,17 +43,30 @@ class PreparedSubmission:
     notebooks: dict[str, NotebookNode]
     digest: str
     """The digest of the submission's files before they were read."""
+    source: LessonSource
+    """The data about the lesson that its jobs need."""
+    jobs: dict[str, Job]
+    """The jobs that run the notebooks, by the notebooks' names."""
 
 
 class Preparation:
-    """The preparation of submissions: they are read and repaired, and their notebooks are scheduled.
+    """The preparation of submissions: they are read and repaired, and their results are requested."""
 
-    If `execute` is None, because the configuration doesn't use SandboxedExecute, no notebooks are scheduled.
-    """
-
-    def __init__(self, course: CourseDirectory, execute: SandboxedExecute | None) -> None:
+    def __init__(self, course: CourseDirectory, execute: SandboxedExecute) -> None:
         self.releases = Releases(course)
         self._course, self._execute = course, execute
+        self._current: dict[tuple[str, str], dict[str, str]] = {}
+        """The hashes of the current checks and limits of each released notebook, by lesson and name."""
+
+    def is_current(self, lesson: str, name: str, depends_on: Mapping[str, str]) -> bool:
+        """Return whether a result has the current checks and limits of a released notebook.
+
+        `depends_on` is that of the result's job. Raises CourseError if the gradebook can't be opened.
+        """
+        if (lesson, name) not in self._current:
+            job = self._execute.job(lesson, self.releases.with_hidden_tests(lesson, name), {})
+            self._current[lesson, name] = {part: job.depends_on[part] for part in ("checks", "limits")}
+        return self._current[lesson, name].items() <= depends_on.items()
 
     def inspect(self, submission: Submission) -> None:
         """Record the problems with a submission's folder in `submission`.
@@ -56,34 +76,37 @@ class Preparation:
         files = lesson_files(self._course, submission.lesson)
         submission.inspect(files, self._course.max_file_size * 1000)
 
-    def prepare(self, submission: Submission) -> PreparedSubmission:
-        """Read and repair a submission that was inspected, and schedule its notebooks.
+    def prepare(self, submission: Submission, results: Results) -> PreparedSubmission:
+        """Read and repair a submission that was inspected, and request the results of its notebooks.
 
         Raises UnreadableError if a notebook is missing or doesn't belong to the lesson, or if a file can't
         be read.
         """
         digest = submission.digest()
         notebooks = {name: self._read(submission, name, digest) for name in submission.notebooks}
-        if self._execute is not None:
-            files = self._files(submission)
-            for name, notebook in notebooks.items():
-                self._execute.request(submission.student, submission.lesson, name, notebook, files)
-        return PreparedSubmission(submission, notebooks, digest)
+        lesson, files = submission.lesson, self._files(submission)
+        source = self._execute.source(lesson)
+        jobs = {name: self._execute.job(lesson, notebook, files) for name, notebook in notebooks.items()}
+        for job in jobs.values():
+            results.request(source, job)
+        return PreparedSubmission(submission, notebooks, digest, source, jobs)
 
     def prepare_ahead(
-        self, inspected: Iterable[Submission], reporting: Callable[[Submission], AbstractContextManager[None]]
+        self,
+        inspected: Iterable[Submission],
+        results: Results,
+        reporting: Callable[[Submission], AbstractContextManager[None]],
     ) -> Iterator[PreparedSubmission]:
         """Yield prepared submissions. Some are prepared ahead, so that their notebooks run in the meantime.
 
         Each submission is prepared inside `reporting(submission)`. If that catches an error, the submission
         is skipped.
         """
-        ahead = 0 if self._execute is None else self._execute.ahead
         waiting: deque[PreparedSubmission] = deque()
         for submission in inspected:
             with reporting(submission):
-                waiting.append(self.prepare(submission))
-            if len(waiting) > ahead:
+                waiting.append(self.prepare(submission, results))
+            if len(waiting) > AHEAD * results.workers:
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()
@@ -92,11 +115,11 @@ class Preparation:
         found, expected = submission.find(name), f"{name}.ipynb"
         repaired = self._repair(read_file(Path(submission.folder), found), submission.lesson, name)
         renamed = [] if found == expected else [f"it was handed in as {shown(found)}, not {expected}"]
-        repaired.notebook.metadata[GRADING] |= {
-            "repairs": [*renamed, *submission.notes, *repaired.notes],
-            "tampering": [*submission.tampering, *repaired.tampering],
-            "handed_in": digest,
-        }
+        GradingRecord(
+            repairs=[*renamed, *submission.notes, *repaired.notes],
+            tampering=[*submission.tampering, *repaired.tampering],
+            handed_in=digest,
+        ).write(repaired.notebook)
         return repaired.notebook
 
     def _repair(self, raw: bytes, lesson: str, name: str) -> RepairedNotebook:

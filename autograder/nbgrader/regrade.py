@@ -21,8 +21,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from autograder.judge.job import NotComputedError
+from autograder.nbgrader.autograde import CourseAutograde
 from autograder.nbgrader.command_line import command_parser, counted, create_console, reporting_errors
-from autograder.nbgrader.converters import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.grading_folder import graded_folder, grading_records
 from autograder.nbgrader.preparation import Preparation
@@ -83,17 +83,18 @@ class Regrading:
             )
         changes: list[Change] = []
         self._require_current_release()
-        execute = self._course.execute
-        with self._course.gradebook() as gradebook, execute.running(self._workers):
+        with (
+            self._course.gradebook() as gradebook,
+            self._course.execute.running(self._workers) as results,
+        ):
             unchanged = [submission for submission, _ in self._unchanged()]
-            for prepared in self._preparation.prepare_ahead(unchanged, self._reporting):
+            for prepared in self._preparation.prepare_ahead(unchanged, results, self._reporting):
                 student = prepared.submission.student
                 with self._reporting(prepared.submission):
                     self._require_unchanged(prepared.submission, prepared.digest)
                     found: list[Change] = []
                     for name, notebook in prepared.notebooks.items():
-                        _, result = execute.collect(student, self._lesson, name)
-                        insert_outputs(notebook, result)
+                        insert_outputs(notebook, results.get(prepared.source, prepared.jobs[name]))
                         found += self._compare(gradebook, student, name, notebook)
                     changes += found
                     self.compared += 1
@@ -202,7 +203,7 @@ class Regrading:
     def _is_graded_from(self, submission: Submission, digest: str) -> bool:
         """Return whether a submission's graded notebooks were made from files with this digest."""
         records = grading_records(self._directory, submission)
-        return {record.get("handed_in") for record in records} == {digest}
+        return {record.handed_in for record in records} == {digest}
 
     def _compare(
         self, gradebook: Gradebook, student: str, name: str, notebook: NotebookNode

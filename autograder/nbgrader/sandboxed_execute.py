@@ -14,6 +14,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, Unicode
 
+from autograder.graded_notebooks.record import GRADING, GradingRecord
 from autograder.graded_notebooks.verdicts import is_check
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
@@ -24,7 +25,6 @@ from autograder.results.version import checks_version, installed_version
 from autograder.results.worker import initialize
 from autograder.sandbox.confinement import probe, require
 from autograder.sandbox.limits import Limits
-from autograder.submissions.repair import GRADING
 
 #: The environment variable with the folder of the result store, and the default folder in the course.
 STORE, STORE_FOLDER = "COURSE_RESULTS", "autograder/result_store"
@@ -71,40 +71,36 @@ class SandboxedExecute(NbGraderPreprocessor):
     allow_plain_tcp = Bool(
         False, help="Whether to use a cluster without TLS, in a network that only graders can reach"
     ).tag(config=True)
-    #: The source of results, and the number of submissions to read ahead of the one being graded. Both are
-    #: set for the duration of a run.
-    results: Results
-    ahead: int
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.requested: dict[tuple[str, str, str], Job] = {}
-        """The jobs whose results are needed soon, by student, lesson and notebook."""
+        self.finished: Mapping[str, tuple[Job, Result]] = {}
+        """The jobs and results of the submission that nbgrader processes next, by notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Wait for the result of a requested notebook, and write it into the notebook and `resources`.
+        """Write the result of a notebook, which must be in `finished`, into the notebook.
 
-        Raises NotComputedError if the notebook can't be run.
+        Also write the grading record into `resources`, for `RecordGrading`.
         """
-        names = resources["nbgrader"]
-        student, notebook = names["student"], names["notebook"]
-        job, result = self.collect(student, names["assignment"], notebook)
-        self.log.info("%s, %s: ran in %.1f s. %s.", student, notebook, result.seconds, self.results.progress)
+        job, result = self.finished[resources["nbgrader"]["notebook"]]
         insert_outputs(nb, result)
-        repaired = nb.metadata[GRADING]  # ClearMetadataPreprocessor removes it
-        resources[GRADING] = repaired | {
-            "tampering": [*repaired["tampering"], *result.warnings],
-            "mechanism": result.mechanism,
-            "violations": result.violations,
-            "findings": result.findings,
-            "result": job.digest,
-            "depends_on": job.depends_on,
-        }
+        repaired = GradingRecord.of(nb)  # ClearMetadataPreprocessor removes it
+        resources[GRADING] = GradingRecord(
+            complete=True,
+            handed_in=repaired.handed_in,
+            result=job.digest,
+            depends_on=job.depends_on,
+            mechanism=result.mechanism,
+            repairs=repaired.repairs,
+            tampering=[*repaired.tampering, *result.warnings],
+            violations=result.violations,
+            findings=result.findings,
+        )
         return nb, resources
 
     @contextmanager
-    def running(self, shared: SharedExecutor) -> Iterator[None]:
-        """Run notebooks in worker processes or on a cluster for the duration of this context.
+    def running(self, shared: SharedExecutor) -> Iterator[Results]:
+        """Yield the results of notebooks, which run in worker processes or on a cluster inside this context.
 
         The executor is borrowed from `shared`. Raises CourseError if the cluster can't be used, or if nothing
         can confine students' code and `allow_unconfined` is false.
@@ -112,35 +108,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         address = self.cluster or os.environ.get(CLUSTER, "")
         installed_version()  # It is remembered, because an update of the files doesn't change running code.
         with shared.borrow((address, self.worker_count), partial(self._create_executor, address)) as executor:
-            self.ahead = 4 * executor.workers
-            self.results = Results(self.store, executor, self.log)
-            try:
-                yield
-            finally:
-                del self.results
-                self.requested.clear()
-
-    def request(
-        self, student: str, lesson: str, name: str, nb: NotebookNode, files: Mapping[str, bytes]
-    ) -> None:
-        """Schedule a student's notebook, whose result will be needed soon.
-
-        `files` contains the files next to the notebook, keyed by path.
-        """
-        job = self.requested[student, lesson, name] = self.job(lesson, nb, files)
-        self.results.request(self.source(lesson), job)
-
-    def collect(self, student: str, lesson: str, name: str) -> tuple[Job, Result]:
-        """Wait for a requested notebook, and return its job and result.
-
-        Raises NotComputedError if the notebook can't be run.
-        """
-        job = self.requested.pop((student, lesson, name))
-        return job, self.results.get(self.source(lesson), job)
-
-    def is_ready(self, student: str, lesson: str, name: str) -> bool:
-        """Return whether `collect` would return at once for a requested notebook."""
-        return self.results.is_ready(self.requested[student, lesson, name])
+            yield Results(self.store, executor, self.log)
 
     @property
     def store(self) -> ResultStore:
@@ -198,15 +166,14 @@ class SandboxedExecute(NbGraderPreprocessor):
 
 
 class RecordGrading(NbGraderPreprocessor):
-    """A preprocessor that records in a notebook how it was graded, and that grading has finished.
+    """A preprocessor that writes the grading record, which says that grading has finished, into a notebook.
 
     It must be the last preprocessor.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Add the grading record to the notebook's metadata."""
-        record = {**nb.metadata.get(GRADING, {}), **resources.get(GRADING, {})}
-        nb.metadata[GRADING] = {**record, "version": 1, "complete": True}
+        resources[GRADING].write(nb)
         return nb, resources
 
 

@@ -27,9 +27,10 @@ from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.exchange import impostor, students_of
 from autograder.nbgrader.gradebook import error_message
-from autograder.nbgrader.preparation import Preparation, PreparedSubmission
+from autograder.nbgrader.preparation import AHEAD, Preparation, PreparedSubmission
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
+from autograder.results.results import Results
 from autograder.submissions.folder import Submission, released_notebooks, submissions
 from autograder.submissions.reading import UnreadableError
 from autograder.submissions.regular_file import read_file
@@ -74,8 +75,15 @@ class GradingService:
     verdicts of the checks are returned to students through the exchange.
     """
 
-    def __init__(self, course: CourseFolder, max_per_hour: int, feedback: bool, log: logging.Logger) -> None:
-        self._course, self._feedback, self._log = course, feedback, log
+    def __init__(
+        self,
+        course: CourseFolder,
+        results: Results,
+        max_per_hour: int,
+        feedback: bool,
+        log: logging.Logger,
+    ) -> None:
+        self._course, self._results, self._feedback, self._log = course, results, feedback, log
         self._directory = course.directory()
         self._exchange = Exchange(config=course.config)
         self._max_per_hour = max_per_hour
@@ -180,14 +188,14 @@ class GradingService:
         busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}
         preparation = Preparation(self._directory, self._course.execute)
         for key in list(self._waiting):
-            if len(self._running) >= self._course.execute.ahead:
+            if len(self._running) >= AHEAD * self._results.workers:
                 break
             if key in busy or not self._may_run(key[0]):
                 continue
             submission = self._waiting.pop(key)
             try:
                 preparation.inspect(submission)
-                prepared = preparation.prepare(submission)
+                prepared = preparation.prepare(submission, self._results)
                 self._running.append(prepared)
                 if not self._is_ready(prepared):
                     self._started[submission.student].append(time.monotonic())
@@ -202,7 +210,6 @@ class GradingService:
         return len(times) < self._max_per_hour
 
     def _finish(self) -> None:
-        execute = self._course.execute
         for prepared in list(self._running):
             submission = prepared.submission
             if not self._is_ready(prepared):
@@ -210,7 +217,7 @@ class GradingService:
             self._running.remove(prepared)
             try:
                 for name, notebook in prepared.notebooks.items():
-                    _, result = execute.collect(submission.student, submission.lesson, name)
+                    result = self._results.get(prepared.source, prepared.jobs[name])
                     insert_outputs(notebook, result)
                     self._report(submission, name, notebook)
             except Exception as error:
@@ -218,8 +225,7 @@ class GradingService:
                 self._log.warning("%s, %s: not reported: %s", submission.student, submission.lesson, error)
 
     def _is_ready(self, prepared: PreparedSubmission) -> bool:
-        student, lesson = prepared.submission.student, prepared.submission.lesson
-        return all(self._course.execute.is_ready(student, lesson, name) for name in prepared.notebooks)
+        return all(map(self._results.is_ready, prepared.jobs.values()))
 
     def _report(self, submission: Submission, name: str, notebook: NotebookNode) -> None:
         """Log the automatic points and the time since the submission, and write feedback if it is enabled."""
@@ -324,8 +330,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log = logging.getLogger("serve-grading")
     try:
         course = CourseFolder(options.course)
-        service = GradingService(course, options.max_per_hour, options.feedback, log)
-        with course.execute.running(SharedExecutor()):
+        with course.execute.running(SharedExecutor()) as results:
+            service = GradingService(course, results, options.max_per_hour, options.feedback, log)
             log.info("Waiting for submissions.")
             while True:
                 service.step()

@@ -6,13 +6,16 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from nbgrader.coursedir import CourseDirectory
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from autograder.nbgrader.command_line import command_parser, counted, create_console, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.preparation import Preparation
 from autograder.results.store import Entry, ResultStore
+from autograder.submissions.folder import released_notebooks
 
 #: The age in seconds from which a temporary file in the store is no longer being written.
 _WRITING_SECONDS = 3600
@@ -48,13 +51,14 @@ def _list(console: Console, course: CourseFolder) -> int:
 
     Current results are those that `nbgrader autograde` would still use.
     """
-    store = course.execute.store
+    store, directory = course.execute.store, course.directory()
+    preparation = Preparation(directory, course.execute)
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
     for entry, about in _entries(store):
         lesson = entry.header.lesson if entry.header else "(damaged)"
         row = rows[lesson]
         row[0] += 1
-        row[1] += _is_current(course, entry)
+        row[1] += _is_current(directory, preparation, entry)
         row[2] += about.st_size
         row[3] += entry.header.seconds if entry.header else 0
     table = Table("Lesson", "Results", "Current", "Size (MB)", "Time saved (min)", title=str(store.folder))
@@ -89,8 +93,10 @@ def _prune(console: Console, course: CourseFolder, older_than: float | None) -> 
     """
     deleted = size = failed = 0
     youngest = time.time() - (older_than or 0) * 86400
+    directory = course.directory()
+    preparation = Preparation(directory, course.execute)
     for entry, about in _entries(course.execute.store, verify=True):
-        if about.st_mtime > youngest or _is_current(course, entry):
+        if about.st_mtime > youngest or _is_current(directory, preparation, entry):
             continue
         try:
             entry.path.unlink(missing_ok=True)
@@ -114,11 +120,12 @@ def _entries(store: ResultStore, verify: bool = False) -> Iterator[tuple[Entry, 
             yield entry, about
 
 
-def _is_current(course: CourseFolder, entry: Entry) -> bool:
+def _is_current(directory: CourseDirectory, preparation: Preparation, entry: Entry) -> bool:
     if entry.header is None:
         return False
-    current = course.current(entry.header.lesson)
-    return all(entry.header.depends_on.get(part) in current[part] for part in ("checks", "limits"))
+    lesson, depends_on = entry.header.lesson, entry.header.depends_on
+    notebooks = released_notebooks(directory, lesson)
+    return any(preparation.is_current(lesson, name, depends_on) for name in notebooks)
 
 
 if __name__ == "__main__":

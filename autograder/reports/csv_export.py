@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbgrader.api import Gradebook, SubmittedAssignment
+from nbgrader.api import Gradebook
 
-from autograder.nbgrader.gradebook import points_after_penalty
+from autograder.nbgrader.gradebook import has_points, points_after_penalty
 from autograder.reports.exporter import CourseExporter, write_csv
 from autograder.submissions.folder import submissions
 
@@ -35,7 +35,7 @@ class CsvExport(CourseExporter):
             graded = {
                 each.student_id: each
                 for each in gradebook.assignment_submissions(lesson.name)
-                if _has_points(each)
+                if has_points(each)
             }
             never_graded = [
                 each.student
@@ -63,12 +63,3 @@ class CsvExport(CourseExporter):
             self.log.warning(
                 "Not graded yet, and therefore without points in %s: %s", target, ", ".join(waiting)
             )
-
-
-def _has_points(submission: SubmittedAssignment) -> bool:
-    """Return whether any cell has points. A run in progress, or one that was killed, can leave none."""
-    return any(
-        grade.auto_score is not None or grade.manual_score is not None
-        for notebook in submission.notebooks
-        for grade in notebook.grades
-    )

@@ -18,7 +18,7 @@ from nbgrader.api import Gradebook
 from traitlets import Unicode
 
 from autograder.nbgrader.downloads import read_roster
-from autograder.nbgrader.gradebook import points_after_penalty
+from autograder.nbgrader.gradebook import has_points, points_after_penalty
 from autograder.reports.exporter import CourseExporter, write_csv
 
 _POINTS_POSSIBLE = "Points Possible"
@@ -47,7 +47,7 @@ def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGr
     points: dict[str, dict[str, float]] = {}
     for lesson in lessons:
         for submission in gradebook.assignment_submissions(lesson):
-            if not submission.needs_manual_grade:
+            if not submission.needs_manual_grade and has_points(submission):
                 score = points_after_penalty(submission.score, submission.late_submission_penalty)
                 points.setdefault(submission.student_id, {})[lesson] = score
     return [

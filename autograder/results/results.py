@@ -22,6 +22,11 @@ class Results:
         self._since = time.monotonic()
         self._has_warned = False
 
+    @property
+    def workers(self) -> int:
+        """The number of notebooks that run at a time."""
+        return self._executor.workers
+
     def expect(self, jobs: int) -> None:
         """Set the total number of jobs, for the progress report."""
         self._expected = jobs

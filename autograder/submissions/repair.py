@@ -16,9 +16,6 @@ from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, i
 
 from autograder.submissions.reading import SubmittedCell, UnreadableError, read_notebook, shown
 
-#: The key of the grading record in a notebook's metadata.
-GRADING = "course_grading"
-
 #: The tag of the cells that show graders a mark scheme, and the beginning of their IDs.
 MARK_SCHEME = "mark-scheme"
 
@@ -376,7 +373,6 @@ class _Repair:
             self._suspect("it had the mark of a graded notebook; the mark was removed")
         self.notes, self.tampering = _at_most(self.notes), _at_most(self.tampering)
         notebook.metadata = copy.deepcopy(self.released.metadata)
-        notebook.metadata[GRADING] = {"version": 1, "repairs": self.notes, "tampering": self.tampering}
 
     def _suspect(self, text: str) -> None:
         (self.tampering if self.same_release else self.notes).append(text)

@@ -1,5 +1,17 @@
 """Checks that recognise mistakes: they probe a student's object and compare it with the reference."""
 
-from course_lib.checks.notebook import CheckError, check
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from course_lib.checks.notebook import CheckError, check
 
 __all__ = ["CheckError", "check"]
+
+
+def __getattr__(name: str) -> object:
+    # Importing torch takes seconds, and the reports, which only read `engine.findings`, don't need it.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from course_lib.checks import notebook
+
+    return getattr(notebook, name)

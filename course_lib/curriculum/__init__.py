@@ -68,9 +68,11 @@ class Exercise(_Table):
 
 @dataclass(frozen=True)
 class HandIn(_Table):
-    """A file that students hand in with the notebook. The file's name is in `course_lib.checks`."""
+    """A file that students hand in with the notebook."""
 
     name: str
+    file: str
+    """The name of the file, which is next to the notebook."""
     points: Points
     levels: dict[str, list[tuple[Points, Points]]] = field(default_factory=dict)
     """For each corpus, pairs of a minimum BLEU and the points that it earns. Empty for unscored files."""

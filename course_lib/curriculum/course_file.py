@@ -136,6 +136,8 @@ def _entry_problems(entry: Entry) -> Iterator[str]:
                     f"{entry.points:g} points, got {points:g}"
                 )
     if isinstance(entry, HandIn):
+        if PurePosixPath(entry.file).name != entry.file or entry.file.endswith(".ipynb"):
+            yield f"{entry.name}, file: expected the name of a file next to the notebook, got {entry.file!r}"
         for corpus, levels in entry.levels.items():
             best = max((points for _, points in levels), default=0)
             if best != entry.points:

@@ -16,6 +16,7 @@ from autograder.graded_notebooks.verdicts import is_check
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, insert_outputs
 from autograder.release.build import COURSE
 from autograder.results.local_executor import SharedExecutor
+from autograder.results.results import Results
 from autograder.sandbox.confinement import probe
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, load_curriculum
@@ -30,17 +31,18 @@ RIGHT, AS_IT_WAS = "amara", "chiyo"
 
 
 @pytest.fixture(scope="module")
-def execute() -> Iterator[SandboxedExecute]:
+def running() -> Iterator[tuple[SandboxedExecute, Results]]:
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
-    made = SandboxedExecute(course=str(COURSE), workers=1)
-    with made.running(SharedExecutor()):
-        yield made
+    execute = SandboxedExecute(course=str(COURSE), workers=1)
+    with execute.running(SharedExecutor()) as results:
+        yield execute, results
 
 
 @pytest.fixture
-def scores(execute: SandboxedExecute, lesson: Lesson) -> dict[str, dict[str, float]]:
+def scores(running: tuple[SandboxedExecute, Results], lesson: Lesson) -> dict[str, dict[str, float]]:
     """The points of each check, including hidden tests, by student."""
+    execute, results = running
     master = nbformat.read(COURSE / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
     locked = {cell.id: cell.source for cell in master.cells if is_check(cell)}
     found: dict[str, dict[str, float]] = {}
@@ -50,9 +52,8 @@ def scores(execute: SandboxedExecute, lesson: Lesson) -> dict[str, dict[str, flo
         notebook = submission.notebook
         for cell in notebook.cells:
             cell.source = locked.get(cell.id, cell.source)
-        execute.request(submission.student, lesson.name, lesson.name, notebook, submission.files)
-        _, result = execute.collect(submission.student, lesson.name, lesson.name)
-        insert_outputs(notebook, result)
+        job = execute.job(lesson.name, notebook, submission.files)
+        insert_outputs(notebook, results.get(execute.source(lesson.name), job))
         found[submission.student] = points(notebook)
     return found
 

@@ -10,8 +10,8 @@ from nbconvert.exporters import HTMLExporter
 from nbgrader.api import Gradebook
 from playwright.sync_api import Page
 
-from autograder.nbgrader.converters import CourseGenerateAssignment
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.generate_assignment import CourseGenerateAssignment
 from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.reports.class_report import ClassReport
 from tests.autograder.small_course import LESSON, SmallCourse

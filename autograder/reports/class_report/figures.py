@@ -314,10 +314,10 @@ def _attention(records: ClassRecords) -> Iterator[tuple[object, ...]]:
 
 
 def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
-    for notes in submission.grading:
-        yield from (("sandbox violation", what) for what in notes.violations)
-        yield from (("tampering", what) for what in notes.tampering)
-        yield from (("note", what) for what in notes.repairs)
+    for record in submission.grading:
+        yield from (("sandbox violation", what) for what in record.violations)
+        yield from (("tampering", what) for what in record.tampering)
+        yield from (("note", what) for what in record.repairs)
     if submission.flagged:
         yield "flagged by a grader", "a grader flagged it in formgrader"
     for cell in submission.cells:

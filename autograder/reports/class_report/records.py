@@ -11,11 +11,12 @@ from nbgrader.api import Assignment, Gradebook, SubmittedAssignment, SubmittedNo
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.graded_notebooks.points import GradedCell
-from autograder.graded_notebooks.verdicts import UNREADABLE, CheckVerdict, GradingNotes, notes_on, verdicts_in
-from autograder.nbgrader.gradebook import display_name, points_after_penalty
+from autograder.graded_notebooks.record import GradingRecord
+from autograder.graded_notebooks.verdicts import UNREADABLE, verdicts_in
+from autograder.nbgrader.gradebook import display_name, has_points, points_after_penalty
 from autograder.nbgrader.grading_folder import NOT_GRADED, graded_folder, grading_folder, read_not_graded
 from autograder.submissions.folder import submissions
-from autograder.submissions.repair import GRADING
+from course_lib.checks.engine.findings import Finding
 from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
@@ -60,8 +61,8 @@ class SubmissionRecord:
     cells: tuple[GradedCell, ...]
     code: Mapping[str, str]
     """The source of the student's own cells, by name."""
-    grading: tuple[GradingNotes, ...]
-    """The notes on each notebook."""
+    grading: tuple[GradingRecord, ...]
+    """How each notebook was graded."""
     flagged: bool
     """Whether a grader flagged the submission in Formgrader."""
 
@@ -128,7 +129,7 @@ class _Reader:
         for lesson in records.lessons:
             found = self._gradebook.assignment_submissions(lesson.name)
             for submission in sorted(found, key=lambda entry: entry.student_id):
-                if submission.student_id in names:
+                if submission.student_id in names and self._is_handed_in(submission):
                     records.submissions.append(self._submission(submission, lesson))
         self._find_ungraded()
         for _, student in records.not_graded:
@@ -153,19 +154,18 @@ class _Reader:
         student = submission.student_id
         cells: list[GradedCell] = []
         code: dict[str, str] = {}
-        notes: list[GradingNotes] = []
-        is_complete = False
+        grading: list[GradingRecord] = []
         for notebook in submission.notebooks:
             read = self._notebook(submission, notebook)
-            verdicts: dict[str, CheckVerdict] = {}
+            verdicts: dict[str, Finding] = {}
             if read is not None:
                 verdicts, code = verdicts | verdicts_in(read), code | _code(read)
-                notes += filter(None, [notes_on(read)])
-                is_complete |= bool(read.metadata.get(GRADING, {}).get("complete"))
+                grading.append(GradingRecord.of(read))
             cells += (GradedCell.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
         index = {name: number for number, name in enumerate(lesson.cells)}
         cells.sort(key=lambda cell: index.get(cell.name, len(index)))
         key = (lesson.name, student)
+        is_complete = any(record.complete for record in grading)
         if not is_complete and all(cell.automatic is None and cell.person is None for cell in cells):
             self._records.not_graded.setdefault(key, "`nbgrader autograde` did not finish grading it")
         due = submission.assignment.duedate
@@ -180,8 +180,19 @@ class _Reader:
             due=due + submission.extension if due and submission.extension else due,
             cells=tuple(cells),
             code=code,
-            grading=tuple(notes),
+            grading=tuple(grading),
             flagged=any(notebook.flagged for notebook in submission.notebooks),
+        )
+
+    def _is_handed_in(self, submission: SubmittedAssignment) -> bool:
+        """Return whether anything was handed in. Otherwise, the entry only records an extension."""
+        course = self._course
+        return (
+            submission.timestamp is not None
+            or has_points(submission)
+            or Path(
+                course.format_path(course.submitted_directory, submission.student_id, submission.name)
+            ).is_dir()
         )
 
     def _notebook(self, submission: SubmittedAssignment, notebook: SubmittedNotebook) -> NotebookNode | None:
@@ -191,7 +202,7 @@ class _Reader:
             return None
         try:
             read = nbformat.read(path, as_version=4)
-            verdicts_in(read), _code(read), notes_on(read)
+            verdicts_in(read), _code(read)
         except UNREADABLE as error:
             student, lesson = submission.student_id, submission.name
             self._records.notes.append(

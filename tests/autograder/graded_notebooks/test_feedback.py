@@ -1,10 +1,12 @@
 """Feedback for students: points and reasons, but no hidden tests and no paths of the grading machine."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import nbformat
 import pytest
@@ -14,7 +16,8 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from autograder.graded_notebooks.feedback import FIRST_LINES, LAST_LINES, PrepareFeedback, without_paths
 from autograder.graded_notebooks.points import GradedCell, points_line, summary
 from autograder.graded_notebooks.safe_html import SanitizeNotebook, clean, clean_output, markdown_to_html
-from autograder.graded_notebooks.verdicts import CheckVerdict, verdicts_in
+from autograder.graded_notebooks.verdicts import IN_WORDS, verdicts_in
+from course_lib.checks.engine.findings import Finding
 from tests.autograder.reports.graded_class import (
     NOT_SCALED,
     RIGHT,
@@ -25,15 +28,13 @@ from tests.autograder.reports.graded_class import (
 )
 
 LESSON = "01-first"
-MISTAKE, ALL = (CheckVerdict(name="scores", **verdict) for verdict in (NOT_SCALED, RIGHT))
+MISTAKE, ALL = (Finding(name="scores", **verdict) for verdict in (NOT_SCALED, RIGHT))
 WRONG = GradedCell("check_scores", False, 2.0, 4.0, 2.0, None, 0.0, MISTAKE)
 
 
 def judged_as(verdict: str, **more: object) -> GradedCell:
     """Return 0 points with a verdict."""
-    return replace(
-        WRONG, points=0.0, automatic=0.0, verdict=CheckVerdict(name="scores", verdict=verdict, **more)
-    )
+    return replace(WRONG, points=0.0, automatic=0.0, verdict=Finding(name="scores", verdict=verdict, **more))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,23 @@ def test_a_check_says_how_many_points_and_why(points: GradedCell, said: str, why
     assert why in line
 
 
+def test_every_verdict_has_words() -> None:
+    assert set(IN_WORDS) == set(get_args(get_type_hints(Finding)["verdict"]))
+
+
+def test_an_unknown_verdict_of_another_version_is_no_verdict(graded: GradedClass) -> None:
+    notebook = notebook_of(graded)
+    notebook.metadata.course_grading.findings.check_scores |= {"verdict": "<script>", "points": 4}
+    assert list(verdicts_in(notebook)) == ["check_guess"]
+    notebook.metadata.course_grading.findings.check_scores["verdict"] = "right"
+    assert verdicts_in(notebook)["check_scores"].verdict == "right"
+
+
+def test_reading_verdicts_needs_no_torch() -> None:
+    code = "import sys, autograder.graded_notebooks.feedback; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
 def test_an_answer_in_words_says_who_reads_it() -> None:
     answer = GradedCell("explain", True, 0.0, 3.0, None, None, 0.0, None)
     assert answer.status == "to be graded by a person"
@@ -77,9 +95,7 @@ def test_an_answer_in_words_says_who_reads_it() -> None:
 
 
 def test_what_the_summary_says_is_text() -> None:
-    verdict = CheckVerdict(name="scores", verdict="<script>")
-    table = summary([replace(WRONG, verdict=verdict)], 2, 4, 0.5, ["<b>mended</b>"])
-    assert "<script" not in table
+    table = summary([WRONG], 2, 4, 0.5, ["<b>mended</b>"])
     assert "<b>" not in table
     assert "&lt;b&gt;mended&lt;/b&gt;" in table
     assert "−0.5" in table

@@ -18,8 +18,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 
+from autograder.graded_notebooks.record import GradingRecord
 from autograder.graded_notebooks.verdicts import verdicts_in
-from autograder.submissions.repair import GRADING
 from tests.autograder.hostile.arena import (
     LESSON,
     Arena,
@@ -283,9 +283,9 @@ def _reported(threat: Threat, notebook: NotebookNode) -> list[str]:
     ]
     if said.keys() != POINTS.keys():
         harm.append(f"the report speaks of {sorted(said)} only")
-    grading = notebook.metadata.get(GRADING, {})
-    notes = [note for kind in ("repairs", "violations", "tampering") for note in grading.get(kind, [])]
-    if not grading.get("complete"):
+    record = GradingRecord.of(notebook)
+    notes = [*record.repairs, *record.violations, *record.tampering]
+    if not record.complete:
         harm.append("the report is not complete")
     if threat.noted and not any(re.search(threat.noted, note) for note in notes):
         harm.append(f"nothing of {threat.noted!r} is noted, but {notes}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from autograder.judge.job import NotComputedError
-from autograder.judge.locked_cells import imports_of, judge, modules_of
+from autograder.judge.locked_cells import judge
 from course_lib.checks import check
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
@@ -131,19 +131,6 @@ def test_warnings_and_stderr_of_ours_cost_no_points() -> None:
 @pytest.mark.parametrize("source", ["raise SystemExit(3)", "import sys\nsys.exit()", "1 / 0"])
 def test_no_locked_cell_ends_the_judge(source: str) -> None:
     assert judged(source).outputs[-1].output_type == "error"
-
-
-def test_imports_of_the_released_lesson_are_known() -> None:
-    sources = [
-        "import math\nfrom collections import Counter\nside = print('effect')",
-        "import nothing_of_this_name\nnot python at all (",
-    ]
-    assert imports_of(sources).keys() == {"math", "Counter"}
-
-
-def test_the_modules_of_cells_are_those_imported_and_those_named() -> None:
-    cells = ["from math import pi\nimport os.path, course_lib.checks", "torch.optim.Adam([])", "not python"]
-    assert modules_of(cells) == ("math", "os.path", "torch.optim")
 
 
 def test_modules_that_are_imported_on_first_use_are_imported_ahead() -> None:

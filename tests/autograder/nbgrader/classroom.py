@@ -17,8 +17,9 @@ from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
-from autograder.nbgrader.converters import CourseAutograde, CourseGenerateAssignment
+from autograder.nbgrader.autograde import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.generate_assignment import CourseGenerateAssignment
 from tests.autograder.small_course import LESSON, cell_of
 
 SOLVED = {

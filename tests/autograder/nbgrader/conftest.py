@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.nbgrader import converters, regrade
+from autograder.nbgrader import autograde, regrade
 from autograder.results.local_executor import SharedExecutor
 from tests.autograder.nbgrader.classroom import Classroom, release
 from tests.autograder.nbgrader.stand_in import CONFIG
@@ -49,6 +49,6 @@ def workers() -> Iterator[SharedExecutor]:
 def kept_workers(workers: SharedExecutor) -> Iterator[None]:
     """Keep the workers of this process for the next grading run of the module, as Formgrader does."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (converters, regrade):
+        for module in (autograde, regrade):
             patch.setattr(module, "SharedExecutor", lambda *_: workers)
         yield

@@ -19,17 +19,19 @@ from nbgrader.apps import AutogradeApp
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+from autograder.results.version import installed_version
 from tests.autograder.nbgrader.classroom import Classroom
 from tests.autograder.small_course import LESSON
 
 # Import everything that a run needs up front, so that each run starts quickly, by a fork.
 for module in (
     "torch",
-    "autograder.nbgrader.converters",
+    "autograder.nbgrader.install",
     "autograder.release.solution_notebook",
     "course_lib.checks",
 ):
     importlib.import_module(module)
+installed_version()
 
 EVENTS = {"os.remove", "os.mkdir", "os.rmdir", "os.rename", "os.chmod", "shutil.copyfile", "shutil.rmtree"}
 

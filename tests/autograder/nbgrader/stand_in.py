@@ -1,27 +1,42 @@
 """A replacement for running notebooks, in tests of everything else: outputs depend only on the source."""
 
 import hashlib
+from concurrent.futures import Future
 from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader.plugins import LateSubmissionPlugin
-from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked
 
-from autograder.submissions.repair import GRADING
+from autograder.judge.job import Job, Result
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.results.local_executor import WorkerExecutor
 
 
-class StandInExecute(Execute):
-    """An executor that gives each check points according to the checked source, and fails stubs."""
+class StandInExecutor(WorkerExecutor):
+    """An executor that returns results without outputs at once."""
+
+    workers = 1
+
+    def submit(self, grade: object, source: object, job: Job) -> Future[Any]:  # type: ignore[override]
+        """Return the result of a job, which is not run."""
+        future: Future[tuple[bytes, float]] = Future()
+        future.set_result((Result([[] for _ in job.cells]).to_json(), 0.0))
+        return future
+
+
+class StandInExecute(SandboxedExecute):
+    """A preprocessor that gives each check points according to the checked source, and fails stubs."""
+
+    def _create_executor(self, address: str) -> WorkerExecutor:
+        return StandInExecutor()
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
         """Write the outputs."""
+        nb, resources = super().preprocess(nb, resources)
         written = {cell.id: cell.source for cell in nb.cells}
-        for number, cell in enumerate(nb.cells):
-            if cell.cell_type == "code":
-                cell.execution_count = number
-                cell.outputs = []
+        for cell in nb.cells:
             if is_grade(cell) and is_locked(cell):
                 cell.outputs = [self._outcome(written[cell.id.removeprefix("check_")], cell)]
         return nb, resources
@@ -34,15 +49,6 @@ class StandInExecute(Execute):
         return new_output("execute_result", {"text/plain": text}, execution_count=cell.execution_count)
 
 
-class StandInRecord(NbGraderPreprocessor):
-    """The last preprocessor, which records that the notebook has been graded."""
-
-    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the record to the metadata."""
-        nb.metadata[GRADING] = {**nb.metadata[GRADING], "complete": True}
-        return nb, resources
-
-
 #: Added to a course's nbgrader_config.py.
 CONFIG = """
 from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, SaveAutoGrades
@@ -51,7 +57,7 @@ c.Autograde.autograde_preprocessors = [
     SaveAutoGrades,
     AssignLatePenalties,
     CheckCellMetadata,
-    "tests.autograder.nbgrader.stand_in.StandInRecord",
+    RecordGrading,
 ]
 c.AssignLatePenalties.plugin_class = "tests.autograder.nbgrader.stand_in.APointADay"
 """

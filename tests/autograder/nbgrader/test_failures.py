@@ -14,13 +14,13 @@ from nbgrader.apps import ExportApp
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import CsvExportPlugin, ExportPlugin
-from nbgrader.preprocessors import SaveAutoGrades
+from nbgrader.preprocessors import Execute, SaveAutoGrades
 from sqlalchemy.exc import OperationalError
 
 from autograder.judge.job import Cell, Job, NotComputedError, Result
-from autograder.nbgrader.converters import CourseGenerateFeedback
+from autograder.nbgrader.generate_feedback import CourseGenerateFeedback
 from autograder.nbgrader.replacement import FolderReplacement
-from autograder.nbgrader.saved_scores import save_scores
+from autograder.nbgrader.score_snapshots import snapshot_of
 from autograder.reports.csv_export import CsvExport
 from autograder.reports.learning_management import final_grades
 from autograder.results.results import Results
@@ -137,7 +137,7 @@ def test_an_interrupted_run_is_undone_even_if_the_next_submission_is_unreadable(
     before, page = graded.scores("anna"), graded.autograded("anna")
     folder = graded.folder("anna", "autograded")
     with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
-        FolderReplacement(folder).begin(save_scores(gradebook, LESSON, "anna"))
+        FolderReplacement(folder).begin(snapshot_of(gradebook, LESSON, "anna"))
         gradebook.find_grade("check_attention_scores", LESSON, LESSON, "anna").auto_score = 0.0
         gradebook.db.commit()
     graded.hand_in("anna", graded.released, at="yesterday")
@@ -152,16 +152,19 @@ def test_a_run_that_cannot_start_says_why(graded: Classroom, monkeypatch: pytest
         raise CourseError("Students' code can't be confined on this machine.")
 
     before = graded.state()
-    monkeypatch.setattr("autograder.nbgrader.converters.GradingRun", refuse)
+    monkeypatch.setattr("autograder.nbgrader.autograde.GradingRun", refuse)
     message = "Students' code can't be confined on this machine."
     assert graded.autograde() == [message, f"nbgrader ends with an error: {message}"]
     assert graded.state() == before
 
 
-def test_a_configuration_that_runs_no_notebook_gives_no_points(graded: Classroom) -> None:
+@pytest.mark.parametrize("steps", [[SaveAutoGrades], [Execute, SaveAutoGrades]])
+def test_a_configuration_without_sandboxes_grades_nothing(graded: Classroom, steps: list[object]) -> None:
     before = graded.state()
-    *_, last = graded.autograde(autograde_preprocessors=[SaveAutoGrades])
-    assert last.startswith("nbgrader ends with an error: c.Autograde.autograde_preprocessors has no step")
+    *_, last = graded.autograde(autograde_preprocessors=steps)
+    assert last.startswith(
+        "nbgrader ends with an error: c.Autograde.autograde_preprocessors has no SandboxedExecute"
+    )
     assert graded.state() == before
 
 

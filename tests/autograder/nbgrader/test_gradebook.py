@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from nbgrader.api import Gradebook
@@ -11,10 +12,10 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.judge.job import Cell, Job, Result
 from autograder.marking import __main__ as mark
 from autograder.nbgrader import regrade, stored_results
-from autograder.nbgrader.converters import CourseGenerateAssignment
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.generate_assignment import CourseGenerateAssignment
 from autograder.nbgrader.gradebook import gradebook_file
-from autograder.nbgrader.saved_scores import restore_scores, save_scores
+from autograder.nbgrader.score_snapshots import restore, snapshot_of
 from autograder.sandbox.limits import Limits
 from tests.autograder.nbgrader.classroom import Classroom, configuration
 from tests.autograder.small_course import LESSON
@@ -82,16 +83,32 @@ def test_the_recovery_of_an_interrupted_run_keeps_what_a_person_has_done(classro
         for name in ("anna", "bela"):
             book.add_student(name)
         book.add_submission(LESSON, "anna")
-        before = [save_scores(book, LESSON, name) for name in ("anna", "bela")]
+        before = [snapshot_of(book, LESSON, name) for name in ("anna", "bela")]
         book.add_submission(LESSON, "bela")
         grade = book.find_grade(*student, "anna")
         grade.manual_score, grade.needs_manual_grade = 2.0, False
         book.find_grade(*student, "bela").extra_credit = 1.0
         book.db.commit()
         for name, snapshot in zip(("anna", "bela"), before, strict=True):
-            restore_scores(book, LESSON, name, snapshot)
+            restore(book, LESSON, name, snapshot)
         assert not book.find_grade(*student, "anna").needs_manual_grade
         assert book.find_grade(*student, "bela").extra_credit == 1.0
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_an_extension_survives_a_first_grading_that_fails(classroom: Classroom, meanwhile: bool) -> None:
+    with Gradebook(f"sqlite:///{classroom.course}/autograder/gradebook.db") as book:
+        book.add_student("anna")
+        for lesson in (LESSON, "02-unreleased"):  # the entry for the second has no notebooks
+            book.update_or_create_assignment(lesson)
+            before = snapshot_of(book, lesson, "anna")
+            book.update_or_create_submission(lesson, "anna")
+            book.grant_extension(lesson, "anna", days=2)
+            snapshot = before if meanwhile else snapshot_of(book, lesson, "anna")
+            book.update_or_create_submission(lesson, "anna", timestamp="2025-02-01 12:00:00")
+            restore(book, lesson, "anna", snapshot)
+            kept = book.find_submission(lesson, "anna")
+            assert (kept.extension, kept.timestamp) == (timedelta(days=2), None)
 
 
 def test_a_file_that_is_no_database_is_reported(

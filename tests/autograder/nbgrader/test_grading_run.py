@@ -16,6 +16,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
 from autograder.nbgrader.preparation import Preparation
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.sandbox.archive import neighbor_files
 from autograder.submissions.folder import Submission, refuse_bad_timestamp
 from autograder.submissions.reading import UnreadableError
@@ -388,7 +389,7 @@ def test_with_too_many_links_no_file_is_copied_or_given_to_a_kernel(
     assert "too many of its files are not regular files; none was copied" in classroom.told("bela")
     course = CourseDirectory(config=configuration(classroom.course), assignment_id=LESSON)
     submission = Submission("bela", LESSON, str(folder), (LESSON,))
-    preparation = Preparation(course, None)
+    preparation = Preparation(course, SandboxedExecute())
     preparation.inspect(submission)
     assert set(preparation._files(submission)) == {"data/words.txt"}
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from autograder.demo import copy_course, first_verdict, score_table
 from autograder.example_class import ExampleSubmission, example_lesson, hand_in, partial_mistake
 from autograder.graded_notebooks.feedback import CHECK_ERROR
-from autograder.nbgrader.converters import install
+from autograder.nbgrader.install import install
 from autograder.release.build import COURSE
 from autograder.release.lessons import released, write_lessons
 from course_lib.checks import CheckError

@@ -16,7 +16,7 @@ from nbgrader.apps import ExportApp, GenerateAssignmentApp, GenerateFeedbackApp,
 from nbgrader.apps.dbapp import DbUpgradeApp
 from sqlalchemy import text
 
-from autograder.nbgrader import converters
+from autograder.nbgrader.autograde import CourseAutograde
 from autograder.release.build import COURSE
 from tests.autograder.nbgrader.classroom import Classroom, release, run_app, solved
 from tests.autograder.small_course import LESSON, cell_of
@@ -160,15 +160,15 @@ def test_a_server_that_stops_in_mid_run_loses_no_grade(
         again = solved(classroom.released)
         cell_of(again, "attention_scores").source += f"  # {number}"
         classroom.hand_in(student, again)
-    convert = converters.CourseAutograde._convert
+    grade = CourseAutograde.grade
 
-    def stop_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
+    def stop_meanwhile(self: Any, prepared: Any, *arguments: Any) -> None:
         if prepared.submission.student == students[2]:
             running.control("-m", "immediate", "stop")
-        convert(self, prepared, gradebook)
+        grade(self, prepared, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(converters.CourseAutograde, "_convert", stop_meanwhile)
+        patch.setattr(CourseAutograde, "grade", stop_meanwhile)
         said = classroom.autograde()
     assert said[-1].startswith("nbgrader ends with an error: 3 of 5 submissions could not be graded")
     assert set(classroom.not_graded) == set(students[2:])

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from nbgrader.api import Gradebook, MissingEntry
 
-from autograder.nbgrader.converters import CourseAutograde
+from autograder.nbgrader import preparation
+from autograder.nbgrader.autograde import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
 from autograder.nbgrader.regrade import Regrading, main
-from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.results.results import Results
 from autograder.sandbox.confinement import probe
 from tests.autograder.nbgrader.classroom import RIGHT, UNSCALED, Classroom, release, solved
 from tests.autograder.small_course import LESSON, SmallCourse, cell_of
@@ -189,14 +190,14 @@ def test_a_submission_that_is_collected_while_grades_are_written_needs_manual_gr
     more_points(classroom)
     again = regrading(classroom)
     changes = again.changes()
-    convert = CourseAutograde._convert
+    grade = CourseAutograde.grade
 
-    def hand_in_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
-        convert(self, prepared, gradebook)
+    def hand_in_meanwhile(self: Any, prepared: Any, *arguments: Any) -> None:
+        grade(self, prepared, *arguments)
         if prepared.submission.student == "bela":
             hand_in_again(classroom)
 
-    monkeypatch.setattr(CourseAutograde, "_convert", hand_in_meanwhile)
+    monkeypatch.setattr(CourseAutograde, "grade", hand_in_meanwhile)
     assert [change.student for change in again.write(changes)] == trail(classroom) == ["anna"]
     after = classroom.state()["gradings"]
     assert ("None", "2.0", False) in [grade[1:] for grade in after["anna"]["grades"]]
@@ -207,14 +208,14 @@ def test_one_failure_keeps_no_others_note_back(
     classroom: Classroom, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more_points(classroom)
-    convert = CourseAutograde._convert
+    grade = CourseAutograde.grade
 
-    def fail_for_bela(self: Any, prepared: Any, gradebook: Any) -> None:
+    def fail_for_bela(self: Any, prepared: Any, *arguments: Any) -> None:
         if prepared.submission.student == "bela":
             raise OSError("the disk is full")
-        convert(self, prepared, gradebook)
+        grade(self, prepared, *arguments)
 
-    monkeypatch.setattr(CourseAutograde, "_convert", fail_for_bela)
+    monkeypatch.setattr(CourseAutograde, "grade", fail_for_bela)
     assert main([LESSON, "--write", "--notes", "--course", str(classroom.course)]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "bela: skipped: 1 of 2 submissions could not be graded" in shown
@@ -244,18 +245,18 @@ def test_only_a_few_submissions_are_in_memory_at_a_time(
     classroom: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = []
-    prepare, collect = Preparation.prepare, SandboxedExecute.collect
+    prepare, get = Preparation.prepare, Results.get
 
-    def record_prepare(self: Any, submission: Any) -> Any:
+    def record_prepare(self: Any, submission: Any, results: Any) -> Any:
         steps.append(f"prepare {submission.student}")
-        return prepare(self, submission)
+        return prepare(self, submission, results)
 
-    def record_collect(self: Any, student: str, *names: str) -> Any:
-        steps.append(f"collect {student}")
-        return collect(self, student, *names)
+    def record_get(self: Any, *job: Any) -> Any:
+        steps.append("get")
+        return get(self, *job)
 
     monkeypatch.setattr(Preparation, "prepare", record_prepare)
-    monkeypatch.setattr(SandboxedExecute, "collect", record_collect)
-    monkeypatch.setattr(SandboxedExecute, "ahead", property(lambda _: 0, lambda *_: None), raising=False)
+    monkeypatch.setattr(Results, "get", record_get)
+    monkeypatch.setattr(preparation, "AHEAD", 0)
     assert regrading(classroom).changes() == []
-    assert steps == ["prepare anna", "collect anna", "prepare bela", "collect bela"]
+    assert steps == ["prepare anna", "get", "prepare bela", "get"]

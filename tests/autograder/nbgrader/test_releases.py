@@ -8,7 +8,7 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 
-from autograder.nbgrader.converters import CourseGenerateAssignment
+from autograder.nbgrader.generate_assignment import CourseGenerateAssignment
 from autograder.nbgrader.replacement import FolderReplacement
 from tests.autograder.nbgrader.classroom import Classroom, configuration, release, solved
 from tests.autograder.small_course import LESSON, SmallCourse

@@ -13,13 +13,16 @@ from nbgrader.api import Gradebook
 from nbgrader.apps import CollectApp, FetchFeedbackApp, ReleaseAssignmentApp, SubmitApp
 from sqlalchemy.exc import OperationalError
 
-from autograder.nbgrader import converters, exchange, serve_grading
+from autograder.judge.lesson_source import LessonSource
+from autograder.nbgrader import exchange, serve_grading
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation, PreparedSubmission
 from autograder.nbgrader.serve_grading import SECRET, GradingService
 from autograder.results.local_executor import SharedExecutor
+from autograder.results.results import Results
 from autograder.sandbox.confinement import probe
 from autograder.submissions.folder import Submission
+from course_lib.curriculum import public_curriculum
 from tests.autograder.nbgrader.classroom import RIGHT, Classroom, release, run_app, solved
 from tests.autograder.small_course import LESSON, cell_of
 
@@ -55,8 +58,8 @@ def answered(classroom: Classroom, source: str) -> nbformat.NotebookNode:
 @pytest.fixture
 def service(classroom: Classroom, workers: SharedExecutor) -> Iterator[GradingService]:
     course = CourseFolder(classroom.course)
-    with course.execute.running(workers):
-        yield GradingService(course, 2, True, LOG)
+    with course.execute.running(workers) as results:
+        yield GradingService(course, results, 2, True, LOG)
 
 
 def run_until(service: GradingService, condition: Callable[[], object]) -> float:
@@ -95,7 +98,6 @@ def test_a_submission_is_graded_before_the_deadline(
 
     assert run_app(monkeypatch, CollectApp, classroom.course / "autograder", LESSON) == 0
     monkeypatch.setattr("autograder.results.local_executor.LocalExecutor.submit", refuse)
-    assert isinstance(converters.CourseAutograde, type)
     assert classroom.autograde() == []
     (student,) = os.listdir(classroom.course / "autograder/autograded")
     assert classroom.scores(student) == {
@@ -261,8 +263,8 @@ def test_a_folder_that_is_deleted_while_it_is_looked_at_stops_nothing(tmp_path: 
 def test_the_rate_limit_counts_all_lessons_of_a_student(
     service: GradingService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepare(_: Preparation, submission: Submission) -> PreparedSubmission:
-        return PreparedSubmission(submission, {}, "")
+    def prepare(_: Preparation, submission: Submission, __: Results) -> PreparedSubmission:
+        return PreparedSubmission(submission, {}, "", LessonSource(LESSON, public_curriculum()), {})
 
     monkeypatch.setattr(Preparation, "inspect", lambda *_: None)
     monkeypatch.setattr(Preparation, "prepare", prepare)

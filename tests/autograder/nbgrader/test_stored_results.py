@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.nbgrader import converters
+from autograder.nbgrader.autograde import CourseAutograde
 from autograder.nbgrader.stored_results import main
 from autograder.results.local_executor import SharedExecutor, WorkerExecutor
 from autograder.results.store import Entry, ResultStore
@@ -64,9 +64,9 @@ def graded(released_course: Path, tmp_path_factory: pytest.TempPathFactory) -> C
 def classroom(graded: Classroom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Classroom:
     """A copy of the graded class with the same store, on a machine that refuses to run notebooks."""
     shutil.copytree(graded.course, tmp_path / "course")
-    usual = converters.CourseAutograde.__init__
+    usual = CourseAutograde.__init__
     monkeypatch.setattr(
-        converters.CourseAutograde,
+        CourseAutograde,
         "__init__",
         lambda self, *arguments, **options: usual(self, *arguments, **options, workers=NoWorkers()),
     )
@@ -148,14 +148,14 @@ def test_a_submission_that_changes_while_it_is_graded_is_graded_as_it_is_in_the_
     classroom: Classroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = (classroom.folder("bela") / f"{LESSON}.ipynb").read_bytes()
-    convert = converters.CourseAutograde._convert
+    grade = CourseAutograde.grade
 
-    def hand_in_meanwhile(self: Any, prepared: Any, gradebook: Any) -> None:
-        convert(self, prepared, gradebook)
+    def hand_in_meanwhile(self: Any, prepared: Any, *arguments: Any) -> None:
+        grade(self, prepared, *arguments)
         if prepared.submission.student == "anna":
             classroom.hand_in("anna", other, at="2025-02-01 12:00:00 UTC")
 
-    monkeypatch.setattr(converters.CourseAutograde, "_convert", hand_in_meanwhile)
+    monkeypatch.setattr(CourseAutograde, "grade", hand_in_meanwhile)
     assert classroom.autograde(force=True) == []
     assert "# 1" in cell_of(classroom.autograded("anna"), "attention_scores").source
 

@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -21,7 +22,7 @@ from nbgrader.apps import ZipCollectApp
 from autograder.submissions.downloaded_files import interpretations
 from tests.autograder.nbgrader.classroom import Classroom, run_app
 from tests.autograder.nbgrader.unix_accounts import accounts, why_unavailable
-from tests.autograder.small_course import LESSON
+from tests.autograder.small_course import LESSON, SmallCourse
 from tests.small_disk import small_disk
 
 LONG = "Wolfeschlegelsteinhausenbergerdorff" * 5 + "Adolph Blaine Charles Sen"  # 200 characters
@@ -38,7 +39,7 @@ CANVAS = {
     # Canvas's number identifies the student, not the name in Canvas. The later upload counts.
     f"janedoesmith_LATE_101_9001_{LESSON}.ipynb": "jane, first",
     f"janedoesmith_LATE_101_10002_{LESSON}-1.ipynb": "jane, last",
-    "janedoesmith_LATE_101_10003_config.yaml": "jane's configuration",
+    "janedoesmith_LATE_101_10003_essay.md": "jane's essay",
     "janedoesmith_LATE_101_10004_check_log.jsonl": "jane's log",
     "janedoesmith_LATE_101_10005_notes.pdf": "not for grading",
     f"{unicodedata.normalize('NFD', 'müllerlüdenscheidtjürgen')}_102_9003_my solution.ipynb": "jürgen",
@@ -101,7 +102,6 @@ def test_each_notebook_gets_the_lessons_name_in_its_students_folder(
     assert collect(downloads, monkeypatch) == 1  # for example, Alex Kim's upload is not collected
     assert collected(downloads) == {
         f"jdoe/{LESSON}.ipynb": "jane, last",
-        "jdoe/config.yaml": "jane's configuration",
         "jdoe/check_log.jsonl": "jane's log",
         f"jmueller/{LESSON}.ipynb": "jürgen",
         f"long/{LESSON}.ipynb": "long",
@@ -114,6 +114,33 @@ def test_each_notebook_gets_the_lessons_name_in_its_students_folder(
     assert len(refused) == len(named)
     assert all(any(name in line for line in refused) for name in named)
     assert "late, but its file names don't say by how much: jdoe." in said
+
+
+def test_the_files_that_the_lesson_asks_for_are_collected_too(
+    downloads: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = SmallCourse(downloads.course)
+    hand_in = '[[lessons.hand_ins]]\nname = "hand_in_essay"\nfile = "essay.md"\npoints = 1\n'
+    course.change_manifest("[[lessons.explanations]]", f"{hand_in}\n[[lessons.explanations]]")
+    course.change_source("# %% [markdown]\n# Why", '# %% check="hand_in_essay"\n\n# %% [markdown]\n# Why')
+    assert collect(downloads, monkeypatch) == 1  # as above
+    assert collected(downloads)["jdoe/essay.md"] == "jane's essay"
+
+
+def test_an_assignment_outside_the_curriculum_has_notebooks_alone(
+    downloads: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = downloads.course / "autograder/downloaded/essay/archive"
+    archive.mkdir(parents=True)
+    write(archive / "essay.zip", {"doejane_101_1_essay.ipynb": "jane's", "doejane_101_2_config.yaml": "a: 1"})
+    assert run_app(monkeypatch, ZipCollectApp, downloads.course / "autograder", "essay") == 0
+    folder = downloads.course / "autograder/submitted/jdoe/essay"
+    assert [path.name for path in folder.iterdir()] == ["essay.ipynb"]
+
+
+def test_collecting_needs_no_torch() -> None:
+    code = "import sys, autograder.nbgrader.downloads; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ ASKED = """
 
 [[lessons.hand_ins]]
 name = "hand_in_translations"
+file = "translations.txt"
 points = 8
 levels = { captions = [[30, 2], [86, 8]] }
 """
@@ -56,6 +57,8 @@ def test_its_cell_says_what_a_score_is_worth(asking: SmallCourse) -> None:
         ("[86, 8]", "[86, 7]", "the best level of captions must earn all 8 points, got 7"),
         ("[[30, 2], [86, 8]]", "[]", "the best level of captions must earn all 8 points, got 0"),
         ("[86, 8]", "[86]", "lesson 01-scores, hand_in hand_in_translations, levels"),
+        ('"translations.txt"', '"../course.toml"', "file: expected the name of a file next to the notebook"),
+        ('"translations.txt"', '"01-scores.ipynb"', "file: expected the name of a file next to the notebook"),
         ('"hand_in_translations"', '"attention_scores"', "attention_scores: 2 entries have this name"),
     ],
 )
@@ -70,6 +73,12 @@ def test_a_file_that_no_check_knows_is_refused(asking: SmallCourse) -> None:
     asking.change_manifest('"hand_in_translations"', '"hand_in_poem"')
     [problem] = unknown_names(load_curriculum(asking.root))
     assert "hand_in_poem: course_lib.checks has no check with this name" in problem
+
+
+def test_another_file_than_the_check_reads_is_refused(asking: SmallCourse) -> None:
+    asking.change_manifest('"translations.txt"', '"translation.txt"')
+    [problem] = unknown_names(load_curriculum(asking.root))
+    assert "file: expected translations.txt, which the check reads, got translation.txt" in problem
 
 
 def test_a_cell_has_to_be_there_for_it(asking: SmallCourse) -> None:

@@ -1,0 +1,173 @@
+"""`nbgrader autograde`: notebooks are repaired, run in sandboxes, and graded in one run."""
+
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.exporters import Exporter, NotebookExporter
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import BaseConverter, NbGraderException
+from nbgrader.utils import setenv
+from traitlets import Type
+from traitlets.utils.importstring import import_item
+
+from autograder.judge.job import Result
+from autograder.nbgrader.grading_run import GradingRun
+from autograder.nbgrader.preparation import PreparedSubmission
+from autograder.nbgrader.replacing_converter import RecordingConverter
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
+from autograder.results.local_executor import SharedExecutor
+from autograder.submissions.folder import lesson_files, submissions
+from course_lib.curriculum.course_file import CourseError
+
+
+class RepairedNotebookExporter(NotebookExporter):
+    """A NotebookExporter that finds repaired notebooks in memory, by the path of the submitted file.
+
+    It preprocesses these notebooks in place and validates each result once, whereas nbconvert copies each
+    notebook four times.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.repaired: dict[str, NotebookNode] = {}
+
+    def from_filename(
+        self, filename: str, resources: dict[str, Any] | None = None, **options: Any
+    ) -> tuple[str, dict[str, Any]]:
+        """Convert the repaired notebook of a file if there is one, otherwise the file itself."""
+        notebook = self.repaired.get(filename)
+        if notebook is None:
+            return super().from_filename(filename, resources, **options)
+        path = Path(filename)
+        resources = {**(resources or {}), "metadata": {"name": path.stem, "path": str(path.parent)}}
+        resources = self._init_resources(resources)
+        for preprocessor in self._preprocessors:
+            notebook, resources = preprocessor(notebook, resources)
+        nbformat.validate(notebook, relax_add_props=True)
+        return nbformat.v4.writes(notebook) + "\n", resources
+
+
+class CourseAutograde(RecordingConverter, Autograde):
+    """`nbgrader autograde` with sandboxed workers: see `GradingRun`.
+
+    If `workers` is given, they are shared with other runs. If `students` is given, only their submissions are
+    graded.
+    """
+
+    exporter_class = Type(RepairedNotebookExporter, klass=Exporter).tag(config=True)
+
+    def __init__(
+        self,
+        *arguments: Any,
+        workers: SharedExecutor | None = None,
+        students: Collection[str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._workers, self._students = workers or SharedExecutor(), students
+
+    def init_notebooks(self) -> None:
+        """Raise NbGraderException if there are no submissions.
+
+        `GradingRun` finds the submissions itself, because nbgrader would skip those without a notebook.
+        """
+        if not submissions(self.coursedir):
+            super().init_notebooks()  # raises, and suggests similar names
+
+    def convert_notebooks(self) -> None:
+        """Grade all submissions in one run, which continues if a submission fails.
+
+        Raises NbGraderException if the run cannot start, or at the end if any submission was not graded.
+        """
+        try:
+            self._execute = self._configured_execute()
+            with self._execute.running(self._workers) as results:
+                for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
+                    self.exporter.register_preprocessor(step)
+                GradingRun(self, self._execute, results, self._students).run()
+        except (CourseError, NbGraderException) as error:
+            self.log.error("%s", error)  # the command itself ends without a message
+            raise NbGraderException(str(error)) from error
+
+    def _configured_execute(self) -> SandboxedExecute:
+        """Create the `SandboxedExecute` of this run, and insert it into the preprocessors.
+
+        Raises NbGraderException if the notebooks would not run in sandboxes.
+        """
+        if self.config.get("Execute", {}).get("enabled", True) is not True:
+            raise NbGraderException(
+                "--no-execute is not supported, because a student could have changed the outputs in the "
+                "submitted notebook. Run the command without it."
+            )
+        steps: list[object] = [
+            import_item(step) if isinstance(step, str) else step for step in self.autograde_preprocessors
+        ]
+        for number, step in enumerate(steps):
+            if isinstance(step, type) and issubclass(step, SandboxedExecute):
+                execute = step(parent=self)
+                steps[number] = execute
+                self.autograde_preprocessors: list[object] = steps
+                return execute
+        raise NbGraderException(
+            "c.Autograde.autograde_preprocessors has no SandboxedExecute, which runs the notebooks in "
+            "sandboxes. Add it, as in the course's nbgrader_config.py."
+        )
+
+    def grade(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
+        """Grade one submission with nbgrader: see `Grader`."""
+        submission, self._gradebook = prepared.submission, book
+        self._execute.finished = {name: (prepared.jobs[name], result) for name, result in results.items()}
+        self.exporter.repaired = {
+            submission.path(name): notebook for name, notebook in prepared.notebooks.items()
+        }
+        self.assignments = {submission.folder: list(self.exporter.repaired)}
+        self.error = None
+        try:
+            super().convert_notebooks()
+        except NbGraderException:
+            if self.error is not None:  # nbgrader has logged it, and raises "see the above traceback"
+                raise self.error from None
+            raise
+
+    def init_assignment(self, assignment_id: str, student_id: str) -> None:
+        """Prepare a submission's graded folder and its entry in the gradebook. Record and re-raise errors.
+
+        This replaces nbgrader's own method, which opens the gradebook five times.
+        """
+        with self.recording_errors():
+            BaseConverter.init_assignment(self, assignment_id, student_id)
+            self._copy_lesson_files(assignment_id, student_id)
+            book = self._gradebook
+            if self.create_student:
+                book.update_or_create_student(student_id)
+            source = self._format_source(assignment_id, student_id)
+            timestamp = self.coursedir.get_existing_timestamp(source)
+            given = {} if timestamp is None else {"timestamp": timestamp}
+            submission = book.update_or_create_submission(assignment_id, student_id, **given)
+            if timestamp is not None and (late := submission.total_seconds_late) > 0:
+                self.log.warning("%s, %s: %s seconds late", student_id, assignment_id, late)
+            book.db.commit()
+
+    def _copy_lesson_files(self, assignment_id: str, student_id: str) -> None:
+        """Copy the instructor's files into a graded folder, except notebooks and files that students edit."""
+        graded = self._format_dest(assignment_id, student_id)
+        of_students = self.exclude_overwriting.get(assignment_id, [])
+        for name, path in lesson_files(self.coursedir, assignment_id).items():
+            if name not in of_students:
+                copy = Path(graded, name)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.unlink(missing_ok=True)
+                shutil.copy(path, copy)
+
+    def convert_single_notebook(self, notebook_filename: str) -> None:
+        """Process a notebook with all preprocessors in one pass. Record and re-raise errors.
+
+        nbgrader's own method writes the sanitised notebook to a file and reads it again.
+        """
+        with self.recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
+            BaseConverter.convert_single_notebook(self, notebook_filename)
