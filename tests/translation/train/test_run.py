@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -349,6 +350,32 @@ def test_a_run_that_diverges_ends_and_keeps_its_good_files(
     log = MetricsLog.open(tmp_path / "metrics.jsonl")
     log.write({"step": 11, "loss": math.nan, "lr": 0.5})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 11, "loss": None, "lr": 0.5}
+
+
+def endless_gradients(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
+    """Train with a loss whose gradients are infinite in every update after the fifth."""
+    update = Trainer.update
+
+    def overflow(self: Trainer, *batches: Any) -> float:
+        if self.step == 5:
+            self.model.generator.weight.register_hook(lambda gradient: gradient * torch.inf)
+        return update(self, *batches)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "update", overflow)
+        return refusal(distributed, config)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_run_in_float16_whose_updates_are_all_skipped_ends(
+    tiny_config: Callable[..., RunConfig], world_size: int
+) -> None:
+    quick = ("evaluation.bleu_every=0", "training.precision=float16", "training.checkpoint_every=1")
+    config = tiny_config(*quick, "training.epochs=8")
+    outcomes = in_processes(world_size, endless_gradients, config)
+    assert [error for error, _ in outcomes] == ["BadInputError", "RankZeroError"][:world_size]
+    for _, message in outcomes:
+        assert re.search(r"until update 3\d, the gradients of many updates in a row .*training\.precision=float32", message)
 
 
 def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
