@@ -250,7 +250,11 @@ class Experiment:
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
-            with timeouts_reported(), full_memory_reported(self.config, "training"):
+            # torchrun sends a signal to the compiler's processes too, which ends them. Compiling anything
+            # would then wait forever.
+            stance = "eager_on_recompile" if self.interruption.requested else "default"
+            memory = full_memory_reported(self.config, "training")
+            with timeouts_reported(), memory, torch.compiler.set_stance(stance):
                 learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self.display.advance()
             if note := self._profiler.step():
