@@ -125,17 +125,20 @@ def _join(timeout: timedelta) -> DistributedInfo:
             world_size=world_size,
         )
         control_group = dist.new_group(backend="gloo", timeout=_PREPARATION_TIMEOUT)
-    except (dist.DistError, ValueError) as error:
-        seconds = timeout.total_seconds()
-        if time.monotonic() - started >= 0.9 * seconds:
+    except (RuntimeError, ValueError) as error:
+        seconds, reason = timeout.total_seconds(), str(error).splitlines()[0]
+        if "gloo" in reason.lower():  # The processes have found each other, but can't connect.
+            reason += (
+                ". If the name of a node resolves to an address that begins with 127 (getent hosts "
+                "$(hostname)), set GLOO_SOCKET_IFNAME to the network interface between the nodes."
+            )
+        elif time.monotonic() - started >= 0.9 * seconds:
             reason = (
                 f"not all of them arrived within {seconds:.0f} seconds. Check that every node has been "
                 "started and can reach that address."
             )
         elif os.environ["RANK"] == "0" and is_port_in_use(port):
             reason = "the port is in use. Choose another one, or start with torchrun --standalone."
-        else:
-            reason = str(error).splitlines()[0]
         raise BadInputError(f"The rendezvous of the processes at {host}:{port} failed: {reason}") from None
     return DistributedInfo(
         rank, world_size, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), control_group

@@ -78,6 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+#: The usual reasons for which a signal kills a process.
+_USUAL_CAUSES: dict[int, str] = {
+    signal.SIGKILL: ", often because the machine ran out of memory",
+    signal.SIGABRT: ", on a GPU often because NCCL lost another process",
+}
+
+
 def _configure_torchrun() -> Path:
     """Set environment variables for torchrun and NCCL. Return the prefix of the files that NCCL may write."""
     # In torch 2.11, torchrun has no options for these settings. (It ignores the shutdown timeout, and kills
@@ -121,7 +128,7 @@ def _report_killed(failed: ChildFailedError) -> None:
     """Print which processes were killed by a signal other than torchrun's own SIGTERM."""
     for rank, failure in failed.failures.items():
         if failure.exitcode < 0 and failure.exitcode != -signal.SIGTERM:
-            cause = ", often because the machine ran out of memory" * (failure.exitcode == -signal.SIGKILL)
+            cause = _USUAL_CAUSES.get(-failure.exitcode, "")
             _report(
                 f"process {rank} ({socket.gethostname()}, process id {failure.pid}) was killed by "
                 f"{failure.signal_name()}{cause}. Run the same command again to resume from the latest "

@@ -125,6 +125,15 @@ def test_others_that_do_not_come_are_not_waited_for_forever(
         pass
 
 
+def test_a_network_that_gloo_cannot_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    [port] = free_ports(1)
+    place_in_environment(monkeypatch, 0, port)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "none0")
+    with pytest.raises(BadInputError, match=r"(?i)gloo.*set GLOO_SOCKET_IFNAME to the"), process_group():
+        pass
+
+
 def test_half_of_torchrun_s_variables_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     place_in_environment(monkeypatch, 0, 1)
     monkeypatch.delenv("LOCAL_RANK")

@@ -122,6 +122,13 @@ def test_the_code_of_the_processes_that_ended_by_themselves(
     assert launch(said, "--standalone", str(script), str(folder)).wait(SECONDS) == code
 
 
+def test_the_usual_cause_of_a_signal_is_reported(launch: Launch, tmp_path: Path) -> None:
+    script, said = tmp_path / "script.py", tmp_path / "said"
+    script.write_text("import os; os.abort()")
+    assert launch(said, "--standalone", str(script)).wait(SECONDS) == 1
+    assert "was killed by SIGABRT, on a GPU often because NCCL lost another process." in said.read_text()
+
+
 UNKNOWN_HOST = [
     *("unshare", "--user", "--map-root-user", "--uts"),
     *("sh", "-c", 'hostname unknown-host && exec "$@"', "sh"),

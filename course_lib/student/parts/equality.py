@@ -3,7 +3,7 @@
 Both models get the same weights, and everything that the parts compute is compared, such as logits, loss,
 gradients, tied weights, decoded tokens and learning rates. If something differs, a binary search finds the
 parts that cause a difference on their own. The computation uses float64, in which the results of correct
-parts agree closely. Logits are also compared in float32. Under bfloat16 autocast, as in mixed-precision
+parts agree closely. Logits are also compared in float32. Under autocast to 16 bits, as in mixed-precision
 training, they only need to be finite.
 """
 
@@ -37,22 +37,25 @@ _MAX_LENGTH = 9
 _OPTIONAL_WEIGHT = "generator.bias"
 
 
-def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str, str]:
+def unequal_parts(
+    parts: Parts, device: torch.device | str = "cpu", autocast: torch.dtype = torch.bfloat16
+) -> dict[str, str]:
     """Find the student's parts that make the model differ from the reference, and describe each difference.
 
     The result maps the name of each such part to the description; it is empty if the model doesn't differ.
     Parts can be correct on their own but wrong together. Then the result names the first part, in the order
-    of the lessons, that makes the model differ when it is added. Both models run on `device`.
+    of the lessons, that makes the model differ when it is added. Both models run on `device`, and for the
+    test in 16 bits, `autocast` is the dtype of matrix products.
     """
     device = torch.device(device)
     with torch.random.fork_rng(devices=[]):
-        expected = dict(_compute(parts.only(()), device))
-    if not parts.yours or not (first := _first_difference(expected, parts, device)):
+        expected = dict(_compute(parts.only(()), device, autocast))
+    if not parts.yours or not (first := _first_difference(expected, parts, device, autocast)):
         return {}
-    if alone := _unequal_alone(expected, parts, parts.yours, device):
+    if alone := _unequal_alone(expected, parts, parts.yours, device, autocast):
         return alone
     for count in range(2, len(parts.yours) + 1):
-        if difference := _first_difference(expected, parts.only(parts.yours[:count]), device):
+        if difference := _first_difference(expected, parts.only(parts.yours[:count]), device, autocast):
             return {
                 parts.yours[count - 1]: f"correct on its own, but not with your earlier parts ({difference})"
             }
@@ -61,21 +64,23 @@ def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str,
 
 
 def _unequal_alone(
-    expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device
+    expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device, autocast: torch.dtype
 ) -> dict[str, str]:
     """Find the parts in `names` that cause a difference on their own, and describe each difference.
 
     This is a binary search: halves of `names` that cause no difference are skipped.
     """
-    difference = _first_difference(expected, parts.only(names), device) if names else ""
+    difference = _first_difference(expected, parts.only(names), device, autocast) if names else ""
     if not difference or len(names) == 1:
         return dict.fromkeys(names, difference) if difference else {}
     halves = names[: len(names) // 2], names[len(names) // 2 :]
-    first, second = (_unequal_alone(expected, parts, half, device) for half in halves)
+    first, second = (_unequal_alone(expected, parts, half, device, autocast) for half in halves)
     return first | second
 
 
-def _first_difference(expected: dict[str, Tensor], parts: Parts, device: torch.device) -> str:
+def _first_difference(
+    expected: dict[str, Tensor], parts: Parts, device: torch.device, autocast: torch.dtype
+) -> str:
     try:
         with (
             time_limit(_TIMEOUT),
@@ -84,7 +89,7 @@ def _first_difference(expected: dict[str, Tensor], parts: Parts, device: torch.d
             torch.random.fork_rng(devices=[]),
         ):
             warnings.simplefilter("ignore")
-            for name, found in _compute(parts, device):
+            for name, found in _compute(parts, device, autocast):
                 if difference := _difference(name, expected[name], found):
                     return f"{name}: {difference}"
             return ""
@@ -121,7 +126,7 @@ def _difference(name: str, expected: Tensor, found: object) -> str:
     return f"off by up to {float((left - right).abs().max()):.2g}"
 
 
-def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]:
+def _compute(parts: Parts, device: torch.device, autocast: torch.dtype) -> Iterator[tuple[str, Tensor]]:
     """Compute the results of the parts one by one, and yield the name and the value of each.
 
     The caller can stop early. This function seeds torch's global random number generator.
@@ -155,7 +160,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
     yield "the logits with tied embeddings", logits
     yield "the tokens of greedy_decode", ids
     yield from _training_functions(parts, labels)
-    yield from _lower_precision(parts, batch, labels)
+    yield from _lower_precision(parts, batch, labels, autocast)
 
 
 def _sentences() -> tuple[Tensor, Tensor]:
@@ -266,10 +271,12 @@ def _decoding_functions(parts: Parts, source: Tensor, source_mask: Tensor) -> It
         yield "the average of three checkpoints", parts["average_checkpoints"](states)["table"]
 
 
-def _lower_precision(parts: Parts, batch: tuple[Tensor, ...], labels: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _lower_precision(
+    parts: Parts, batch: tuple[Tensor, ...], labels: Tensor, autocast: torch.dtype
+) -> Iterator[tuple[str, Tensor]]:
     model = _model(parts, norm_first=False).float().to(labels.device)
     yield "the logits in float32", model(*batch)
-    with torch.autocast(labels.device.type, torch.bfloat16):
+    with torch.autocast(labels.device.type, autocast):
         logits = model(*batch)
     _loss(parts, logits.float(), labels).backward()
-    yield "whether the logits in bfloat16 are finite", logits.isfinite().all()
+    yield f"whether the logits in {str(autocast).removeprefix('torch.')} are finite", logits.isfinite().all()

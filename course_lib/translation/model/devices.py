@@ -45,7 +45,8 @@ def _require_kernels(device: torch.device) -> None:
         raise BadInputError(
             f"device: {torch.cuda.get_device_name(device)} has compute capability {major}.{minor}, but this "
             f"build of PyTorch (for CUDA {torch.version.cuda}) needs at least {min(built_for) / 10:.1f}. "
-            "Install PyTorch for CUDA 12.6, which has kernels for older GPUs, or use the CPU."
+            "Install PyTorch 2.14 or older for CUDA 12.6, which has kernels for older GPUs (pip install "
+            "torch==2.13.0 --index-url https://download.pytorch.org/whl/cu126), or use the CPU."
         )
 
 
@@ -81,12 +82,17 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def _gpu_problem() -> str | None:
-    """Return why PyTorch can't use this machine's GPU, such as an outdated driver; None without a driver."""
+    """Return why PyTorch can't use this machine's GPU, such as an outdated driver.
+
+    Return None without a driver, or if there are no GPUs for this process, as in a job without GPUs.
+    """
     if not DRIVER.is_file():
         return None
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
+        if "No CUDA GPUs are available" in str(error):
+            return None
         reason = str(error).partition(". ")[0]
     else:
         reason = "unknown reason"

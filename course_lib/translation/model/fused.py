@@ -112,8 +112,14 @@ def _random_ones(like: Tensor, dropped: int) -> Tensor:
 _LOGITS_PER_CHUNK = {"cpu": 2**20, "cuda": 2**28}
 
 
-def _rows_per_chunk(device: torch.device, classes: int) -> int:
-    return max(1, _LOGITS_PER_CHUNK.get(device.type, 2**24) // classes)
+#: With more rows in float16, a weight's gradient in a chunk could exceed 65,504, the largest number, although
+#: hidden values are below 16. A scaled loss doesn't help: this gradient is computed before it is scaled.
+_FLOAT16_ROWS = 2**12
+
+
+def _rows_per_chunk(device: torch.device, classes: int, dtype: torch.dtype) -> int:
+    rows = max(1, _LOGITS_PER_CHUNK.get(device.type, 2**24) // classes)
+    return min(rows, _FLOAT16_ROWS) if dtype == torch.float16 else rows
 
 
 #: In compiled code, the number of classes is padded to a multiple of this, so that a GPU reads and writes
@@ -134,7 +140,7 @@ def chunk_bytes(
     share one. Compiled code needs only the logits and their gradient.
     """
     columns = _columns(classes, compiled)
-    logits = min(positions, _rows_per_chunk(device, columns)) * columns
+    logits = min(positions, _rows_per_chunk(device, columns, dtype)) * columns
     if compiled:
         return logits * 2 * dtype.itemsize
     exact = torch.promote_types(dtype, torch.float32)
@@ -205,7 +211,7 @@ class _SmoothedLoss(torch.autograd.Function):
                 # The additional classes have a probability of 0.
                 matrix = F.pad(matrix, (0, 0, 0, padding))
                 offset = F.pad(offset, (0, padding), value=-torch.inf)
-            rows = _rows_per_chunk(hidden.device, columns)
+            rows = _rows_per_chunk(hidden.device, columns, dtype)
             weight_gradient = torch.zeros_like(matrix, dtype=exact) if needs_gradient else None
             bias_gradient = torch.zeros_like(offset, dtype=exact) if needs_gradient else None
             for first in range(0, len(labels), rows):

@@ -46,6 +46,10 @@ from course_lib.translation.train.student_code.parts import (
 )
 from course_lib.translation.train.trainer import Trainer
 
+#: The scale is halved for each skipped update. It starts at 2^16, and a run that makes progress stays far
+#: above this value.
+_SMALLEST_LOSS_SCALE = 2.0**-10
+
 
 @dataclass(frozen=True)
 class Result:
@@ -245,7 +249,11 @@ class Experiment:
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
-            with timeouts_reported(), full_memory_reported(self.config, "training"):
+            # torchrun sends a signal to the compiler's processes too, which ends them. Compiling anything
+            # would then wait forever.
+            stance = "eager_on_recompile" if self.interruption.requested else "default"
+            memory = full_memory_reported(self.config, "training")
+            with timeouts_reported(), memory, torch.compiler.set_stance(stance):
                 learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self.display.advance()
             if note := self._profiler.step():
@@ -352,9 +360,18 @@ class Experiment:
     def _require_finite_weights(self) -> None:
         """Raise BadInputError on all ranks if training has diverged, before a good checkpoint is replaced.
 
-        All ranks have the same weights. A skipped update, which is normal with float16, is no reason to stop.
-        Must be called on every rank.
+        All ranks have the same weights and the same loss scale. A skipped update, which is normal with
+        float16, is no reason to stop, but a scale this small means that every update is skipped. Must be
+        called on every rank.
         """
+        if self.trainer.loss_scale < _SMALLEST_LOSS_SCALE:
+            raise_on_all_ranks(
+                self.distributed,
+                f"training: until update {self.trainer.step:,}, the gradients of many updates in a row were "
+                "too large for float16, so these updates were skipped, and the run stops. Start a new run, "
+                "with another run_folder, and with training.precision=float32, or bfloat16 if the hardware "
+                "supports it.",
+            )
         finite = torch.stack([weight.isfinite().all() for weight in self.trainer.model.parameters()])
         if not finite.all():
             rate = "lr_factor" if self.config.training.schedule == "paper" else "lr"

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
@@ -55,6 +56,9 @@ _LOCAL_SETTINGS = {
     "training.threads",
     "training.init_from",
 }
+
+#: How long a restarted process waits for the lock of its run folder.
+_SECONDS_FOR_LOCK = 120
 
 #: Settings that must be equal in two runs for the weights of one to fit the other.
 _SHAPE = ("layers", "d_model", "heads", "d_ff", "norm_first", "tie_embeddings")
@@ -163,8 +167,10 @@ def require_enough_memory(
     if estimate is None:
         return
     free = -global_max(distributed, -free)  # The least of any rank.
-    if estimate.total - estimate.weights > free:  # The weights are already allocated.
-        largest = largest_batch(trainer, config, free + estimate.weights)
+    # The weights are already allocated, and so are DDP's buckets, which hold the gradients.
+    allocated = estimate.weights * (2 if distributed.has_process_group else 1)
+    if estimate.total - allocated > free:
+        largest = largest_batch(trainer, config, free + allocated)
         raise_on_all_ranks(distributed, too_little_memory(config, estimate, free, largest))
 
 
@@ -240,13 +246,18 @@ def _smaller_batches(config: RunConfig, parts: int) -> str:
 def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
     """Set this rank's number of CPU threads: `config.threads` or, by default, an even share of the cores.
 
-    torchrun itself would set one thread per rank.
+    torchrun itself would set one thread per rank. With several ranks, PyTorch's compiler gets the same share:
+    it would start up to 32 processes for each rank.
     """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = max(1, cores // distributed.local_world_size)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     elif distributed.local_world_size > 1:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        torch.set_num_threads(max(1, cores // distributed.local_world_size))
+        torch.set_num_threads(share)
+    if distributed.local_world_size > 1:
+        # PyTorch reads this variable when it imports the compiler, which is later.
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
 
 
 @contextlib.contextmanager
@@ -255,7 +266,9 @@ def locked_run(folder: RunFolder) -> Iterator[None]:
 
     The lock is on the file of the metrics, and the operating system releases it if the process is killed. If
     the block raises an exception before anything is written, a new folder is removed again. Raises
-    BadInputError if another process is training in the folder, or if the folder cannot be written to.
+    BadInputError if another process is training in the folder, or if the folder cannot be written to. If
+    SLURM or torchrun has restarted this process, wait two minutes for the lock: NFS keeps the lock of a node
+    that has crashed for about 90 seconds.
     """
     is_new = not folder.path.exists()
     try:
@@ -264,7 +277,10 @@ def locked_run(folder: RunFolder) -> Iterator[None]:
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
     with metrics:
-        if not try_lock(metrics):
+        deadline = time.monotonic() + (_SECONDS_FOR_LOCK if _was_restarted() else 0)
+        while not (locked := try_lock(metrics)) and time.monotonic() < deadline:
+            time.sleep(1)
+        if not locked:
             raise BadInputError(
                 f"{folder.path}: another process is training in this run folder. Wait until it has finished, "
                 "stop it, or choose another run_folder."
@@ -276,6 +292,11 @@ def locked_run(folder: RunFolder) -> Iterator[None]:
             if is_new and is_empty:
                 shutil.rmtree(folder.path)
             raise
+
+
+def _was_restarted() -> bool:
+    counts = (os.environ.get(f"{name}_RESTART_COUNT", "0") for name in ("SLURM", "TORCHELASTIC"))
+    return any(count != "0" for count in counts)
 
 
 def open_run(

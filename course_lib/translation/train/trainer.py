@@ -205,6 +205,11 @@ class Trainer:
                 add_gradients(loss, self._parameters)
         self.window.add(loss_sum, batch.counts)
 
+    @property
+    def loss_scale(self) -> float:
+        """The factor that keeps gradients in float16 from underflowing; 1 in other precisions."""
+        return self._scaler.get_scale()
+
     def end_epoch(self) -> None:
         """Count the current epoch as complete."""
         self.epochs_done += 1

@@ -4,7 +4,12 @@ The tests run in processes in which shapes are not checked at every call, becaus
 compile these checks as well.
 """
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +19,9 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import DistributedInfo
 from course_lib.translation.model.fused import BlockDropout, fused_smoothed_loss
 from course_lib.translation.train.batches import example_batches
+from course_lib.translation.train.experiment import train
+from course_lib.translation.train.interruption import Interrupted, Interruption
+from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import assert_equal_weights, new_trainer, weights
 
@@ -161,6 +169,63 @@ def differences_of_the_compiled_loss(distributed: DistributedInfo) -> list[float
             sides.append([loss.detach(), *torch.autograd.grad(loss, inputs)])
         found += [float((ours - theirs).norm() / theirs.norm()) for ours, theirs in zip(*sides, strict=True)]
     return found
+
+
+def compiled_after_a_signal(distributed: DistributedInfo, config: RunConfig) -> list[int]:
+    """Train until rank 1 gets a signal in its first update. Return how many graphs were compiled by then.
+
+    Each update calls a compiled function with another size.
+    """
+    graphs: list[int] = []
+    compiled: list[Any] = []
+
+    def count(graph: Any, _: Any) -> Any:
+        compiled.append(graph)
+        return graph
+
+    double = torch.compile(lambda x: 2 * x, backend=count, dynamic=False)
+
+    def update(trainer: Trainer, *_: Any) -> float:
+        double(torch.ones(trainer.step + 1))
+        graphs.append(len(compiled))
+        if distributed.rank == 1 and trainer.step == 0:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        trainer.step += 1
+        trainer.updates_done += 1
+        return 0.1
+
+    with pytest.MonkeyPatch.context() as patch, Interruption() as interruption:
+        patch.setattr(Trainer, "update", update)
+        with pytest.raises(Interrupted):
+            train(config, distributed, interruption)
+    return graphs
+
+
+def test_nothing_is_compiled_after_a_signal_has_ended_the_compiler_s_processes(
+    tiny_config: Callable[..., RunConfig],
+) -> None:
+    config = tiny_config("checkpoints.stop_check_every=3", "training.log_every=100")
+    assert in_processes(2, compiled_after_a_signal, config) == [[1, 2, 3], [1, 1, 1]]
+
+
+#: Print the number of processes that PyTorch's compiler starts for one of two ranks.
+COMPILER_PROCESSES = """
+from course_lib.translation.configs.schema import TrainingConfig
+from course_lib.translation.distributed import DistributedInfo
+from course_lib.translation.train.setup import share_cores
+
+share_cores(TrainingConfig(epochs=1, threads=1), DistributedInfo(0, 2, 0, 2))
+from torch._inductor import config
+print(config.compile_threads)
+"""
+
+
+def test_the_ranks_of_a_machine_share_its_cores_for_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILER_PROCESSES], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 def test_the_compiled_loss_equals_the_eager_loss() -> None:

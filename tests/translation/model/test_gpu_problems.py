@@ -24,6 +24,7 @@ from course_lib.translation.train.__main__ import main
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.trainer import Trainer
+from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import material, new_trainer
 
 CPU = torch.device("cpu")
@@ -47,6 +48,21 @@ def test_a_gpu_that_pytorch_cannot_use_is_not_passed_over(
     assert devices.choose_device(TrainingConfig(epochs=1, device="cpu"), SINGLE_PROCESS) == CPU
 
 
+@NO_GPU
+def test_a_job_without_gpus_runs_on_the_cpu_of_a_node_with_gpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_device() -> None:
+        raise RuntimeError("No CUDA GPUs are available")
+
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05\n")
+    monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(torch.cuda, "init", no_device)
+    assert devices.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS) == CPU
+    with pytest.raises(BadInputError, match=r"no GPU that PyTorch can use \(none was found\)"):
+        devices.choose_device(TrainingConfig(epochs=1, device="cuda"), SINGLE_PROCESS)
+
+
 def test_a_gpu_that_is_too_old_for_this_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "is_available": True,
@@ -56,7 +72,10 @@ def test_a_gpu_that_is_too_old_for_this_build_is_refused(monkeypatch: pytest.Mon
         "get_device_name": "Tesla V100-SXM2-16GB",
     }.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
-    expected = r"device: Tesla V100-SXM2-16GB has compute capability 7\.0, .* needs at least 7\.5"
+    expected = (
+        r"device: Tesla V100-SXM2-16GB has compute capability 7\.0, .* needs at least 7\.5\. Install PyTorch "
+        r"2\.14 or older for CUDA 12\.6"
+    )
     with pytest.raises(BadInputError, match=expected):
         devices.choose_device(TrainingConfig(epochs=1), SINGLE_PROCESS)
 
@@ -149,6 +168,25 @@ def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
         assert "At most 180 tokens fit" in refusal(1000 * least)
     message = refusal(needed(trainer, 60) - 1)
     assert "Not even a batch with one sentence of data.max_length=60 tokens fits. Choose a smaller" in message
+
+
+def require_memory_with_ddp(distributed: DistributedInfo, config: RunConfig) -> None:
+    """Check that a run is accepted if it fits exactly, and refused if one byte is lacking."""
+    trainer = new_trainer(config, distributed)
+    estimate = trainer.estimate_memory()
+    assert estimate is not None
+    assert estimate.gradients == estimate.weights
+    free = estimate.total - estimate.weights - estimate.gradients
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 0))
+        setup.require_enough_memory(trainer, config, distributed, CPU)
+        patch.setattr(torch.cuda, "mem_get_info", lambda device: (free - 1, 0))
+        with pytest.raises(BadInputError):
+            setup.require_enough_memory(trainer, config, distributed, CPU)
+
+
+def test_the_gradients_that_ddp_has_allocated_are_not_counted_again(tiny_config: Configs) -> None:
+    in_processes(1, require_memory_with_ddp, tiny_config("training.batches_per_update=1"))
 
 
 def test_a_trainer_estimates_its_longest_batches(tiny_config: Configs) -> None:

@@ -17,6 +17,7 @@ from course_lib.translation.model import fused
 from course_lib.translation.model.fused import (
     BlockDropout,
     FusedLayerNorm,
+    chunk_bytes,
     fused_decoder_mask,
     fused_smoothed_loss,
     use_fused_layers,
@@ -71,6 +72,24 @@ def test_in_bfloat16_the_loss_is_near() -> None:
     ):
         assert near.dtype == torch.float32
         assert (near - right).norm() < 0.02 * right.norm()
+
+
+def test_in_float16_a_gradient_that_sums_many_rows_is_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fused._LOGITS_PER_CHUNK, "cpu", fused._LOGITS_PER_CHUNK["cuda"])
+    torch.manual_seed(0)
+    # All rows push the weights of one label in the same direction, by more than 65,504 in total.
+    hidden = (2 + 0.1 * torch.randn(60_000, 8)).half()
+    generator = nn.Linear(8, 20)
+    inputs = (generator.weight, generator.bias)
+    labels = torch.full((60_000,), 5)
+    near, right = (
+        torch.autograd.grad(fused_smoothed_loss(hidden.to(dtype), *inputs, labels, 0.1, dtype), inputs)[0]
+        for dtype in (torch.float16, torch.float32)
+    )
+    assert right.abs().max() > 70_000
+    assert (near - right).norm() < 0.01 * right.norm()
+    rows = chunk_bytes(60_000, 20, torch.float16, torch.device("cuda")) / 20 / (4 + 2 + 2)
+    assert rows == fused._FLOAT16_ROWS
 
 
 def test_the_loss_can_be_had_without_gradients() -> None:

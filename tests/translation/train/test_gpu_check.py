@@ -1,20 +1,31 @@
 """The command for GPUs, rehearsed on the CPU: every part runs, and a wrong result is reported."""
 
+import contextlib
+import gc
 import json
 import os
+import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from course_lib.errors import BadInputError
+from course_lib.translation.configs.loader import load_config
+from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.train.gpu_check import __main__ as gpu_check
-from course_lib.translation.train.gpu_check import correctness, workload
+from course_lib.translation.train.gpu_check import correctness, speed, workload
 from course_lib.translation.train.gpu_check.__main__ import PARTS, main
 from course_lib.translation.train.gpu_check.speed import Row, published_rate
 from course_lib.translation.train.gpu_check.workload import Scale
+from course_lib.translation.train.trainer import Trainer
+from tests.translation.train.micro_training import new_trainer
 
 CPU = torch.device("cpu")
 
@@ -72,7 +83,7 @@ def test_every_part_is_rehearsed(tmp_path: Path, change: str) -> None:
 @pytest.mark.nightly
 def test_several_processes_train_like_one() -> None:
     found = correctness.several_processes(CPU)
-    assert found.startswith("processes under torchrun: 2, relative difference")
+    assert re.fullmatch(r"processes under torchrun: 2, relative .*; in mixed precision, relative .*", found)
 
 
 @pytest.mark.slow
@@ -80,6 +91,28 @@ def test_several_processes_train_like_one() -> None:
 def test_one_process_under_torchrun_trains_like_one_without() -> None:
     found = correctness.launched_equals_one(CPU, 1)
     assert found.startswith("processes under torchrun: 1, relative difference")
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_processes_get_two_batches_or_three_or_none(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = []
+
+    def record(processes: int | None, arguments: list[str]) -> torch.Tensor:
+        configs.append(load_config(arguments[0], [*arguments[1:], "training.updates=5"]))
+        return torch.ones(5)
+
+    monkeypatch.setattr(correctness, "_losses", record)
+    correctness.launched_equals_one(CPU, count)
+    assert [config.training.precision for config in configs] == ["float64"] * 2 + ["auto"] * 2
+    plan = new_trainer(configs[0]).plan()
+    assert [len(batches) for batches in plan] == [2 * count + 1, 2 * count + 1, 1]
+    # The runs resume after two updates, and end in the second epoch.
+    correctness.launched_equals_one(torch.device("cuda"), count)
+    assert [config.training.compile for config in configs[4:]] == [False, False, True, True]
+
+
+def test_several_processes_are_tested_before_this_process_occupies_a_gpu() -> None:
+    assert correctness.TESTS[0] is correctness.several_processes
 
 
 @pytest.mark.parametrize(
@@ -122,6 +155,76 @@ def test_a_part_that_fails_keeps_its_rows_and_the_other_parts_still_run(
     why = "RuntimeError: CUDA error: an illegal memory access was encountered"
     assert rows["training"] == [{"model": "base"}, {"result": "FAILED", "why": why}]
     assert rows["memory"] == [{"model": "base"}]
+
+
+def test_a_model_that_does_not_fit_is_left_out_and_the_others_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = {"big": workload.SMALL.model_copy(update={"layers": 3}), "small": workload.SMALL}
+    monkeypatch.setattr(gpu_check, "REHEARSAL", replace(workload.REHEARSAL, models=models))
+
+    def new_trainer(config: RunConfig, *arguments: Any) -> Trainer:
+        if config.model.layers == 3 or config.training.compile:
+            raise BadInputError("training.tokens_per_batch: training needs about 17.7 GiB, but. At most")
+        return workload.new_trainer(config, *arguments)
+
+    monkeypatch.setattr(speed, "new_trainer", new_trainer)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 3 * 2**30)
+    code, rows = run(tmp_path, "training", "textbook", "memory")
+    assert code == 0
+    left_out = {"result": "left out", "why": "training.tokens_per_batch: training needs about 17.7 GiB, but"}
+    names = [(row["model"], row["layers"]) for row in rows["training"]]
+    assert names == [(model, layers) for model in ("big", "small") for layers in ("eager", "compiled")]
+    for row in (rows["training"][0], rows["training"][1], rows["training"][3], rows["memory"][0]):
+        assert left_out.items() <= row.items()
+    assert rows["textbook"] == [left_out]
+    assert rows["training"][2]["target tokens/s"] > 0
+    assert rows["memory"][1]["reserved peak GiB"] == 3
+
+
+def test_a_model_is_compared_with_a_gpu_s_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "Trainer", lambda *arguments: Trainer(*arguments[:-1], CPU))
+    config = workload.run_config(workload.SMALL, workload.REHEARSAL)
+    for free in (0, 2**40):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, free))
+        with pytest.raises(BadInputError, match="are free") if free == 0 else contextlib.nullcontext():
+            workload.new_trainer(config, workload.REHEARSAL, torch.device("cuda"))
+
+
+class Mark:
+    """An object that can be referenced weakly."""
+
+
+def test_the_memory_of_a_part_that_failed_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks: list[weakref.ref[Mark]] = []
+
+    def broken(*_: object) -> Iterator[Row]:
+        mark = Mark()
+        mark.cycle = mark  # type: ignore[attr-defined]  # as in a trainer
+        marks.append(weakref.ref(mark))
+        yield {"model": "base"}
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(
+        gpu_check,
+        "MEASUREMENTS",
+        {"training": broken, "memory": lambda *_: iter([{"freed": marks[0]() is None}])},
+    )
+    gc.disable()
+    try:
+        _, rows = run(tmp_path, "training", "memory")
+    finally:
+        gc.enable()
+    assert rows["memory"] == [{"freed": True}]
+
+
+@pytest.mark.parametrize(("seconds", "updates"), [(0.0, 20), (1000.0, 30)])
+def test_warming_up_is_limited_like_a_measurement(seconds: float, updates: int) -> None:
+    trainer = workload.new_trainer(
+        workload.run_config(workload.SMALL, workload.REHEARSAL), workload.REHEARSAL, CPU
+    )
+    speed.warm_up(trainer, trainer.plan()[:1] * 30, seconds)
+    assert trainer.step == updates
 
 
 def test_a_part_that_is_killed_keeps_its_rows(

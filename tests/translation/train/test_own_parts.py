@@ -265,6 +265,18 @@ def test_unequal_and_broken_parts_are_refused_or_replaced(
     assert re.search(r"FeedForward +the reference's \(not written yet\)", table)
 
 
+def test_parts_are_compared_in_the_precision_of_the_run(
+    student: Student, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A common way to mask, for which the range of float16 is too small.
+    student.swap("attention_weights", ".masked_fill(~mask, lowest)", ".masked_fill(~mask, -1e9)")
+    said = refused(capsys, config_file, student, "training.precision=float16")
+    assert re.search(r"attention_weights \(01-attention\): it raises RuntimeError: .* without overflow", said)
+    assert not (tmp_path / "run").exists()
+    for precision in ("float32", "bfloat16"):
+        parts_of(student, load_config(str(config_file), [f"training.precision={precision}"]))
+
+
 def test_code_that_raises_in_the_middle_is_named(
     student: Student, config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,8 +1,11 @@
 """A run writes what it promises, resumes exactly where it stopped, and refuses other runs' files."""
 
+import contextlib
 import json
 import math
+import re
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -351,6 +354,32 @@ def test_a_run_that_diverges_ends_and_keeps_its_good_files(
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 11, "loss": None, "lr": 0.5}
 
 
+def endless_gradients(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
+    """Train with a loss whose gradients are infinite in every update after the fifth."""
+    update = Trainer.update
+
+    def overflow(self: Trainer, *batches: Any) -> float:
+        if self.step == 5:
+            self.model.generator.weight.register_hook(lambda gradient: gradient * torch.inf)
+        return update(self, *batches)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "update", overflow)
+        return refusal(distributed, config)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_run_in_float16_whose_updates_are_all_skipped_ends(
+    tiny_config: Callable[..., RunConfig], world_size: int
+) -> None:
+    quick = ("evaluation.bleu_every=0", "training.precision=float16", "training.checkpoint_every=1")
+    config = tiny_config(*quick, "training.epochs=8")
+    outcomes = in_processes(world_size, endless_gradients, config)
+    assert [error for error, _ in outcomes] == ["BadInputError", "RankZeroError"][:world_size]
+    for _, message in outcomes:
+        assert re.search(r"until update 3\d, the gradients of many .*training\.precision=float32", message)
+
+
 def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
     quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.epochs=3")
     run(tiny_config(*quick, "training.average_last=2", "evaluation.weights=averaged"))
@@ -460,6 +489,21 @@ def test_two_processes_never_train_in_one_folder(
         error, message = refusal(SINGLE_PROCESS, tiny_config())
     assert (error, "another process is training in this run folder" in message) == ("BadInputError", True)
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("restarted_by", ["SLURM", "TORCHELASTIC"])
+def test_a_restarted_run_waits_for_the_lock_of_a_node_that_crashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted_by: str
+) -> None:
+    monkeypatch.setenv(f"{restarted_by}_RESTART_COUNT", "1")
+    held = contextlib.ExitStack()
+    held.enter_context(locked_run(RunFolder(tmp_path)))
+    threading.Timer(0.5, held.close).start()
+    with locked_run(RunFolder(tmp_path)):
+        monkeypatch.setattr(setup, "_SECONDS_FOR_LOCK", 0.5)
+        again = locked_run(RunFolder(tmp_path))
+        with pytest.raises(BadInputError, match="another process is training in this run folder"), again:
+            pass
 
 
 def test_a_run_folder_that_cannot_be_made_is_refused(

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import math
 import random
 import re
 import statistics
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 from torch.optim import Adam
 from torch.profiler import profile
 
+from course_lib.errors import BadInputError
 from course_lib.transformer import (
     Transformer,
     decoder_mask,
@@ -75,15 +77,21 @@ def published_rate(name: str) -> float | None:
 
 
 def _warmed_up(config: RunConfig, scale: Scale, device: torch.device) -> Trainer:
-    """Return a trainer that has made the updates of a whole epoch, so that all code has been compiled."""
+    """Return a trainer that has made updates, so that all code has been compiled.
+
+    It has made as many as fit into the time of a measurement, at least 20, and at most those of an epoch.
+    """
     trainer = new_trainer(config, scale, device)
-    warm_up(trainer, trainer.plan())
+    warm_up(trainer, trainer.plan(), scale.seconds)
     return trainer
 
 
-def warm_up(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]]) -> None:
-    """Make the given updates of a plan, and discard their metrics."""
-    for batches in updates:
+def warm_up(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], seconds: float = math.inf) -> None:
+    """Make the given updates of a plan, and discard their metrics. After `seconds`, stop if 20 were made."""
+    end = time.perf_counter() + seconds
+    for number, batches in enumerate(updates):
+        if number >= 20 and time.perf_counter() > end:
+            break
         trainer.update(batches)
     trainer.window.close()
 
@@ -103,8 +111,13 @@ def training_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Measure the target tokens per second and the MFU of each model of `scale`, eager and compiled."""
     for name, model in scale.models.items():
         for compiled in (False, True):
-            yield {"model": name, **_speed_of(run_config(model, scale, compile=compiled), scale, device)}
-            _free(device)
+            config = run_config(model, scale, compile=compiled)
+            try:
+                row = _speed_of(config, scale, device)
+            except BadInputError as error:
+                row = {"layers": "compiled" if compiled else "eager", **left_out(error)}
+            yield {"model": name, **row}
+            free_memory(device)
 
 
 def _speed_of(config: RunConfig, scale: Scale, device: torch.device) -> Row:
@@ -273,10 +286,14 @@ def _steps_within(seconds: float) -> Iterator[None]:
 def memory_use(device: torch.device, scale: Scale) -> Iterator[Row]:
     """Yield the estimated memory for training each model of `scale`, and the measured peak, in GiB."""
     for name, model in scale.models.items():
-        _free(device)
+        free_memory(device)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        trainer = new_trainer(run_config(model, scale), scale, device)
+        try:
+            trainer = new_trainer(run_config(model, scale), scale, device)
+        except BadInputError as error:
+            yield {"model": name, **left_out(error)}
+            continue
         estimate = trainer.estimate_memory()
         assert estimate is not None, "trained with the reference"
         for batches in trainer.plan()[:20]:
@@ -287,6 +304,8 @@ def memory_use(device: torch.device, scale: Scale) -> Iterator[Row]:
             "model": name,
             "estimated GiB": round(estimate.total / GIB, 3),
             "measured peak GiB": round(peak_memory() / GIB, 3),
+            # The memory that PyTorch has taken from a GPU, more than the peak if it is fragmented.
+            "reserved peak GiB": round(torch.cuda.max_memory_reserved() / GIB, 3),
             "parts": estimate.description,
         }
         del trainer
@@ -327,7 +346,12 @@ def top_operations(profiler: profile, device: torch.device) -> list[Row]:
     ]
 
 
-def _free(device: torch.device) -> None:
+def left_out(error: BadInputError) -> Row:
+    """Return the columns of a row for a model that needs more memory than is free."""
+    return {"result": "left out", "why": str(error).partition(". ")[0]}
+
+
+def free_memory(device: torch.device) -> None:
     """Release the memory and the compiled code of trainers that are no longer used."""
     torch.compiler.reset()
     gc.collect()  # A trainer is part of a reference cycle.

@@ -32,6 +32,7 @@ from course_lib.translation.distributed import (
     raise_on_all_ranks,
     require_equal,
 )
+from course_lib.translation.model.precision import product_dtype
 from course_lib.translation.model.seq2seq import Components, TransformerModel
 from course_lib.translation.train.student_code.adapters import StudentSchedule, search_exercises
 
@@ -149,7 +150,8 @@ def load_student_code(
         if part.problem and not part.unwritten and not part.notebook_missing
     }
     # After the parts that differ individually have been removed, the others may still differ in combination.
-    while found := _unequal(parts, unused, distributed, device):
+    autocast = product_dtype(config.training.precision, device) or torch.bfloat16
+    while found := _unequal(parts, unused, distributed, device, autocast):
         faults |= found
         parts = parts.without({name: f"it is left out: {difference}" for name, difference in found.items()})
     if faults and choice.unequal == "refuse":
@@ -207,7 +209,11 @@ def _read(folder: str, distributed: DistributedInfo) -> Parts:
 
 
 def _unequal(
-    parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
+    parts: Parts,
+    unused: dict[str, str],
+    distributed: DistributedInfo,
+    device: torch.device,
+    autocast: torch.dtype,
 ) -> dict[str, str]:
     """Return a description of each part that differs from the reference, the same on all ranks.
 
@@ -215,7 +221,9 @@ def _unequal(
     """
     skipped = {*unused, *LESSONS["12-data-parallel"]}
     model_parts = [name for name in parts.yours if name not in skipped]
-    found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
+    found = broadcast_from_rank_zero(
+        distributed, lambda: unequal_parts(parts.only(model_parts), device, autocast)
+    )
     differences: dict[str, str] = {}
     compare: Callable[[Any, DistributedInfo], str]
     for name, compare in (("shard", _compare_shard), ("global_token_mean", _compare_mean)):
