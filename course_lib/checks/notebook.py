@@ -99,7 +99,7 @@ class _Result:
     finding: Finding
     message: str
     points: float | None = None
-    """The points earned; None for all of them, 0 if the check fails."""
+    """The points earned: None for all of them, 0 for a failure. Other numbers matter only with grading."""
     difference: Difference | None = None
     """The difference to draw, if there is one."""
 
@@ -227,12 +227,11 @@ def _show(difference: Difference) -> None:
         return
     if not (found.numel() and expected.numel()):
         return
-    try:
+    # The message contains the same information, so an error in drawing must not hide it.
+    with contextlib.suppress(Exception):
+        # Cluster nodes have neither IPython nor the charts.
         from IPython.display import SVG, display
 
         from course_lib.charts import as_svg, found_beside_expected
-    except ImportError:  # Cluster nodes have neither IPython nor the charts.
-        return
-    # The message contains the same information, so an error in drawing must not hide it.
-    with contextlib.suppress(Exception):
+
         display(SVG(as_svg(found_beside_expected(found, expected, difference.wrong))))

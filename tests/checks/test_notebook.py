@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from unittest import mock
 
 import pytest
@@ -539,6 +540,16 @@ def test_a_check_that_crashes_after_its_verdict_is_recorded_once(
         check("attention_scores", {"attention_scores": lambda query, key: query})
     assert [finding.verdict for finding in findings] == ["error"]
     assert [entry.verdict for entry in read_log(tmp_path / LOG)] == ["error"]
+
+
+def test_charts_that_cannot_be_imported_hide_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    monkeypatch.setitem(sys.modules, "course_lib.charts", Broken("course_lib.charts"))
+    told = message("attention_scores", lambda query, key: attention_scores(query, key) + 1)
+    assert told.startswith("✗ attention_scores: incorrect.")
 
 
 def test_a_broken_reference_lets_nothing_pass(untouched: ExerciseCheck) -> None:
