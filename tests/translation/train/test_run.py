@@ -355,29 +355,29 @@ def test_a_run_that_diverges_ends_and_keeps_its_good_files(
 
 
 def endless_gradients(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
-    """Train with a loss whose gradients are infinite in every update after the fifth."""
+    """Train with infinite gradients in every update after the fifth, as if many had been skipped before."""
     update = Trainer.update
 
     def overflow(self: Trainer, *batches: Any) -> float:
         if self.step == 5:
+            self._scaler.update(2.0**-8)
             self.model.generator.weight.register_hook(lambda gradient: gradient * torch.inf)
         return update(self, *batches)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "update", overflow)
+        patch.setattr(Trainer, "measure_machine", lambda _: None)  # Slow in float16 on a CPU.
         return refusal(distributed, config)
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
 def test_a_run_in_float16_whose_updates_are_all_skipped_ends(
-    tiny_config: Callable[..., RunConfig], world_size: int
+    tiny_config: Callable[..., RunConfig],
 ) -> None:
     quick = ("evaluation.bleu_every=0", "training.precision=float16", "training.checkpoint_every=1")
-    config = tiny_config(*quick, "training.epochs=8")
-    outcomes = in_processes(world_size, endless_gradients, config)
-    assert [error for error, _ in outcomes] == ["BadInputError", "RankZeroError"][:world_size]
+    outcomes = in_processes(2, endless_gradients, tiny_config(*quick))
+    assert [error for error, _ in outcomes] == ["BadInputError", "RankZeroError"]
     for _, message in outcomes:
-        assert re.search(r"until update 3\d, the gradients of many .*training\.precision=float32", message)
+        assert re.search(r"until update 8, the gradients of many .*training\.precision=float32", message)
 
 
 def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
