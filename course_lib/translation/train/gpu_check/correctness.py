@@ -25,7 +25,7 @@ UPDATES = 6
 #: Seconds for a run in several processes, which takes about a tenth of that.
 TIMEOUT = 240
 #: The relative tolerance for losses in mixed precision.
-MIXED_TOLERANCE = 1e-3
+MIXED_TOLERANCE = 5e-3
 #: The relative tolerance for attention, which allows for rounding to 16 bits.
 ATTENTION_TOLERANCE = 0.02
 
