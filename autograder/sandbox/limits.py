@@ -74,7 +74,7 @@ def apply_resource_limits(limits: Limits) -> None:
     mapped = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     _lower(resource.RLIMIT_AS, mapped + limits.memory_bytes)
     if _in_user_namespace():
-        # Otherwise all processes of the user would count.
+        # Set this only in a user namespace: elsewhere, all processes of the user would count.
         _lower(resource.RLIMIT_NPROC, limits.processes * _THREADS_PER_PROCESS)
     _drop_capabilities()
 

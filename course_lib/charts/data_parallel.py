@@ -42,7 +42,7 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
             ("end:Q", "to (ms)", ".1f"),
         ),
     )
-    # Edges of narrow bars would look like gaps.
+    # Draw no edges around narrow bars, where they would look like gaps.
     edge = alt.condition(f"datum.width > {last / 100}", alt.value(0.4), alt.value(0))
     bars = base.mark_bar(stroke="white", height=20).encode(
         strokeWidth=edge,
