@@ -37,7 +37,7 @@ c = get_config()  # type: ignore[name-defined] # defined by nbgrader
 # worker processes.
 sys.path[:] = [entry for entry in sys.path if entry != str(course / "autograder")]
 
-# nbgrader's commands, extended so that no failure loses a grade, a graded notebook or a release.
+# Extend nbgrader's commands, so that no failure loses a grade, a graded notebook or a release.
 install()
 
 # Ignore a warning about nbgrader's own use of its database, because users cannot fix its cause.

@@ -209,7 +209,7 @@ class PrepareFeedback(ClearHiddenTests):
             for output in cell.get("outputs", []):
                 _shorten(output)
             return cell, resources
-        # The value of a check is its points, which the inserted line shows.
+        # Remove the value of a check: it is its points, which the inserted line shows.
         cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
         for output in cell.outputs:
             if output.output_type == "error":

@@ -330,7 +330,7 @@ class _CellRunner(NotebookClient):
     def __init__(self, notebook: NotebookNode, limits: Limits, left: float, clock: _Clock) -> None:
         super().__init__(
             notebook,
-            timeout=None,  # replaced by `_async_poll_kernel_alive`
+            timeout=None,  # `_async_poll_kernel_alive` ends the cell instead.
             allow_errors=True,
             interrupt_on_timeout=False,
             record_timing=False,

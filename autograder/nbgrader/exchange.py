@@ -201,7 +201,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             if not name.isprintable() or name.partition("+")[0] in ("", ".", ".."):
                 raise ValueError
             record: dict[str, Any] = super()._path_to_record(path)
-        # Any student can create a folder with a bad name, which must not stop the others.
+        # Any student can create a folder with a bad name. That must not keep the others from being collected.
         except (ValueError, OverflowError):
             problem = "expected STUDENT+LESSON+TIME as the name of a submission. Remove it."
         else:
@@ -286,7 +286,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             with collected.replacing():
                 yield
         else:
-            yield  # nbgrader reports that it keeps the old one
+            yield  # nbgrader keeps the old submission, and reports that.
 
 
 def _copy_regular_file(folder: Path, max_bytes: int, source: str, target: str) -> None:

@@ -42,7 +42,8 @@ class GradingWorker:
 
         installed_version()
 
-        os.environ["IPYTHONDIR"] = str(self._fork_server.folder / "ipython")  # not the instructor's own
+        # Don't use the instructor's own profile.
+        os.environ["IPYTHONDIR"] = str(self._fork_server.folder / "ipython")
         torch.set_num_threads(1)
         self._fork_server.start()
 

@@ -81,7 +81,7 @@ class ForkServer:
         self.close()
         _remove_stale_folders()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")).resolve()
-        # Unlike a lock on the log, this one can't be released by a kernel, which doesn't inherit it.
+        # Lock the folder rather than the log: kernels inherit the log, so they could release its lock.
         self._lock = os.open(self.folder, os.O_RDONLY)
         try_lock(self._lock)
         self.sockets = self.folder / "sockets"

@@ -138,7 +138,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                continue  # PyYAML rejects it.
+                continue  # PyYAML itself rejects such a key.
             if key in seen:
                 message = f'the key "{key}" is given twice'
                 raise yaml.constructor.ConstructorError(None, None, message, key_node.start_mark)

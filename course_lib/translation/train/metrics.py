@@ -100,7 +100,7 @@ class MetricsWindow:
 
     def add(self, loss_sum: Tensor, counts: BatchCounts) -> None:
         """Add the counts of one batch of this rank, and `loss_sum`, the sum of its loss, to the sums."""
-        self._losses.append(loss_sum.detach())  # Not read yet, because that would wait for a GPU.
+        self._losses.append(loss_sum.detach())  # Reading it now would wait for the GPU.
         self._sums[1:] += torch.tensor(counts, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:

@@ -127,7 +127,7 @@ class Trainer:
             for layer in layers:
                 layer.compile(backend=self._compile_backend, options=options)
             for source, target in example_batches(self._config, self._vocabularies.end_id, self._device):
-                # The model is called without DDP, which ignores these gradients.
+                # Call the model outside DDP, so that these gradients are not sent to other ranks.
                 whole(source, target).backward()
         except torch.OutOfMemoryError:
             raise  # Without the compiler, training would need even more memory.
@@ -296,7 +296,7 @@ def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
     """
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     sums = [parameter.grad for parameter in trainable if parameter.grad is not None]
-    if len(sums) < len(trainable):  # Nothing has to be added in the first batch of an update.
+    if len(sums) < len(trainable):  # In the first batch of an update, there is nothing to add to.
         loss.backward()
         return
     gradients = torch.autograd.grad(loss, trainable, materialize_grads=True)
