@@ -122,10 +122,10 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    environment.setdefault("OMP_NUM_THREADS", "1")  # torchrun would do the same, but with a warning
+    environment.setdefault("OMP_NUM_THREADS", "1")  # torchrun would set this as well, but print a warning.
     output = None if shows_output else subprocess.PIPE
     start = time.perf_counter()
-    # A command that writes to the terminal would collide with a status line.
+    # Show no status line if the command writes to the terminal, where the two would collide.
     with nullcontext() if shows_output else console.status(f"{line} ..."):
         done = subprocess.run(
             command,

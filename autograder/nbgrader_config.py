@@ -37,12 +37,13 @@ c = get_config()  # type: ignore[name-defined] # defined by nbgrader
 # worker processes.
 sys.path[:] = [entry for entry in sys.path if entry != str(course / "autograder")]
 
-# nbgrader's commands, extended so that no failure loses a grade, a graded notebook or a release.
+# Extend nbgrader's commands, so that no failure loses a grade, a graded notebook or a release.
 install()
 
 # Ignore a warning about nbgrader's own use of its database, because users cannot fix its cause.
 warnings.filterwarnings("ignore", message="Object of type <Submitted", module="nbgrader")
-# nbgrader creates a gradebook with `alembic`, which is on the PATH of an activated environment only.
+# nbgrader creates a gradebook with the command `alembic`, which is on the PATH only in an activated
+# environment.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 # Lessons train tiny models: more than one thread makes them slower, above all on a busy machine.
@@ -63,14 +64,15 @@ c.ZipCollectApp.collector_plugin = "autograder.nbgrader.downloads.DownloadCollec
 # To use another gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")
 # Set this to True if several graders have Unix accounts of their own: see "Several graders" in the guide.
-# Change it here: the next lines would miss a value that is set below or as an option, and not set the umask.
+# Change it here: if it is set further down or on the command line, the next lines don't see it, and the umask
+# stays unchanged.
 c.CourseDirectory.groupshared = False
 if c.CourseDirectory.groupshared:  # whatever is created here is writable for the graders' group
     os.umask(os.umask(0o077) & ~0o070)
 # nbgrader releases every file next to a notebook, and copies it into graded folders: exclude the sources.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "[0-9][0-9]-*.py"]
 
-# nbgrader would delete what it can't replace, and stop at the first error.
+# nbgrader's own classes would delete what they can't replace, and stop at the first error.
 c.ExchangeFactory.release_assignment = "autograder.nbgrader.exchange.CourseReleaseAssignment"
 c.ExchangeFactory.release_feedback = "autograder.nbgrader.exchange.CourseReleaseFeedback"
 c.ExchangeFactory.collect = "autograder.nbgrader.exchange.CourseCollect"
@@ -106,12 +108,12 @@ if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read
 c.Autograde.sanitize_preprocessors = [ClearOutput]
 # Validate a notebook once, not after each preprocessor.
 c.Exporter.optimistic_validation = True
-# Seconds for one cell: the first one imports torch, perhaps on a busy machine.
+# The time limit of a cell in seconds. The first cell imports torch, perhaps on a busy machine.
 c.Execute.timeout = 60
 c.Execute.startup_timeout = 120
-# Each kernel warns that it listens on a local port: show errors only.
+# Show errors only, because each kernel warns that it listens on a local port.
 c.Execute.extra_arguments = ["--log-level=40"]
-# The state of widgets includes the charting library: megabytes in each notebook.
+# Don't store the state of widgets: it includes the charting library, which adds megabytes to each notebook.
 c.NotebookClient.store_widget_state = False
 # An endless loop of prints must not fill the disk.
 c.LimitOutput.max_lines = 300

@@ -202,7 +202,7 @@ def _run(options: argparse.Namespace) -> int:
         print("The log is off.")
     elif options.command == "show":
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # On Windows, a file or a pipe has an encoding without some of the characters of a student's code.
+            # On Windows, the encoding of a file or a pipe may lack characters that occur in a student's code.
             sys.stdout.reconfigure(errors="backslashreplace")
         print(f"The log is {'on' if (folder / _ON).is_file() else 'off'}: {folder / LOG}")
         for entry in read_log(folder / LOG):

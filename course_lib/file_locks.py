@@ -23,5 +23,5 @@ def try_lock(file: IO[bytes] | int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # For example, Lustre may be mounted without locks.
+        return True  # The file system has no locks. Lustre, for example, may be mounted without them.
     return True

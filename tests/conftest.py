@@ -22,7 +22,7 @@ CHECKED = (
     ),
 )
 
-# pytest reads this file before any test, also in each worker of pytest-xdist.
+# pytest reads this file before any test, even in each worker of pytest-xdist.
 if early := [name for name in CHECKED if name in sys.modules]:
     raise RuntimeError(
         f"{', '.join(early)} was imported before tests/conftest.py, so its shapes would not be checked; "

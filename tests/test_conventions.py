@@ -46,7 +46,7 @@ def files(*suffixes: str) -> list[Path]:
 
 @cache
 def imports(path: Path) -> set[str]:
-    """Return the full names that a file imports, also inside functions and for type checkers only."""
+    """Return the full names that a file imports, even inside functions or only for type checkers."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -14,9 +14,13 @@ WEAK_VERBS = ("Give", "Say", "Tell", "Have", "Hand")
 #: Constructions that were once common here, each with what to write instead.
 HABITS = {
     r", came (others|none|another|\{|')": "got ...",
-    r"\bstands? (twice|beside|there|in the)\b": "is ...",
-    r"\blies? (beside|there)\b": "is next to",
+    r"\bstands? (twice|beside|there|where|in the)\b": "is ...",
+    r"\blies? (beside|there|in)\b": "is next to, is in",
     r"\b(is|are) to be (had|seen|known)\b": "can be, should be",
+    r"\b(was|were) to be\b": "should be",
+    r"\bOf [^.,:]*, only\b": "Only ... of ...",
+    r", also (if|in|on|from|for|with|inside|that of)\b": "even, including",
+    r"\bmany kinds[.,]?$": "many kinds of ...",
     r"\banew\b": "again",
     r"\bonce more\b": "again",
     r"\b[Ww]hoever\b": "the caller",
@@ -46,7 +50,7 @@ def tracked(*suffixes: str) -> list[Path]:
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a file, but only comments and docstrings of a test.
+    """Yield the numbered lines of a file, but only the comments, docstrings and assert messages of a test.
 
     The other strings in a test can be the words of a hypothetical student.
     """
@@ -60,6 +64,10 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
             yield from enumerate(token.string.splitlines(), token.start[0])
         if token.type not in (tokenize.COMMENT, tokenize.NL):
             begins_a_statement = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    messages = (node.msg for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assert) and node.msg)
+    for part in (part for message in messages for part in ast.walk(message)):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.lineno, part.value
 
 
 def test_docstrings_start_with_a_standard_verb_or_a_noun() -> None:

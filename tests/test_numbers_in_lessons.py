@@ -48,7 +48,7 @@ def given(lesson: str, name: str) -> Callable[..., Any]:
     """Return a function that a lesson provides for students, from its source."""
     [path] = SOLUTIONS.glob(f"{lesson}-*/{lesson}-*.py")
     found = re.search(rf'^# %% given="{name}"\n(.*?)^# %%', path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert found, f"lesson {lesson} gives no {name}"
+    assert found, f"lesson {lesson} has no given cell {name}"
     names: dict[str, Any] = {"Sequence": Sequence}
     exec(found[1], names)
     return names[name]

@@ -181,7 +181,7 @@ def test_waiting_for_a_core_does_not_count(run: Callable[[Callable[[], None]], N
             hog.stdout.readline()
         started = time.monotonic()
         run(compute)
-        assert time.monotonic() - started > 1, "the core was to be shared with the others"
+        assert time.monotonic() - started > 1, "the core should be shared with the other processes"
     finally:
         os.sched_setaffinity(0, cores)
         for hog in hogs:

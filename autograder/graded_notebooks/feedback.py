@@ -209,7 +209,7 @@ class PrepareFeedback(ClearHiddenTests):
             for output in cell.get("outputs", []):
                 _shorten(output)
             return cell, resources
-        # The value of a check is its points, which the inserted line shows.
+        # Remove the value of a check: it is its points, which the inserted line shows.
         cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
         for output in cell.outputs:
             if output.output_type == "error":
@@ -220,7 +220,7 @@ class PrepareFeedback(ClearHiddenTests):
         points = self._points.get(cell.metadata.nbgrader.grade_id)
         if points is not None:
             if points.verdict is not None and points.verdict.verdict == "error":
-                cell.outputs = []  # a failure of the grading system, which a student cannot correct
+                cell.outputs = []  # A student can't correct a failure of the grading system.
             cell.outputs.insert(0, new_output("display_data", data={"text/html": points_line(points)}))
         return super().preprocess_cell(cell, resources, cell_index)
 

@@ -57,7 +57,7 @@ class GradedCell:
 
     @property
     def open(self) -> bool:
-        """Whether the points for the cell have not been given yet."""
+        """Whether the cell still needs points from a grader."""
         return self.waiting and self.person is None
 
     @property
@@ -127,7 +127,7 @@ class GradedCell:
                 return "Some tests failed. The check doesn't recognise this mistake."
             case "unwritten":
                 return "It has not been written yet."
-            case "missing" if verdict.statements:  # a missing file
+            case "missing" if verdict.statements:  # The statements name the missing file.
                 return _sentence("; and ".join(verdict.statements))
             case "missing":
                 return "The notebook does not define this name."

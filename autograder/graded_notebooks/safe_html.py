@@ -41,7 +41,7 @@ def _attribute(tag: str, name: str, value: str) -> bool:
         case "src":
             return tag == "img" and _PICTURE.match(value.strip()) is not None
         case "href":
-            # Browsers ignore whitespace and control characters in a protocol, also if they are escaped.
+            # Browsers ignore whitespace and control characters in a protocol, even if they are escaped.
             letters = filter(str.isprintable, unescape(value))
             address = "".join(letter for letter in letters if not letter.isspace())
             return tag == "a" and not address.lower().startswith("data:")
@@ -106,7 +106,7 @@ def clean_output(html: str | bytes) -> str:
     for opened in _NOT_TEXT.finditer(text):
         name = opened[1].lower()
         if opened.start() < position or name in unclosed:
-            continue  # inside a removed element, or without an end tag
+            continue  # The element is inside a removed one, or has no end tag.
         closed = _ENDS[name].search(text, opened.end())
         if closed is None:
             unclosed.add(name)
@@ -152,7 +152,7 @@ def markdown_to_html(source: str, attachments: Mapping[str, Mapping[str, str]] =
     """
     if len(source) > _MAX_CONVERTED:
         return f"<pre>{escape(source)}</pre>"
-    # No links to headings: their ids are removed.
+    # Leave out the links to headings, because the ids of the headings are removed.
     renderer = _FormulaRenderer(
         escape=False, attachments=attachments, embed_images=False, path="", exclude_anchor_links=True
     )
@@ -168,7 +168,7 @@ _MATHML_ATTRIBUTES = [
     *("columnalign", "minsize", "maxsize", "width"),
 ]
 
-#: Further formulas, and longer ones, stay LaTeX.
+#: The maximum number of formulas that are converted, and the maximum length of each. The others stay LaTeX.
 _MAX_FORMULAS, _MAX_FORMULA_LENGTH = 300, 2000
 
 
@@ -205,11 +205,11 @@ class _FormulaRenderer(IPythonRenderer):
 
 def _mathml(body: str, display: str) -> str:
     try:
-        # The converter does not escape HTML in \text.
+        # Sanitise the result, because the converter doesn't escape HTML in \text.
         return str(
             bleach.clean(convert(body, display=display), tags=_MATHML_TAGS, attributes=_MATHML_ATTRIBUTES)
         )
-    except Exception:  # Any text can be between dollar signs, with many kinds of errors
+    except Exception:  # Any text can be between dollar signs, and can cause many kinds of exceptions
         return f"<code>{escape(body)}</code>"
 
 
@@ -224,7 +224,8 @@ _SHOWN_AS = {
     "text/plain",
 }
 
-#: A live chart or another widget. Its text fallback is only an address in memory.
+#: The MIME type of a live chart or another widget. Its text fallback is replaced, because it is only an
+#: address in memory.
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _NOT_SHOWN = {"text/plain": "(something that only the notebook itself can show)"}
 

@@ -73,7 +73,7 @@ def cells_to_run(
 
 
 def _is_too_long(source: str) -> bool:
-    # IPython processes the whole source for each possible magic.
+    # IPython processes the whole source once for each possible magic, which takes quadratic time.
     return len(source) > _MAX_LENGTH or sum(source.count(mark) for mark in "%!?") > _MAX_MAGICS
 
 

@@ -64,8 +64,8 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
     """Return the files of `course_lib` for a lesson, keyed by path, such as `course_lib/time_limit.py`.
 
     In the exercises of this lesson and of all later ones, function bodies are replaced by a statement that
-    raises NotImplementedError. Signatures and docstrings, which students know, remain. Of the checks, only
-    the part that serves the judge's requests is included. The result is deterministic.
+    raises NotImplementedError. Signatures and docstrings, which students know, remain. Only the part of the
+    checks that serves the judge's requests is included. The result is deterministic.
     """
     withheld = _withheld(curriculum, lesson)
     view: dict[str, bytes] = {}

@@ -86,7 +86,7 @@ class _Clock:
     def seconds_without_core(self) -> float:
         """Return how many seconds the kernels have waited for a core in total, up to the maximum."""
         with contextlib.suppress(ForkServerError):
-            # A kernel that has ended reports 0.
+            # Keep the largest value, because a kernel that has ended reports 0.
             self._of_this_kernel = max(self._of_this_kernel, self._fork_server.state().seconds_without_core)
         return min(self._of_earlier_kernels + self._of_this_kernel, self._max_waiting)
 
@@ -225,8 +225,8 @@ class _Run:
                 os.close(work)
             theirs.close()
             client = manager.client()
-            # No heartbeat: its thread can hang after a kernel was killed, and the fork server knows the
-            # state.
+            # Start no heartbeat: its thread can hang after a kernel was killed, and the fork server knows
+            # whether the kernel is running.
             client.start_channels(stdin=False, hb=False)
             await _wait_until_ready(client, self.fork_server)
             channel = Channel(ours, self.job.limits.reply_bytes, self.clock.seconds_without_core)
@@ -330,7 +330,7 @@ class _CellRunner(NotebookClient):
     def __init__(self, notebook: NotebookNode, limits: Limits, left: float, clock: _Clock) -> None:
         super().__init__(
             notebook,
-            timeout=None,  # replaced by `_async_poll_kernel_alive`
+            timeout=None,  # `_async_poll_kernel_alive` ends the cell instead.
             allow_errors=True,
             interrupt_on_timeout=False,
             record_timing=False,
@@ -367,7 +367,7 @@ class _CellRunner(NotebookClient):
     async def _async_poll_kernel_alive(self) -> None:
         while await self.km.is_alive() and not self.timed_out:
             await asyncio.sleep(0.1)
-            # The clock asks the fork server, so look at it only if it may have reached the end.
+            # Reading this clock sends a request to the fork server, so read it only once the time may be up.
             self.timed_out = time.monotonic() > self._end and self._clock.seconds() > self._end
         if self.task_poll_for_reply is not None:
             self.task_poll_for_reply.cancel()

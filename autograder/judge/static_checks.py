@@ -52,7 +52,7 @@ def _unusual(source: str, forbidden: Collection[str]) -> Iterator[str]:
     try:
         tree = ast.parse(without_ipython_syntax(source))
     except SyntaxError:
-        return  # It doesn't run either.
+        return  # Code that can't be parsed doesn't run either.
     except (ValueError, RuntimeError, MemoryError):
         yield "it is too long or too deeply nested to be searched for unusual code"
         return

@@ -145,7 +145,7 @@ class LessonAnswers:
                 )
 
     def open_counts(self) -> dict[Question, tuple[int, int]]:
-        """Return, by question, the number of answers that wait for a person and the number of all answers."""
+        """Return, by question, the number of answers that need manual grading and of all answers."""
         with self._course.gradebook() as gradebook:
             return {
                 question: (sum(bool(grade.needs_manual_grade) for grade in grades), len(grades))
@@ -164,7 +164,7 @@ class LessonAnswers:
         """Save the same points and comment for several answers, and return the updated answers.
 
         `versions` maps the id of each answer to the version that the grader saw. If `points` is None, the
-        answers wait for a person again, unless nbgrader gave them points. An empty comment removes the old
+        answers need manual grading again, unless nbgrader gave them points. An empty comment removes the old
         one.
 
         Raises:

@@ -60,7 +60,7 @@ class CommentBank:
         return [*(BankComment("saved", key, text) for key, text in saved.items()), *self.provided(question)]
 
     def provided(self, question: Question) -> list[BankComment]:
-        """Return the comments for a question that nobody had to save: criteria and misconceptions."""
+        """Return the built-in comments for a question: criteria and misconceptions."""
         criteria = (
             BankComment("mark scheme", f"criterion {number}", criterion.text)
             for number, criterion in enumerate(question.scheme.criteria, start=1)

@@ -80,7 +80,7 @@ def _alike(contents: tuple[tuple[str, str], ...]) -> list[list[int]]:
     while ungrouped:
         index = next(iter(ungrouped))
         text = ungrouped.pop(index)
-        # Texts without words are not alike, although all of them are equal.
+        # Don't group answers without words, although their texts are all equal.
         alike = process.extract_iter(text, ungrouped, scorer=fuzz.ratio, score_cutoff=ALIKE) if text else ()
         members = [other for _, _, other in alike if contents[other][1] == contents[index][1]]
         for other in members:

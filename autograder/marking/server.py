@@ -28,8 +28,8 @@ from course_lib.curriculum.course_file import CourseError
 
 HOST = "127.0.0.1"
 
-#: The accepted host names. Others are refused, because a foreign page could point its host name at this
-#: machine.
+#: The accepted host names. Others are refused, because another site could point its host name at this machine
+#: (DNS rebinding).
 _HOSTS = {HOST, "localhost"}
 
 #: The number of cards on a page.
@@ -112,7 +112,7 @@ class MarkingServer:
         return web.Application(
             handlers,
             default_handler_class=_NotFound,
-            log_function=lambda _: None,  # addresses contain the token
+            log_function=lambda _: None,  # Log no requests, because their addresses contain the token.
             xsrf_cookies=True,
             xsrf_cookie_kwargs={"path": f"{self.base}/", "httponly": True, "samesite": "Strict"},
         )
@@ -214,7 +214,7 @@ class _Page(_Handler):
         question = server.question(notebook, name)
         only_open = self.get_query_argument("show", "unmarked") != "all"
         names = self.get_query_argument("names", "") == "1"
-        # In a thread, so that marks can be saved meanwhile.
+        # Compare the answers in a thread, so that marks can be saved meanwhile.
         groups = await asyncio.to_thread(grouped, server.answers.answers(question))
         shown = [
             (group, card)

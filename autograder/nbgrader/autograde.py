@@ -77,7 +77,7 @@ class CourseAutograde(RecordingConverter, Autograde):
         `GradingRun` finds the submissions itself, because nbgrader would skip those without a notebook.
         """
         if not submissions(self.coursedir):
-            super().init_notebooks()  # raises, and suggests similar names
+            super().init_notebooks()  # This raises an error that suggests similar names.
 
     def convert_notebooks(self) -> None:
         """Grade all submissions in one run, which continues if a submission fails.
@@ -91,7 +91,7 @@ class CourseAutograde(RecordingConverter, Autograde):
                     self.exporter.register_preprocessor(step)
                 GradingRun(self, self._execute, results, self._students).run()
         except (CourseError, NbGraderException) as error:
-            self.log.error("%s", error)  # the command itself ends without a message
+            self.log.error("%s", error)  # The command itself would end without a message.
             raise NbGraderException(str(error)) from error
 
     def _configured_execute(self) -> SandboxedExecute:

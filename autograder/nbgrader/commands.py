@@ -92,7 +92,8 @@ def import_students(app: DbStudentImportApp) -> None:
             path,
             "".join(f"\n  {problem}" for problem in listed),
         )
-    # nbgrader reads a byte order mark, which Excel writes, as a part of the first column's name.
+    # Import a copy without the byte order mark that Excel writes: nbgrader would read it as a part of the
+    # first column's name.
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv") as copy:
         csv.writer(copy).writerows(rows)
         copy.flush()

@@ -24,7 +24,7 @@ _CANVAS_LOGINS = ("SIS Login ID", "SIS User ID", "Integration ID")
 
 
 class Students:
-    """The students of the gradebook, found by the names and numbers in Canvas or Moodle file names.
+    """The students of the gradebook, matched by the names and IDs in Canvas or Moodle file names.
 
     `roster` contains the rows of Canvas's gradebook or of Moodle's grading worksheet; it may be empty.
     """
@@ -45,7 +45,7 @@ class Students:
         for row in rows:
             cells = dict(zip(header, row, strict=False))
             # Canvas's gradebook has fixed column names. In Moodle's grading worksheet they depend on the
-            # user's language, and rows begin with "Participant 1234", also in that language.
+            # user's language, and rows begin with "Participant 1234", in that language, too.
             shared = [cells.get(name, "") for name in _CANVAS_LOGINS] if "ID" in cells else row[1:]
             owner = next((keys[cell] for cell in shared if cell in keys), None)
             if owner is not None and "ID" in cells:
@@ -56,7 +56,7 @@ class Students:
     def find(self, file: DownloadedFile) -> str | None:
         """Return the id of the student who uploaded a file, or None if the student can't be identified.
 
-        A student is found by number or, if nobody has the number, by name. A name that several students share
+        A student is matched by ID or, if nobody has it, by name. A name that several students share
         is not used.
         """
         numbers = self._moodle if file.moodle else self._canvas
@@ -70,7 +70,7 @@ class DownloadCollector(FileNameCollectorPlugin):
     """A collector for `nbgrader zip_collect` that handles downloads from Canvas and Moodle."""
 
     roster = Unicode(
-        help="A CSV file that connects the numbers in file names with students: Canvas's gradebook, or the "
+        help="A CSV file that connects the IDs in file names with students: Canvas's gradebook, or the "
         "grading worksheet of Moodle's assignment. It is needed if students share a name, or if their names "
         "differ from those in nbgrader's gradebook."
     ).tag(config=True)
@@ -147,7 +147,8 @@ class DownloadCollector(FileNameCollectorPlugin):
         found: dict[str, list[DownloadedFile]] = defaultdict(list)
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             parts = self.parent.extractor_plugin_inst.original_parts(folder, path)
-            # Jupyter's checkpoints, what macOS adds to archives, and text typed into the assignment's page.
+            # Skip Jupyter's checkpoints, the files that macOS adds to archives, and text typed into the
+            # assignment's page.
             if any(part.startswith((".", "__MACOSX")) for part in parts) or path.suffix == ".html":
                 continue
             for file in interpretations(path, parts):
@@ -157,8 +158,8 @@ class DownloadCollector(FileNameCollectorPlugin):
             else:
                 self.left_out += 1
                 self.log.warning(
-                    "%s was not collected: expected a name from Canvas or Moodle, with the name or number of "
-                    "exactly one student in the gradebook. Add the student, name a roster, or copy the file.",
+                    "%s was not collected: expected a name from Canvas or Moodle, with the name or ID of "
+                    "exactly one student in the gradebook. Add the student, pass a roster, or copy the file.",
                     "/".join(map(shown, parts)),
                 )
         return found
@@ -168,7 +169,7 @@ def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
     """Return the files of the latest upload with exactly the wanted name or, if there is none, all its files.
 
     If the files to return all have the same content, return only one of them. Files in a folder count only if
-    there are no others: the folder can be another student's archive, who chose the names in it.
+    there are no others: the folder can be an archive of another student, who chose the names in it.
     """
     files = [file for file in files if file.depth == min(each.depth for each in files)]
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]

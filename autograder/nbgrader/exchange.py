@@ -74,7 +74,7 @@ def _graders(inbound: Path) -> set[str]:
     nbgrader lets the group read the folder only if several graders share the course.
     """
     about, found = inbound.stat(), {_account(inbound)}
-    with suppress(KeyError):  # In a container, the caller can have a number only.
+    with suppress(KeyError):  # In a container, the caller's user id may have no name.
         found.add(pwd.getpwuid(os.geteuid()).pw_name)
     if about.st_mode & stat.S_IRGRP:
         found.update(each.pw_name for each in pwd.getpwall() if each.pw_gid == about.st_gid)
@@ -86,7 +86,7 @@ def _graders(inbound: Path) -> set[str]:
 def _account(submission: Path) -> str:
     try:
         return owner(submission)
-    except OSError:  # It has just been deleted.
+    except OSError:  # The submission has just been deleted.
         return ""
 
 
@@ -124,11 +124,14 @@ class CourseReleaseAssignment(_CourseExchange, ExchangeReleaseAssignment):
         try:
             release.recover()
             if release.folder.is_dir() and not self.force:
-                super().copy_files()  # raises ExchangeError, and suggests --force
+                super().copy_files()  # This raises an ExchangeError that suggests --force.
             with release.replacing():
                 super().copy_files()
         except (OSError, RuntimeError) as error:  # RuntimeError: the folder is too large
-            self.fail(f"{self.coursedir.assignment_id} was not released. Any old release was kept: {error}")
+            self.fail(
+                f"{self.coursedir.assignment_id} was not released: {error}. "
+                "The previous release, if there was one, was kept."
+            )
 
 
 class CourseReleaseFeedback(_CourseExchange, ExchangeReleaseFeedback):
@@ -172,7 +175,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
         """Collect each student's submission. Raises ExchangeError at the end if any was not collected."""
         records, failed = self.src_records, []
         if not records:
-            super().copy_files()  # logs a warning
+            super().copy_files()  # This logs a warning.
         for record in records:
             if "problem" in record:
                 path = os.path.join(self.inbound_path, record["filename"])
@@ -194,11 +197,11 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
     def _path_to_record(self, path: str) -> dict[str, Any]:
         name = Path(path).name
         try:
-            # A terminal would interpret the characters, and a path these names.
+            # A terminal would interpret unprintable characters, and a path would interpret these names.
             if not name.isprintable() or name.partition("+")[0] in ("", ".", ".."):
                 raise ValueError
             record: dict[str, Any] = super()._path_to_record(path)
-        # Any student can create a folder with a bad name, which must not stop the others.
+        # Any student can create a folder with a bad name. That must not keep the others from being collected.
         except (ValueError, OverflowError):
             problem = "expected STUDENT+LESSON+TIME as the name of a submission. Remove it."
         else:
@@ -208,7 +211,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             problem = (
                 f"it was handed in by {account}, in the name of {record['username']}. It is not collected."
             )
-        # As the submission of a student of its own, it doesn't take the place of another one.
+        # Its own name serves as the student's, so that it doesn't replace anybody's submission.
         return {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "problem": problem}
 
     def _sort_by_timestamp(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -283,7 +286,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             with collected.replacing():
                 yield
         else:
-            yield  # nbgrader reports that it keeps the old one
+            yield  # nbgrader keeps the old submission, and reports that.
 
 
 def _copy_regular_file(folder: Path, max_bytes: int, source: str, target: str) -> None:

@@ -17,7 +17,7 @@ from course_lib.curriculum.course_file import CourseError
 #: The units of time that the options use, in minutes.
 _MINUTES = {"days": 24 * 60, "hours": 60, "minutes": 1}
 
-#: The longest extension. Far larger numbers have no date.
+#: The maximum extension in days. Far larger ones would lead to a date that Python can't represent.
 _MAX_DAYS = 3650
 
 

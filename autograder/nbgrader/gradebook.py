@@ -43,7 +43,10 @@ def open_gradebook(course: CourseDirectory, create: bool = False) -> Gradebook:
 
 
 def error_message(error: Exception) -> str:
-    """Return the text of an error. A database error's has the driver's message, but no SQL statement."""
+    """Return the text of an error.
+
+    For a database error, it contains the driver's message but not the SQL statement.
+    """
     if not isinstance(error, DBAPIError):
         return str(error)
     cause = " ".join(str(error.orig).split())

@@ -66,7 +66,8 @@ def grading_records(course: CourseDirectory, submission: Submission) -> list[Gra
 
 
 def read_not_graded(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the reasons in a folder's list, keyed by lesson and then by student; none if there is no list.
+    """Return the reasons in a folder's list, keyed by lesson and then by student; or an empty dict if there
+    is no list.
 
     Raises ValueError if the file is damaged.
     """

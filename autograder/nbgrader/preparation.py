@@ -153,7 +153,7 @@ class Preparation:
         files = {
             path: content
             for path, content in found.items()
-            # A folder can be refused as well, with all that is in it.
+            # A folder can also be refused, together with its contents.
             if path not in _OF_NBGRADER and refused.isdisjoint([path, *map(str, PurePath(path).parents)])
         }
         for name, path in lesson_files(self._course, submission.lesson).items():

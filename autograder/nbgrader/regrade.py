@@ -132,7 +132,8 @@ class Regrading:
         except NbGraderException as error:
             reason = str(error)
         finally:
-            # A submission that was collected again in the meantime has a new grade, which is no correction.
+            # A submission that was collected again in the meantime has a new grade, which is not a
+            # correction.
             same = {student for student, found in graded.items() if self._is_graded_from(*found)}
             with self._course.gradebook() as gradebook:
                 for student in same:

@@ -46,7 +46,7 @@ class ReplacingConverter(RecordingConverter):
         self.assignments = {folder: notebooks for folder, notebooks in found.items() if notebooks}
         self.notebooks: list[str] = []
         if not self.assignments:
-            super().init_notebooks()  # raises, and suggests similar names
+            super().init_notebooks()  # This raises an error that suggests similar names.
 
     def convert_notebooks(self) -> None:
         """Convert each assignment. If that fails, restore its old result and continue with the others.
@@ -139,10 +139,10 @@ class ReplacingConverter(RecordingConverter):
         old = self.replacement(notebooks[0])
         old.recover()
         if not self.is_due(notebooks):
-            convert()  # nbgrader reports that it skips the assignment
+            convert()  # nbgrader skips the assignment, and reports that.
             return
         self.check(self.names(notebooks[0])["assignment"], notebooks)
         written = self.written(notebooks)
         only_some = self.coursedir.notebook_id != "*"
         with old.replacing(copy_back=(lambda _, files: written.intersection(files)) if only_some else None):
-            convert()  # writes no folder for an excluded student
+            convert()  # This writes no folder if the student is excluded.

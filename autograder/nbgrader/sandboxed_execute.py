@@ -84,7 +84,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         """
         job, result = self.finished[resources["nbgrader"]["notebook"]]
         insert_outputs(nb, result)
-        repaired = GradingRecord.of(nb)  # ClearMetadataPreprocessor removes it
+        repaired = GradingRecord.of(nb)  # ClearMetadataPreprocessor removes the record.
         resources[GRADING] = GradingRecord(
             complete=True,
             handed_in=repaired.handed_in,

@@ -45,7 +45,7 @@ SECRET = "submission_secret.txt"
 
 _HOUR = 3600.0
 
-#: The time between two looks for submissions.
+#: Seconds between two searches for submissions.
 _POLL_SECONDS = 0.5
 
 #: The start of every page that the service writes. Feedback that an instructor released starts differently.
@@ -168,9 +168,9 @@ class GradingService:
             yield Submission(student, lesson, str(path), released_notebooks(self._directory, lesson))
 
     def _find_forged(self, submissions: Mapping[Path, str], inbound: Path) -> None:
-        """Determine for each new folder whether it is another student's than that in its name.
+        """Determine whether each new folder was handed in by a student other than the one in its name.
 
-        If the gradebook can't be read, or a folder has just been deleted, that is done in a later step.
+        If the gradebook can't be read, or a folder has just been deleted, this is done in a later step.
         """
         new = {path: student for path, student in submissions.items() if path.name not in self._forged}
         if not new:
@@ -221,7 +221,7 @@ class GradingService:
                     insert_outputs(notebook, result)
                     self._report(submission, name, notebook)
             except Exception as error:
-                # As in `_start`. A result that was computed is in the store all the same.
+                # As in `_start`. If a result was computed, it is in the store anyway.
                 self._log.warning("%s, %s: not reported: %s", submission.student, submission.lesson, error)
 
     def _is_ready(self, prepared: PreparedSubmission) -> bool:

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if options.older_than is not None and not options.older_than >= 0:
-        parser.error(f"--older-than: expected a number of days from 0, got {options.older_than:g}")
+        parser.error(f"--older-than: expected 0 or more days, got {options.older_than:g}")
     console = create_console()
     course = CourseFolder(options.course)
     match options.action:

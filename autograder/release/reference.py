@@ -43,7 +43,7 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
     else:
         to_write = {reference: definition}
     marked = lines[: definition.end_lineno]
-    # From the bottom up, because a marker changes the numbers of the lines below it.
+    # Insert the markers from the bottom up, because each one changes the numbers of the lines below it.
     for marker, function in reversed(to_write.items()):
         given = _end_of_given_part(function, lines)
         body = lines[given : function.end_lineno]

@@ -119,7 +119,7 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
         grading["costs"] = entry.deductions
     if isinstance(entry, Exercise):
         options["may_not_call"] = entry.may_not_call
-    # nbgrader removes the hidden lines from the students' version, which leaves a call without grading.
+    # nbgrader removes the hidden lines from the students' version, whose call then has no argument `grading`.
     return "\n".join(
         [
             "check(",

@@ -146,7 +146,7 @@ def _first_difference(expected: Path, found: Path) -> str:
     try:
         pairs = zip(nbformat.read(expected, 4).cells, nbformat.read(found, 4).cells, strict=False)
         return next((f", cell {one.id}" for one, other in pairs if one != other), "")
-    except (ValueError, nbformat.ValidationError):  # not a notebook
+    except (ValueError, nbformat.ValidationError):  # The file isn't a notebook.
         return ""
 
 
@@ -164,7 +164,7 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
     problems: list[str] = []
     for name, path in files_in(course / LESSONS).items():
         if name.partition("/")[0] not in (lesson.name, name):
-            continue  # belongs to another lesson
+            continue  # The file belongs to another lesson.
         for location, cell, text in _texts(f"{LESSONS}/{name}", path):
             its_own = hidden.get(cell, set()) - given.get(cell, set())
             problems += _leaked(location, text, its_own if cell in code_to_write else everything)
@@ -181,7 +181,7 @@ def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
         return
     try:
         cells = _read(path).cells
-    except nbformat.reader.NotJSONError:  # reported by `differences`
+    except nbformat.reader.NotJSONError:  # `differences` reports this.
         return
     for cell in cells:
         name = cell.get("id", "")
@@ -312,7 +312,7 @@ def _run(notebook: NotebookNode, folder: Path) -> None:
         allow_errors=True,
         extra_arguments=["--log-level=40"],
         resources={"metadata": {"path": str(folder)}},
-    ).execute(env=os.environ | {"OMP_NUM_THREADS": "1"})  # several run at a time
+    ).execute(env=os.environ | {"OMP_NUM_THREADS": "1"})  # Several notebooks run at a time.
 
 
 def _failure(cell: NotebookNode) -> str:

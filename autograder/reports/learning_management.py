@@ -2,7 +2,7 @@
 
 For Canvas (instructor guide, "How do I import grades in the Gradebook?"), the file has a row for each
 student, identified by ID or SIS Login ID, a row "Points Possible", and a column for each assignment. If
-Canvas has numbered an assignment, its column name ends with the number in parentheses. For Moodle
+Canvas has given an assignment an ID, its column name ends with the ID in parentheses. For Moodle
 (https://docs.moodle.org/en/Grade_import), the file has the columns of Moodle's own export, which the
 instructor maps during the import.
 
@@ -73,7 +73,7 @@ class _Export(CourseExporter):
     #: The default name of the file.
     file = ""
 
-    #: The columns of a roster that identify students. The first has the learning management system's numbers.
+    #: The columns of a roster that identify students. The first has the learning management system's IDs.
     identifiers: tuple[str, ...] = ()
 
     def write(self, gradebook: Gradebook) -> None:
@@ -206,7 +206,7 @@ class CanvasExport(_Export):
         Canvas's test student and rows without an identifier are left out. Raises ValueError as `fill` does.
         """
         header, *others = rows
-        # Canvas adds the number of an assignment to its name.
+        # Canvas appends an assignment's ID to its name.
         columns = _columns(header, max_points, r"{}(\s*\(\d+\))?")
         new = [lesson for lesson in max_points if lesson not in columns]
         columns |= {lesson: len(header) + number for number, lesson in enumerate(new)}
@@ -252,7 +252,7 @@ class MoodleExport(_Export):
         didn't export.
         """
         header, *students = rows
-        # Such as "01-attention (Real)" or "Assignment: 01-attention (Real)".
+        # A column is called "01-attention (Real)" or "Assignment: 01-attention (Real)", for example.
         columns = _columns(header, max_points, r"(\w+: ?)?{}( \(\w+\))?")
         if missing := [lesson for lesson in max_points if lesson not in columns]:
             raise ValueError(

@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Timeouts in seconds for the scheduler, and for the first worker, which may wait in a queue.
 _CONNECT_TIMEOUT, _WORKER_TIMEOUT = 30, 600
 
-#: Seconds until a refused worker leaves, because it can only leave after it has joined.
+#: Seconds before a refused worker leaves, because it can leave only after it has joined.
 _CLOSE_DELAY = 1.0
 
 
@@ -40,7 +40,8 @@ class SandboxPlugin(WorkerPlugin):
     to confine code, unless `allow_unconfined` is true.
     """
 
-    idempotent = True  # Several graders share the sandboxes.
+    # Several graders share the sandboxes, so registering the plugin again has no effect.
+    idempotent = True
 
     def __init__(self, version: str, allow_unconfined: bool) -> None:
         self.name = f"course-sandbox-{version[:16]}"
@@ -191,7 +192,7 @@ def _require_safe(address: str, allow_plain_tcp: bool) -> None:
     """
     try:
         scheme, host = urlsplit(address).scheme, urlsplit(address).hostname or ""
-    except ValueError:  # a bracket that isn't closed
+    except ValueError:  # The address has a bracket that isn't closed.
         scheme = host = ""
     if scheme not in ("tcp", "tls") or not host:
         raise CourseError(

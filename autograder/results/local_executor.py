@@ -109,7 +109,7 @@ class LocalExecutor(WorkerExecutor):
             self._discard_worker()
             died = isinstance(error, BrokenProcessPool)
             with self._lock:
-                if self._closed and died:  # `shutdown` has killed it.
+                if self._closed and died:  # `shutdown` has killed the worker.
                     raise CancelledError from None
                 self._failed_starts += 1
                 self._retry_at = time.monotonic() + RETRY_SECONDS

@@ -48,7 +48,7 @@ def _code_version(package: str | None) -> str:
 
 
 def _versions_for(package: str | None) -> dict[str, str]:
-    """Return the versions of what can affect the checks in `package` or, if it is None, any check."""
+    """Return the versions of all that can affect the checks in `package` or, if it is None, any check."""
     return {
         name: version
         for name, version in _versions().items()

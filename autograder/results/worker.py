@@ -42,7 +42,8 @@ class GradingWorker:
 
         installed_version()
 
-        os.environ["IPYTHONDIR"] = str(self._fork_server.folder / "ipython")  # not the instructor's own
+        # Don't use the instructor's own profile.
+        os.environ["IPYTHONDIR"] = str(self._fork_server.folder / "ipython")
         torch.set_num_threads(1)
         self._fork_server.start()
 
@@ -94,7 +95,7 @@ def initialize(parent: int, confinement: Confinement) -> None:
     _worker.start()
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        os._exit(0)  # The parent has already ended.
+        os._exit(0)  # The parent ended before `prctl` took effect.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles an interrupt, and ends its workers.
 
 

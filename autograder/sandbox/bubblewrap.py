@@ -14,7 +14,7 @@ from pathlib import Path
 #: empty.
 SCRATCH = Path("/scratch")
 
-# Not all of /usr, because people keep their own files in /usr/src and /usr/local.
+# Don't list all of /usr, because people keep their own files in /usr/src and /usr/local.
 _SYSTEM = (
     *("/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
     *("/usr/local/bin", "/usr/local/lib", "/usr/local/lib64", "/bin", "/sbin", "/lib", "/lib32", "/lib64"),
@@ -44,7 +44,7 @@ def environment_paths() -> tuple[Path, ...]:
     prefixes = {
         Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     }
-    # The relevant parts of these are in _SYSTEM.
+    # Don't show these as a whole: their relevant parts are in _SYSTEM.
     prefixes -= {Path("/"), Path("/usr"), Path("/usr/local")}
     packages = {Path(site.getusersitepackages())} if site.ENABLE_USER_SITE else set()
     paths = {*map(Path, _SYSTEM), *prefixes, *packages, *_link_chain(Path(sys.executable))}
@@ -74,7 +74,7 @@ def command(
     inside += ["--size", str(scratch_bytes), "--tmpfs", str(SCRATCH)]
     if socket_folder is not None:
         inside += ["--bind", str(socket_folder), str(socket_folder)]
-    # These are file systems in memory, whose contents count towards no limit.
+    # Make these read-only: they are file systems in memory, whose contents count towards no limit.
     inside += ["--remount-ro", "/dev", "--remount-ro", "/"]
     return [*inside, "--chdir", str(SCRATCH), "--", *program]
 
@@ -116,7 +116,7 @@ def _binds(readable: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
             pending.append(Path(os.path.normpath(path.parent.resolve() / link)))
             continue
         yield "--ro-bind", str(path), str(path)
-        if path.resolve() != path:  # a parent folder is a link
+        if path.resolve() != path:  # A parent folder is a link.
             pending.append(path.resolve())
 
 

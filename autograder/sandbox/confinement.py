@@ -296,8 +296,8 @@ def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
         "trace": lambda: _trace(task["victim"]),
     }
     successes = [name for name, act in observed_here.items() if _succeeds(act)]
-    # Signal last, because it may kill that process. In bubblewrap, this process or its parent may have
-    # the same pid by chance.
+    # Send the signal last, because it may kill the victim. In bubblewrap, this process or its parent may have
+    # the victim's pid by chance.
     if task["victim"] in (os.getppid(), os.getpid()):
         return successes
     return successes + ["signal"] * _succeeds(lambda: os.kill(task["victim"], signal.SIGKILL))

@@ -81,7 +81,7 @@ class ForkServer:
         self.close()
         _remove_stale_folders()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-")).resolve()
-        # Unlike a lock on the log, this one can't be released by a kernel, which doesn't inherit it.
+        # Lock the folder rather than the log: kernels inherit the log, so they could release its lock.
         self._lock = os.open(self.folder, os.O_RDONLY)
         try_lock(self._lock)
         self.sockets = self.folder / "sockets"
@@ -245,12 +245,13 @@ class ForkServer:
 def _remove_stale_folders() -> None:
     """Remove the sandbox folders left behind by processes that were killed.
 
-    The process ids don't show that, if containers with their own process ids share this folder.
+    A missing process id doesn't prove this, because containers with their own process ids may share this
+    folder.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():
-            with suppress(OSError):  # of another account
+            with suppress(OSError):  # The folder belongs to another account.
                 lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
                 if try_lock(lock):
                     shutil.rmtree(folder, ignore_errors=True)

@@ -32,7 +32,7 @@ PRELOADED = (
     *("ipykernel.kernelapp", "ipykernel.ipkernel", "zmq.eventloop.zmqstream", "asyncio", "pyseccomp"),
     *("autograder.sandbox.kernel", "autograder.sandbox.landlock", "autograder.sandbox.system_calls"),
     # ipykernel imports its debugger when a kernel starts. When torch first computes a gradient, it imports
-    # the other module and SymPy, which takes longer than most submissions.
+    # `symbolic_shapes` and SymPy, which takes longer than most submissions.
     *("ipykernel.debugger", "torch.fx.experimental.symbolic_shapes"),
 )
 #: Modules, each with another module that it imports only on first use.
@@ -179,7 +179,7 @@ class Supervisor:
             time.sleep(0.001)
         self._reap()
         if processes:
-            os._exit(71)  # The whole sandbox ends.
+            os._exit(71)  # This ends the whole sandbox.
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -216,8 +216,8 @@ def become_kernel(
     course.mkdir(exist_ok=True)
     work.mkdir(exist_ok=True)
     os.chdir(work)
-    # The other variables are those of `bubblewrap.VARIABLES`. Programs that the student starts must find the
-    # lesson's view of the course only.
+    # Programs that the student starts must find only the lesson's view of the course. The other variables are
+    # those of `bubblewrap.VARIABLES`.
     del os.environ["PYTHONPATH"]
     os.environ |= {"HOME": str(work), "TMPDIR": str(work), "IPYTHONDIR": str(work / ".ipython")}
     os.environ["NBGRADER_EXECUTION"] = "autograde"

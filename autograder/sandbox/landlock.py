@@ -19,7 +19,7 @@ _CREATE_RULESET_VERSION = 1
 _PATH_BENEATH = 1
 _NO_NEW_PRIVILEGES = 38  # prctl(PR_SET_NO_NEW_PRIVS)
 
-# linux/landlock.h
+# These constants are from linux/landlock.h.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE = 1 << 4, 1 << 5
 _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK = 1 << 6, 1 << 7, 1 << 8, 1 << 9

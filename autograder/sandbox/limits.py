@@ -70,11 +70,12 @@ def apply_resource_limits(limits: Limits) -> None:
     _lower(resource.RLIMIT_FSIZE, limits.file_bytes)
     _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + _GRACE_SECONDS)
     _lower(resource.RLIMIT_DATA, limits.memory_bytes)
-    # RLIMIT_DATA excludes shared memory. Existing mappings, mostly libraries, are not counted again.
+    # RLIMIT_DATA excludes shared memory, so limit all mappings, too. The existing ones, mostly libraries,
+    # don't count towards this limit.
     mapped = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
     _lower(resource.RLIMIT_AS, mapped + limits.memory_bytes)
     if _in_user_namespace():
-        # Otherwise all processes of the user would count.
+        # Set this only in a user namespace: elsewhere, all processes of the user would count.
         _lower(resource.RLIMIT_NPROC, limits.processes * _THREADS_PER_PROCESS)
     _drop_capabilities()
 

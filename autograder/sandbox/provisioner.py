@@ -62,7 +62,7 @@ class SandboxProvisioner(KernelProvisionerBase):
             fork_server = ForkServer()
             fork_server.start()
             ours, theirs = socket.socketpair()
-            ours.close()  # There is no judge.
+            ours.close()  # Without a judge, nobody reads from this end.
             beside = neighbor_files(Path(kwargs.get("cwd") or os.getcwd()).resolve())
             files = whole_course() | {f"work/{path}": content for path, content in beside.items()}
             launch = Launch(fork_server, theirs, (pack_files(files),))
@@ -126,7 +126,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         if self._launch is not None and not restart:
             self._launch.fork_server.clear()
             if self._owns_fork_server:
-                self._owns_fork_server = False  # this is called twice
+                self._owns_fork_server = False  # Jupyter calls this method twice.
                 for archive in self._launch.archives:
                     os.close(archive)
                 self._launch.judge.close()

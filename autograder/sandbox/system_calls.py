@@ -98,7 +98,7 @@ def deny_system_calls() -> None:
     rules.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
     for error, name, conditions in _rules():
         number = seccomp.resolve_syscall(seccomp.Arch.NATIVE, name)
-        if number < 0:  # missing on this architecture, or unknown to this version of libseccomp
+        if number < 0:  # The call is missing on this architecture or in this version of libseccomp.
             number = _NEW_CALLS.get(name, -1)
         if number >= 0:
             rules.add_rule(seccomp.ERRNO(error), number, *conditions)

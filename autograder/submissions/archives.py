@@ -173,7 +173,7 @@ class DownloadExtractor(ExtractorPlugin):
         """
         try:
             yield
-        except Exception as error:  # A damaged archive can raise many kinds.
+        except Exception as error:  # A damaged archive can raise many kinds of exceptions.
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
             if isinstance(error, _TooLargeError) and member:
@@ -203,7 +203,8 @@ def _members(path: Path, max_bytes: int | None) -> Iterator[tuple[str, Callable[
                 if not info.is_dir():
                     yield info.filename, partial(_open_zipped, archive, info)
         return
-    # A stream can't go back, but reading all of an archive before extracting it would allow bombs.
+    # A stream can't be rewound, but reading a whole archive before extracting it would make decompression
+    # bombs possible.
     with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
         limited = stream if max_bytes is None else _LimitedReader(stream, _Budget(max_bytes))
         with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]

@@ -189,7 +189,7 @@ def refuse_bad_timestamp(folder: Path) -> None:
         ) from None
     try:
         parse_utc(written.decode() or "2000-01-01")
-    except Exception:  # dateutil raises many kinds
+    except Exception:  # dateutil raises many kinds of exceptions
         found = shown(written.decode(errors="replace"))
         raise UnreadableError(f"expected a valid time in its timestamp.txt, found {found!r}") from None
 
@@ -212,14 +212,15 @@ def _refuse_too_deep(folder: str) -> None:
 def _notebooks_in(folder: Path) -> list[Path]:
     found = []
     for where, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))  # as in `Submission.digest`
+        # `Submission.digest` skips hidden folders, too.
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [Path(where, name) for name in sorted(files) if name.endswith(".ipynb")]
     return found
 
 
 def _problem_with(path: str, max_bytes: int) -> str | None:
     """Return what is wrong with a file to be copied, such as a size above `max_bytes`, or None."""
-    if not os.path.basename(path).isprintable():  # a terminal would interpret them
+    if not os.path.basename(path).isprintable():  # A terminal would interpret control characters.
         return "a file with control characters in its name"
     about = os.lstat(path)
     if stat.S_ISLNK(about.st_mode):

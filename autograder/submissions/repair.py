@@ -291,7 +291,7 @@ class _Repair:
             copy_of and is_locked(self.named[copy_of]) and _same(cell.source, self.named[copy_of].source)
         )
         kind = "raw" if run_already else cell.kind
-        # nbformat's constructors would validate each cell.
+        # Don't use nbformat's constructors, because they validate each cell.
         code: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
         new = from_dict({"id": "own", "cell_type": kind, "metadata": {}, "source": cell.source, **code})
         if cell.attachments:
@@ -419,7 +419,7 @@ def _as_its_checksum_says(cell: SubmittedCell) -> bool:
     node = NotebookNode(source=cell.source, cell_type=cell.kind, metadata=nbgrader)
     try:
         return metadata.get("checksum") == compute_checksum(node)
-    # A grade without points, a lone surrogate in the name, or points that are too large for a float.
+    # The metadata has a grade without points, a lone surrogate in the name, or points too large for a float.
     except (KeyError, UnicodeEncodeError, OverflowError):
         return False
 

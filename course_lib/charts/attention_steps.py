@@ -86,7 +86,8 @@ def _calculation(
     """Return the table's cells for query `number`. `words` are the words of the keys."""
     products = keys @ query
     divided = products / math.sqrt(len(query))
-    powers = np.exp(divided - max(divided.max() - 20, 0))  # at most e to the power of 20
+    # Limit the powers to e to the power of 20. The weights are the same.
+    powers = np.exp(divided - max(divided.max() - 20, 0))
     weights = powers / powers.sum()
     parts = weights[:, None] * values
     lines: list[list[str]] = [

@@ -44,7 +44,7 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
     """Draw the student's result next to the expected result, and their differences in a third panel.
 
     `differs` has the shape of the results and is true for the numbers that differ, of which there is at least
-    one. Of results with more than two axes, only the first pair of matrices that differ is drawn. Both are
+    one. For results with more than two axes, only the first pair of matrices that differ is drawn. Both are
     drawn with the same colour scale. If there are more than 16 rows or columns, only 16 around the first
     difference are shown, and the subtitle says which. If the shapes of the results differ, `differs` must be
     None, there is no third panel, and the first matrices are shown. Raises ValueError for results without

@@ -26,7 +26,7 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
     last = float(table["end"].max()) or 1.0
     table["width"] = table["end"] - table["start"]
     table["middle"] = (table["start"] + table["end"]) / 2
-    # Assume seven pixels per letter and a chart width of 520 pixels.
+    # Show only names that fit, assuming seven pixels per letter and a chart width of 520 pixels.
     table["shown"] = [
         name if 7 * len(str(name)) < 520 * width / last else ""
         for name, width in table[["name", "width"]].itertuples(index=False)
@@ -42,7 +42,7 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
             ("end:Q", "to (ms)", ".1f"),
         ),
     )
-    # Edges of narrow bars would look like gaps.
+    # Draw no edges around narrow bars, where they would look like gaps.
     edge = alt.condition(f"datum.width > {last / 100}", alt.value(0.4), alt.value(0))
     bars = base.mark_bar(stroke="white", height=20).encode(
         strokeWidth=edge,

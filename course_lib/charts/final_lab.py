@@ -134,14 +134,14 @@ def layers_and_heads(
     # A subword may be a single space, which would be invisible.
     rows, columns = ([word if word.strip() else "(space)" for word in words] for words in (rows, columns))
     table = _one_row_for_each_head(maps)
-    first = table[table["head"] > 0].sort_values("focus").iloc[-1]  # head 0 is the mean over the heads
+    first = table[table["head"] > 0].sort_values("focus").iloc[-1]  # Head 0 is the mean over the heads.
     layer, head = int(first["layer"]), int(first["head"])
 
     numbers = list(range(heads + 1))
     names = ["mean of all", *map(str, numbers[1:])]
     layer_list = alt.binding_select(options=list(range(1, layers + 1)), name="Layer: ")
     head_list = alt.binding_select(options=numbers, labels=names, name="Head: ")
-    # The browser shows the lists in reverse order.
+    # Put the head first, because the browser shows the lists in reverse order.
     choice = clicked("chosen", {"head": head, "layer": layer}, {"head": head_list, "layer": layer_list})
     subtitle = "Each row is a query, and its weights sum to 1. Click a head below, or use the lists."
     panels = _weights(table, rows, columns, choice), _overview(table, ["mean", *names[1:]], choice)
@@ -200,7 +200,7 @@ def _weights(
         shades = [step / 100 for step in range(100)]
         dark = next(shade for shade in shades if ink_on(WEIGHT_SHADES.colour(shade)) != "#000000")
         ink = alt.condition(f"datum.weight >= {dark}", alt.value("#ffffff"), alt.value("#000000"))
-        # Smaller weights would be rounded to 0.00.
+        # Write no number for smaller weights, because it would be 0.00.
         text = base.mark_text(fontSize=min(12, int(cell * 0.36)), aria=False).transform_filter(
             "datum.weight >= 0.005"
         )

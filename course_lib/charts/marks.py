@@ -126,7 +126,7 @@ def number_cell(value: float, shades: Shades, write: Write | None = short, *, ma
     if masked and value == 0:
         return Cell(MASKED_FILL, "×", "masked", "masked", ink=MASKED_INK)
     if masked:
-        # Without the zero, "!.25" is as wide as the other numbers, which therefore stay large.
+        # Leave out the zero: "!.25" is as wide as the other numbers, so the font can stay large.
         return leak_cell(
             f"!{write(value).removeprefix('0')}" if write else "!", f"{exact(value)}, although masked"
         )
@@ -261,7 +261,7 @@ def captioned(chart: Chart, title: str, subtitle: str | Sequence[str], details: 
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:
-    """Return the side length, from 6 to `largest`, of cells of which `columns` fit into `room` pixels."""
+    """Return a side length, from 6 to `largest`, with which `columns` cells fit into `room` pixels."""
     return max(6, min(largest, room // columns))
 
 
@@ -313,7 +313,7 @@ def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom
 
 
 def beside_rows(texts: Sequence[str], cell: int, *, title: str, width: int) -> alt.Chart:
-    """Draw a column of texts next to the rows of a grid, of which each is `cell` pixels high.
+    """Draw a column of texts next to the rows of a grid, each `cell` pixels high.
 
     Texts with a "!" are in the alarm colour.
     """
@@ -345,7 +345,10 @@ def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
 
 
 def scale_of(names: Sequence[str], values: Sequence[Any] = CATEGORIES) -> alt.Scale:
-    """Return a scale that assigns the first of `values`, colours by default, to `names`."""
+    """Return a scale that maps each of `names` to one of `values`, in order.
+
+    By default, the values are the course's colours.
+    """
     return alt.Scale(domain=names, range=list(values[: len(names)]))
 
 

@@ -118,7 +118,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
         )
     )
     ends = f"{exact(float(field.min()))} to {exact(float(field.max()))}"
-    # In a layered chart, the title is aligned with the picture instead of the cells.
+    # Use a layered chart, whose title is aligned with the picture instead of the cells.
     chart = alt.LayerChart(layer=[cells], width=across * width, height=down * height)
     details = f"{height} rows ({rows}) by {width} columns ({columns}); {value} from {ends}."
     return captioned(chart, title, "", details)
@@ -163,7 +163,7 @@ def clock_hands(
     gap = 14
     clocks, details = [], []
     for pair in pairs:
-        # Clockwise from twelve o'clock, in radians; and from there to the later hand, in degrees.
+        # `angle` goes clockwise from twelve, in radians, and `turn` from there to the later hand, in degrees.
         angle = np.arctan2(points[:, 2 * pair], points[:, 2 * pair + 1])
         turn = np.degrees(angle[offset:] - angle[:-offset]) % 360
         clocks.append(_clock(points, pair, angle[:-offset], turn, (WIDTH - gap * (maximum - 1)) // maximum))

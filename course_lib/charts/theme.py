@@ -138,8 +138,8 @@ def _as_widget(spec: dict[str, Any], **_: object) -> Any:
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
     # Draw on a canvas, because live SVG charts on one page give their clipping areas the same ids.
     widget = alt.JupyterChart(None, embed_options={"actions": menu, "renderer": "canvas"})  # type: ignore[arg-type]
-    # altair's own renderer turns this valid specification into a chart again, and validates that one twice,
-    # which takes most of the time until it appears.
+    # Bypass altair's own renderer. It turns this valid specification into a chart again and validates that
+    # twice, which takes most of the time until the chart appears.
     widget.spec = spec
     return widget._repr_mimebundle_()
 
@@ -177,15 +177,17 @@ def as_svg(chart: Picture) -> str:
     with alt.theme.enable(NAME):
         chart.save(buffer, format="svg")
     svg = buffer.getvalue()
-    svg = _EMPTY_MARKS.sub("", svg)  # screen readers would announce them
-    # vl-convert increments its ids during the life of the process. These ids depend on the chart alone.
+    svg = _EMPTY_MARKS.sub("", svg)  # Screen readers would announce empty marks.
+    # Replace the ids, which vl-convert counts up during the life of the process, so that they depend only on
+    # the chart.
     ids: dict[str, int] = {}
     svg = ID.sub(lambda match: f"{match[1]}{ids.setdefault(match[2], len(ids))}", svg)
     prefix = "c" + hashlib.sha256(svg.encode()).hexdigest()[:12] + "-"
     svg = ID.sub(lambda match: match[1] + prefix + match[2], svg)
     # Set the font once instead of for every word, which saves a third of a heat map's bytes.
     font = f' font-family="{FONT}"'
-    # Browsers may have a wider font than vl-convert measured with: show a title that is wider than the chart.
+    # Let titles overflow the chart, because the browser's font may be wider than the one that vl-convert
+    # measured.
     narrow = ' style="max-width:100%;height:auto;overflow:visible"'
     description = "" if chart.description is alt.Undefined else escape(str(chart.description))
     return svg.replace(font, "").replace(

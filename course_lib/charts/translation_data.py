@@ -220,7 +220,7 @@ def length_histograms(lengths: Mapping[str, Sequence[int]]) -> Picture:
 def _histogram(
     name: str, lengths: pd.Series, summary: str, longest: int, colour: str, last: bool
 ) -> alt.LayerChart:
-    width = WIDTH - 220  # the name and the summary are beside the bars, where they can't cover them
+    width = WIDTH - 220  # The name and the summary are next to the bars, so that they can't cover them.
     axis = alt.Axis(title="tokens in a sentence" if last else None, labels=last, ticks=last, grid=False)
     x = fixed_x("length", 0, longest + 1, axis)
     counts = lengths.value_counts().rename_axis("length").reset_index(name="sentences")

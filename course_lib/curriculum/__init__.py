@@ -126,7 +126,7 @@ class Lesson(_Table):
 
 @dataclass(frozen=True)
 class Curriculum(_Table):
-    """The lessons of the course, and the files that students get with all of them."""
+    """The lessons of the course, and the files that students get with every lesson."""
 
     title: str
     files: list[str] = field(default_factory=list)

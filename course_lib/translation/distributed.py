@@ -1,7 +1,8 @@
 """Data-parallel processes: the process group, collectives, and the detection of lost peers.
 
-`torchrun` starts the processes and numbers them: `rank` is the number of a process, and `world_size` is the
-number of processes. Without torchrun, a run is one process with rank 0, and every function here still works.
+`torchrun` starts the processes and numbers them: `rank` is the index of a process, counted from 0, and
+`world_size` is the number of processes. Without torchrun, a run is one process with rank 0, and every
+function here still works.
 """
 
 import contextlib

@@ -95,7 +95,8 @@ def _configure_torchrun() -> Path:
     # Without this setting, restarted processes use torchrun's own store, which holds the addresses of the
     # dead ones.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    # NCCL's flight recorder: if a collective times out, each rank writes what it waited for to a file.
+    # Turn on NCCL's flight recorder: if a collective times out, each rank writes to a file what it waited
+    # for.
     os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
     os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
     return Path(os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", os.path.abspath("nccl-trace-rank-")))

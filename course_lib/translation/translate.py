@@ -30,7 +30,8 @@ from course_lib.translation.train.progress_bar import reading_bar
 #: The direction for each target language, and the source language of each direction.
 _DIRECTIONS: dict[str, Direction] = {"english": "de-en", "german": "en-de"}
 _SOURCE = {"de-en": "German", "en-de": "English"}
-#: The most lines that attention maps are written for: the maps of a whole corpus wouldn't fit into memory.
+#: The maximum number of lines for which attention maps are written: the maps of a whole corpus wouldn't fit
+#: into memory.
 MAX_ATTENTION_LINES = 200
 #: The maximum number of bytes per read, about 900 captions. Larger reads don't make translation faster.
 READ_BYTES = 1 << 16

@@ -545,8 +545,8 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# The single head spreads its weight over both neighbours. Of the two heads, each prefers one. (It may attend to the
-# other one a little: from two *different* mixtures the output projection can recover both words.)
+# The single head spreads its weight over both neighbours. Each of the two heads prefers one of them. (It may attend to
+# the other one a little: from two *different* mixtures the output projection can recover both words.)
 #
 # Nobody told the heads to share the work. They do because it makes the loss smaller; which one looks back depends on
 # their random start. If both had started *equal*, including their parts of the output projection, their gradients would

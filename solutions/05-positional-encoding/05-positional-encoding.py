@@ -114,9 +114,9 @@ print("different outputs:", how_many_differ(outputs))
 #   to 104.
 # - **It works for any length**, without knowing how long the sentence is.
 #
-# **A clock** has all four properties. A single hand returns soon, so it can't tell noon from midnight. But with several
-# hands, each slower than the one before, every moment has its own picture. No hand ever leaves its circle. And ten
-# minutes are the same rotation of each hand, at any time of the day.
+# **A clock** has all four properties. A single hand soon points the same way again: the hour hand can't tell noon from
+# midnight. But with several hands, each slower than the one before, the clock looks different at every moment. No hand
+# ever leaves its circle. And ten minutes are the same rotation of each hand, at any time of the day.
 #
 # The direction of a hand takes two numbers: how far to the right its tip is, and how far up. If the angle is measured
 # clockwise from twelve, they are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers are enough for
@@ -129,7 +129,7 @@ print("different outputs:", how_many_differ(outputs))
 # |---|---|---|
 # | $pos$ | a row of the table | the position: 0 for the first word, then 1, 2, and so on |
 # | $d_\mathrm{model}$ | `d_model` | the number of features of a word, and of a position |
-# | $i$ | | the number of the hand, a pair of columns: 0, 1, 2, up to $d_\mathrm{model}/2 - 1$ |
+# | $i$ | | the index of the hand, which is a pair of columns: 0, 1, 2, up to $d_\mathrm{model}/2 - 1$ |
 # | $2i$ and $2i+1$ | columns of the table | the sine and the cosine of hand $i$ |
 # | $1 / 10000^{2i/d_\mathrm{model}}$ | | the **frequency**: how far (in radians) the hand turns from one position to the next |
 #

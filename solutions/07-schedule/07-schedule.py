@@ -551,7 +551,8 @@ named_lines(
 # very long to leave a bad region. The warm-up keeps the steps small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (sign only, noise like signal).
+# - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (only its sign counts, whether it
+#   is signal or noise).
 # - 1 point: a fresh (post-norm) model is fragile: large or unsettled gradients, easily thrown off.
 # - 1 point: early damage lasts: the model is pushed into a region that it doesn't leave soon.
 #

@@ -202,8 +202,8 @@ print("log_softmax:      ", far_apart.log_softmax(dim=0))
 # logit from all, and then the logarithm of the sum of their exponentials: nothing overflows, and there is no logarithm
 # of 0.
 #
-# **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a
-# model can do is to give exactly the targets, $p = q$; any other $p$ costs more (Gibbs' inequality).
+# **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a model
+# can do is to predict exactly the targets, $p = q$; any other $p$ costs more (Gibbs' inequality).
 
 # %% predict="predict_lowest"
 # Again 10 words and a smoothing of 0.1. What is the lowest loss that any model can reach, per word?

@@ -572,8 +572,8 @@ print(
 print(parts.table())
 
 # %% [markdown]
-# The next cell names those of your parts that don't compute what the reference computes, and leaves them out, so that
-# the training succeeds.
+# The next cell names those of your parts that don't compute what the reference computes, and uses the reference's
+# instead, so that the training succeeds.
 #
 # **Change something:** is one of yours named? Replace `sound` by `parts` in the cell that builds the model, and see
 # whether it still learns. Many mistakes only make a model somewhat worse.
@@ -581,7 +581,7 @@ print(parts.table())
 # %% tags=["see"]
 unequal = unequal_parts(parts)
 for name, how in unequal.items():
-    print(f"{name} makes a difference, and is left out: {how}")
+    print(f"{name} differs, so the reference's is used instead: {how}")
 sound = parts.only([name for name in parts.yours if name not in unequal])
 print(f"{len(sound.yours)} of your parts are in the model below, in its schedule and in its loss.")
 

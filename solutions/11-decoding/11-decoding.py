@@ -664,7 +664,8 @@ named_lines(
 
 # %% [markdown]
 # With an alpha of 0 both models write too little, the less trained one even less: it is less sure of every word, so
-# stopping early saves more. A larger alpha brings the length back, and with it the BLEU that the beam had lost.
+# each additional word costs more log-probability. A larger alpha brings the length back, and with it the BLEU that the
+# beam had lost.
 #
 # Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
 # right alpha is about as good as greedy decoding. (On sixty captions, a difference of one point says little.) This

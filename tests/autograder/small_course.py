@@ -110,7 +110,7 @@ class SmallCourse:
     def change(self, name: str, old: str, new: str) -> None:
         """Replace a text that occurs exactly once in a file."""
         text = (self.root / name).read_text(encoding="utf-8")
-        assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
+        assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times in {name}"
         self.write(name, text.replace(old, new))
 
     def change_manifest(self, old: str, new: str) -> None:

@@ -37,7 +37,7 @@ def jupyterlab(
 ) -> Iterator[JupyterLab]:
     """Run a command that starts JupyterLab in a folder, until the block ends.
 
-    Of the user's own configuration, only `scratch/config` is read. `settings` holds the settings of
+    Only `scratch/config` of the user's own configuration is read. `settings` holds the settings of
     JupyterLab's plugins, by name.
     """
     for plugin, values in settings.items():

@@ -120,7 +120,7 @@ def test_learning_report(tmp_path: Path, page: Page) -> None:
 
 
 def test_marking_page(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, page: Page) -> None:
-    """Check `course mark`, also with the comment bank open."""
+    """Check `course mark`, including with the comment bank open."""
     marked = MarkedClass.make(tmp_path / "course", tmp_path_factory)
     marked.hand_in(
         {"anna": "Variances add up.", "bela": "The variances add up.", "cleo": "The softmax is saturated."}

@@ -141,7 +141,7 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
         5 * torch.randn(5, 16), torch.randn(5, 16), WORDS
     ),
     "number_field": lambda: charts.number_field(
-        torch.randn(20, 30), rows="position", columns="column", title="What stands in the table?"
+        torch.randn(20, 30), rows="position", columns="column", title="What is in the table?"
     ),
     "run_progress": lambda: charts.run_progress(
         [

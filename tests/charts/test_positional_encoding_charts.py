@@ -14,7 +14,7 @@ TextsOf = Callable[[Picture], list[str]]
 
 
 def _field(values: Any) -> Picture:
-    return number_field(values, rows="place", columns="feature", title="What stands where?")
+    return number_field(values, rows="position", columns="feature", title="What is where?")
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 200), (70, 70), (1, 5_000), (9, 512), (512, 9), (5_000, 1)])
@@ -55,8 +55,8 @@ def test_waves_that_cannot_be_drawn(table: torch.Tensor, pairs: list[int], messa
 
 def test_a_field_tells_its_size_and_ends(texts_of: TextsOf) -> None:
     chart = _field(torch.tensor([[0.0, -2.0], [0.5, 1.0], [0.0, 0.0]]))
-    assert {"place", "feature", "value"} <= set(texts_of(chart))
-    told = "3 rows (place) by 2 columns (feature); value from -2 to 1."
+    assert {"position", "feature", "value"} <= set(texts_of(chart))
+    told = "3 rows (position) by 2 columns (feature); value from -2 to 1."
     assert told in str(chart.description)
 
 

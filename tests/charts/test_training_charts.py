@@ -1,4 +1,4 @@
-"""The charts of lesson 09: the learning curve, the live display, and what each token counts."""
+"""The charts of lesson 09: the learning curve, the live display, and how much each token counts."""
 
 import math
 from collections.abc import Callable

@@ -82,4 +82,4 @@ def unchanged(*tensors: Tensor) -> Iterator[None]:
     before = [tensor.detach().clone() for tensor in tensors]
     yield
     for tensor, old in zip(tensors, before, strict=True):
-        assert torch.equal(tensor, old), "an input was written into"
+        assert torch.equal(tensor, old), "an input was modified in place"

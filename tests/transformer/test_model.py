@@ -255,7 +255,7 @@ def test_pitfall_07_layers_start_with_different_weights() -> None:
         for one, other in itertools.combinations(stack, 2):
             for name, weight in one.named_parameters():
                 if "norm" not in name:
-                    assert not torch.equal(weight, other.get_parameter(name)), f"{name} is the same twice"
+                    assert not torch.equal(weight, other.get_parameter(name)), f"two layers share {name}"
     for attention in of_attention:
         projections = (attention.query_projection, attention.key_projection, attention.value_projection)
         for one, other in itertools.combinations(projections, 2):

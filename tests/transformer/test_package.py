@@ -107,7 +107,7 @@ def test_every_exercise_has_the_signature_of_the_contract(name: str, expected: s
     assert [shown(parameter) for parameter in parameters[: len(names)]] == names
     for extra in parameters[len(names) :]:
         assert extra.default is not inspect.Parameter.empty, (
-            f"{extra.name} is asked for, but not in the contract"
+            f"{extra.name} has no default, but is not in the contract"
         )
 
 
@@ -124,7 +124,7 @@ def test_what_is_public_is_listed_and_nothing_else() -> None:
     assert exercises <= {name.split(".")[0] for name in SIGNATURES} <= public
 
 
-# The hook of tests/conftest.py checks the shapes in annotations, also in every worker of pytest-xdist.
+# The hook of tests/conftest.py checks the shapes in annotations, even in every worker of pytest-xdist.
 
 
 def test_a_wrong_shape_is_refused_under_the_tests() -> None:
@@ -169,10 +169,10 @@ def imports(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are written in full"
+            assert node.level == 0, "expected an absolute import"
             found.add(node.module)
         elif isinstance(node, ast.Name):
-            assert node.id not in ("__import__", "importlib"), "imports are written as such"
+            assert node.id not in ("__import__", "importlib"), "expected an import statement"
     return found
 
 
@@ -271,7 +271,7 @@ def test_every_field_of_the_config_is_documented() -> None:
 def test_every_argument_and_result_is_annotated(tree: ast.Module) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
-            assert node.returns is not None, f"{node.name} says not what it gives"
+            assert node.returns is not None, f"{node.name} has no return annotation"
             for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 assert argument.annotation or argument.arg == "self", f"{node.name}: {argument.arg}"
 

@@ -89,7 +89,7 @@ def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
     assert running.wait(SECONDS) == ExitCode.RESTART, said.read_text("utf-8")
     assert "Stopped by SIGUSR1. Run the same command again to resume" in said.read_text("utf-8")
     assert "Traceback" not in said.read_text("utf-8")
-    assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
+    assert not (tmp_path / "run" / "translations.txt").exists(), "the run was not stopped early"
 
     for folder in ("run", "whole"):
         for process in start_command(2, [*arguments, f"run_folder={tmp_path / folder}"]):

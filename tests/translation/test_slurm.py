@@ -70,7 +70,7 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     # SLURM does this by itself two minutes before the end: it signals every process of the job's steps.
     slurm.command("scancel", "--signal=USR1", job)
     wait_for_text(slurm, job, log, "the job returns to the queue")
-    assert not (tmp_path / "run" / "translations.txt").exists(), "it was to be stopped before its end"
+    assert not (tmp_path / "run" / "translations.txt").exists(), "the run was not stopped early"
     assert list(disk.glob("course-data-*")) == []
     # Leave the files of a node that lost power while copying.
     for left in ("train.ids", "data/train.ids", "data/more"):

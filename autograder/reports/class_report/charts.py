@@ -148,7 +148,7 @@ def exercises_chart(figures: Figures) -> Picture | None:
     return finished(
         (bars + numbers).resolve_scale(color="independent"),
         "Points earned in each exercise",
-        "From left to right: all points, some, none, waiting for a person. Numbers are counts of students.",
+        "From left to right: all points, some, none, needs manual grading. Numbers are counts of students.",
         f"How many students got all, some or none of each exercise's points. Fewest on average: {described}.",
         18 * len(labels),
     )

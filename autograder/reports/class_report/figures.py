@@ -14,7 +14,7 @@ from autograder.reports.class_report.records import ClassRecords, SubmissionReco
 from autograder.reports.class_report.similarity import similar_answers
 
 #: The states of a submission.
-GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "waiting for a person", "not graded", "not handed in"
+GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "needs manual grading", "not graded", "not handed in"
 
 #: The kinds of entries that a person has to review, the most urgent first.
 KINDS = (
@@ -247,7 +247,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             if cell.verdict is None:
                 continue
             examined[submission.lesson, cell.exercise] += 1
-            # The two lists are parallel, except for a file that was handed in.
+            # Each misconception has a statement. A file that was handed in has statements only.
             for name, statement in zip(cell.verdict.misconceptions, cell.verdict.statements, strict=False):
                 made[submission.lesson, cell.exercise, name, statement].append(submission)
     for (lesson, exercise, name, statement), submissions in sorted(
@@ -279,7 +279,7 @@ def _similar(records: ClassRecords) -> Iterator[tuple[object, ...]]:
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
     names = _names(records)
     last: dict[str, datetime] = {}
-    for submission in records.submissions:  # in the order of the lessons
+    for submission in records.submissions:  # They are in the order of the lessons.
         handed_in, due = submission.handed_in, submission.due
         if handed_in is None:
             continue

@@ -117,7 +117,8 @@ def _ideas(test: ConceptTest, records: LearningRecords) -> Iterator[tuple[object
             if any((run.exercise, name) in members for name in run.misconceptions):
                 made[run.student].add(run.lesson)
         if made:
-            # In alphabetical order, the post-test follows the lessons.
+            # Names of lessons begin with their number, so the name of the post-test is the last in
+            # alphabetical order.
             could = sum(max(examined[student]) > min(lessons) for student, lessons in made.items())
             again = sum(len(lessons) > 1 for lessons in made.values())
             counts = Counter(lesson for lessons in made.values() for lesson in lessons)

@@ -70,7 +70,8 @@ class CallRecorder:
 
     def _function(self, func: Function, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
-        # Runtime checks of shape annotations also read attributes, but they are not always enabled.
+        # Don't count reads of attributes: runtime checks of shape annotations make some, but aren't always
+        # enabled.
         self.calls += name != "__get__"
         # An overload in torch.ops is called "name.overload".
         last = name.partition(".")[0]

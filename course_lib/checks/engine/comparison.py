@@ -153,7 +153,7 @@ class Comparison:
                 f"It changed {which or 'no argument'} in place. The caller still needs the old values, so "
                 f"make {'new tensors' if len(found.changed) > 1 else 'a new tensor'}."
             )
-        # Of two ways to compute the same NaN, only one may warn.
+        # One way to compute a NaN may warn where another doesn't.
         is_nan = isinstance(found.value, Tensor) and found.value.isnan().any()
         if expected.warnings != found.warnings and not (self.messages and is_nan):
             return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
@@ -260,7 +260,7 @@ class Comparison:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
         if not self.described:
             return ""
-        if type(expected) is str and type(found) is str:  # facts in words, unlike `Text`
+        if type(expected) is str and type(found) is str:  # These are facts in words, unlike `Text`.
             return f"Expected {name} to be {expected}, got {found}."
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
         if found is None and name == "the result":

@@ -19,7 +19,7 @@ _MAX_CALL_LENGTH = 420
 #: A tensor with more elements than this is not written out.
 _MAX_ELEMENTS = 60
 
-#: Of a result with more elements than this, only the first wrong row is shown.
+#: If a result has more elements than this, only its first wrong row is shown.
 _MAX_SHOWN = 12
 
 #: The maximum number of calls that are tried.
@@ -41,14 +41,14 @@ def example(exercise: ExerciseCheck, backend: Backend, failed: Sequence[Outcome]
 
     Inputs are rounded to two decimals to keep them short, and long ones are replaced by numbers in equal
     steps. So are the weights of a module, which is called in evaluation mode. The results are computed with
-    these numbers, and of a long result, only the first wrong row is shown. There is no example for a call
+    these numbers. If a result is long, only its first wrong row is shown. There is no example for a call
     longer than `_MAX_CALL_LENGTH` characters, or for values that can't be written as Python source.
     """
     reference = LocalBackend(exercise.reference)
     is_module = isinstance(exercise.reference, type) and issubclass(exercise.reference, nn.Module)
     calls = {_source(call): call for call in _calls(failed)}
     calls = {source: call for source, call in calls.items() if 0 < len(source) <= _MAX_CALL_LENGTH}
-    # The text of a tensor in equal steps is short, but there is a lot in it.
+    # A `linspace` is short as text, but stands for a large tensor, so prefer other calls.
     for source in sorted(calls, key=lambda text: ("linspace" in text, len(text)))[:_MAX_CALLS]:
         call = calls[source]
         weights = _weights_in_equal_steps(reference, call) if is_module else None
@@ -86,7 +86,10 @@ def _calls(failed: Sequence[Outcome]) -> Iterator[_Call]:
 
 
 def _is_inherited(method: str) -> bool:
-    """Return whether every module has this method, such as `double`. Then its result says nothing."""
+    """Return whether every module has this method, such as `double`.
+
+    Its result reveals nothing about the student's code.
+    """
     return method != "__call__" and hasattr(nn.Module, method)
 
 
@@ -109,7 +112,10 @@ def _in_equal_steps(like: Tensor) -> Tensor:
 
 
 def _weights_in_equal_steps(reference: Backend, call: _Call) -> Mapping[str, Tensor]:
-    """Return weights for the module that a call builds; none if it can't be built or has none."""
+    """Return weights for the module that a call builds.
+
+    The mapping is empty if the module can't be built or has no weights.
+    """
     assert call.build is not None
     state = Candidate(reference).build(*call.build.arguments, **call.build.keywords).weights()
     return {n: _in_equal_steps(w) for n, w in state.value.items()} if isinstance(state, Returned) else {}

@@ -146,7 +146,7 @@ class LocalBackend(Backend):
         calls = CallRecorder(self._may_not_call)
         with (
             warnings.catch_warnings(record=True) as caught,
-            # Recording every call takes time.
+            # Record calls only if that is needed, because it takes time.
             calls.recording() if self._may_not_call or self._count_calls else nullcontext(),
         ):
             warnings.simplefilter("always")
@@ -195,7 +195,8 @@ def as_torch_starts() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
     try:
         with (
-            # A device context slows down calls, and `torch.get_default_device` would take longer.
+            # Enter a device context only if it is needed, because it slows down calls. Asking
+            # `torch.get_default_device` would take longer than creating a tensor.
             cpu if torch.empty(0).device != cpu else nullcontext(),
             torch.inference_mode(False),
             torch.autocast("cpu", enabled=False),

@@ -166,7 +166,7 @@ def common_misconceptions() -> tuple[Misconception, ...]:
     tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
     problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]
     known = [
-        # A result of None hides all other mistakes.
+        # A result of None hides all other mistakes, so it isn't combined with them.
         Misconception(**table, patch=(), of_tensors=of, exclusive=table["result"] == "None")
         for table, of in (tables if not problems else ())
     ]

@@ -40,7 +40,7 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     if isinstance(expected, Tensor) != isinstance(found, Tensor) and _equal(one, other):
         return "Apart from the type, every number is right."
     if isinstance(expected, Tensor) and not isinstance(found, Tensor) and one.shape != other.shape:
-        return ""  # A sentence about the shape alone would pass over the type.
+        return ""  # A sentence about the shape alone would ignore the type.
     if not isinstance(expected, Tensor) and one.dtype == torch.bool:
         return ""  # Each truth value has a name, so a sentence about all of them means little.
     tensors = ((arguments.name(number), _tensor(value)) for number, value in enumerate(arguments.values))

@@ -172,7 +172,7 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
 
 
 def _each(items: Iterable[object], known: Sequence[object], size: _Size, depth: int) -> list[Value]:
-    # Floats are kept without a call, because a tensor as a list has many.
+    # Skip the call for floats, because a tensor converted to a list has many of them.
     return [item if type(item) is float else _plain(item, known, size, depth + 1) for item in items]
 
 

@@ -129,7 +129,7 @@ class Search:
     def _single(self) -> Mistakes:
         """Return one misconception that explains all results, or an empty tuple."""
         for mistake in self._known:
-            # Most misconceptions differ from the student's code in one of these two probes.
+            # Check these two probes first, because most misconceptions fail to explain one of them.
             if not (self._explains((mistake,), 0) and self._explains((mistake,), self._start)):
                 continue
             reached = self._first_unexplained((mistake,))
@@ -191,7 +191,7 @@ class Search:
     def _closest(self) -> Resemblance | None:
         """Return misconceptions that explain a failing probe or, failing that, a part of its result."""
         closest = self._farthest(_MAX_COMBINED)
-        # Combinations are so many that one of them may explain some failing probes by coincidence.
+        # There are so many combinations that one of them may explain some failing probes by coincidence.
         if closest is not None and len(closest.mistakes) > 1 and closest.others + 1 < len(self._failing):
             closest = self._farthest(1)
         observed = self._found[self._start].observed
@@ -248,9 +248,9 @@ class Search:
     def _likely(self) -> Resemblance | None:
         """Return a misconception that gives most of the student's wrong results, and fails in no other probe.
 
-        Results may differ where a mistake has different consequences in code of another structure, for
-        example an exception instead of NaN. Returns None if fewer than two results are equal, or fewer than
-        half of them, or if several misconceptions explain equally many.
+        The other results may differ, because a mistake can have other consequences in code that is structured
+        differently, for example an exception instead of NaN. Returns None if fewer than two results are
+        equal, or fewer than half of them, or if several misconceptions explain equally many.
         """
         if len(self._failing) < 3:
             return None

@@ -89,7 +89,8 @@ def round_trip(
 
 
 def updated(layer: Candidate, weights: Weights, toward: Tensor, *arguments: object) -> Reply:
-    """Load weights into a module, call it, update all of its parameters, and return what it then gives.
+    """Load weights into a module, call it, update all of its parameters, and return the result of a second
+    call.
 
     `toward` is the gradient with respect to the result of the first call.
     """

@@ -161,7 +161,7 @@ class _Writer:
         if self._room < 0:
             raise SerializationError(f"the tensors have more than {MAX_BYTES} bytes in total")
         plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
-        # Copied because a single element may have an unusual stride, which prevents a view as bytes.
+        # Copy the elements, because a single one may have an unusual stride, which prevents a view as bytes.
         row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
         self.tensors.append(row.view(torch.uint8).numpy().tobytes())
         return ["tensor", _NAMES[tensor.dtype], *tensor.shape]

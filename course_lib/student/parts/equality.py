@@ -59,7 +59,8 @@ def unequal_parts(
             return {
                 parts.yours[count - 1]: f"correct on its own, but not with your earlier parts ({difference})"
             }
-    # A difference may be random, and a part may exceed the time limit only on a busy machine.
+    # The first difference has not occurred again. It may be random, or a part may have exceeded the time
+    # limit because the machine was busy.
     return {parts.yours[-1]: f"with your earlier parts, the model sometimes differs ({first})"}
 
 

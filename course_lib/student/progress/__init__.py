@@ -80,7 +80,7 @@ def read_lessons(folder: Path) -> list[LessonProgress]:
 
 
 def nearest_lessons() -> Path:
-    """Return the first of `lessons`, the current folder and its parent that contains lessons.
+    """Return the first folder that contains lessons: `lessons`, the current folder, or its parent.
 
     If none of them does, return `lessons`. JupyterLab opens terminals in the folder of the lessons, or in the
     folder of one lesson.

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         lessons = read_lessons(options.folder or nearest_lessons())
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # On Windows, a file or a pipe has an encoding without ✓.
+            # On Windows, the encoding of a file or a pipe may lack ✓.
             sys.stdout.reconfigure(errors="replace")
         console = Console(highlight=False)
         console.print(terminal_table(lessons))

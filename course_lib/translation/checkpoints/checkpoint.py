@@ -77,7 +77,8 @@ class StepFiles:
     def remove_others(self, up_to: int) -> None:
         """Remove all files except the newest `count` of those up to update `up_to`.
 
-        An earlier run left files of later updates, or the run has resumed from an older checkpoint.
+        There are files of later updates if an earlier run left them, or if the run was resumed from an older
+        checkpoint.
         """
         kept = self.newest_first(up_to)[: self.count]
         for path in self.newest_first():

@@ -138,7 +138,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                continue  # PyYAML rejects it.
+                continue  # PyYAML itself rejects such a key.
             if key in seen:
                 message = f'the key "{key}" is given twice'
                 raise yaml.constructor.ConstructorError(None, None, message, key_node.start_mark)
@@ -161,7 +161,8 @@ def _parse(origin: str, text: str) -> dict[str, Any]:
         raise BadInputError(f"{origin}{line}: not valid YAML: {problem}") from None
     except RecursionError:
         raise BadInputError(f"{origin}: not valid YAML: nested too deeply") from None
-    except Exception as error:  # PyYAML's constructors raise many kinds, for an impossible date, for example.
+    # PyYAML's constructors raise many kinds of exceptions, for example for an impossible date.
+    except Exception as error:
         raise BadInputError(f"{origin}: not valid YAML: {str(error)[:100]}") from None
     if not isinstance(values, dict):
         raise BadInputError(f"{origin}: expected keys with values, got {_shown(values)}")

@@ -38,7 +38,8 @@ def epoch_plan(
 def seeded_generator(seed: str) -> np.random.RandomState:
     """Return a generator of random numbers that depend on `seed` alone.
 
-    NumPy guarantees that those of RandomState, unlike its newer generators, never change between versions.
+    NumPy guarantees that the numbers of RandomState, unlike those of its newer generators, never change
+    between versions.
     """
     return np.random.RandomState(np.frombuffer(hashlib.sha256(seed.encode()).digest(), "<u4"))
 

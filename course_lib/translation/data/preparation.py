@@ -102,7 +102,7 @@ def _without_empty(train: ParallelText) -> ParallelText:
     return ParallelText([german for german, _ in pairs], [english for _, english in pairs])
 
 
-#: The sentences of one direction of translation: the vocabularies, the sources and the targets.
+#: The data of one direction of translation: the vocabularies, the sources and the targets.
 _Direction = tuple[Vocabularies, list[str], list[str]]
 
 

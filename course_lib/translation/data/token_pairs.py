@@ -72,8 +72,9 @@ class TokenPairs(Sequence[IdPair]):
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
         """Collate the pairs at the indices `batch`, with the same result as lesson 10's `collate`.
 
-        Sentences are truncated to `max_length` tokens, including the start and end tokens. Array operations
-        make this method many times as fast, so that a GPU doesn't wait for it.
+        Sentences are truncated to `max_length` tokens, including the start and end tokens. It uses array
+        operations, which are many times as fast as a loop over the sentences, so that a GPU doesn't have to
+        wait.
         """
         indices = np.asarray(batch, np.int64)
 

@@ -21,9 +21,9 @@ from course_lib.translation.decoding.search_settings import Hypothesis, SearchSe
 #: only one thread at a time runs Python code.
 MAX_PARALLEL_BATCHES = 4
 
-#: Batches are split so that each thread gets this many, because a thread that has finished waits for the last
-#: batch. But all parts of a batch except the last have at least MIN_SPLIT_ROWS hypotheses, because matrix
-#: products with fewer rows are slower.
+#: Batches are split so that each thread gets this many: with few large batches, threads that finish early
+#: would wait long for the last one. But all parts of a batch except the last have at least MIN_SPLIT_ROWS
+#: hypotheses, because matrix products with fewer rows are slower.
 BATCHES_PER_THREAD, MIN_SPLIT_ROWS = 3, 128
 
 Item = TypeVar("Item")

@@ -154,7 +154,7 @@ def _can_pack(weight: Tensor) -> bool:
     ):
         return False
     if weight.dtype == torch.bfloat16:
-        # Some processors, such as those with AVX2 only, have no kernels for it.
+        # Some processors, such as those with AVX2 only, have no kernels for bfloat16.
         supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
         return supported is not None and bool(supported())
     return weight.dtype == torch.float32

@@ -119,7 +119,7 @@ class Translator:
         (source,) = self._ids([sentence])
         if translation is None:
             (found,) = self._decoder.decode_all(self._backend, [source], self.settings)
-            target = found[0].ids if found else []  # as in `translate`
+            target = found[0].ids if found else []  # The search may find no hypothesis, as in `translate`.
             target = target[:-1] if target[-1:] == [ids.end_id] else target
         else:
             (target,) = ids.target.encode([translation])

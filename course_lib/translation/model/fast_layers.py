@@ -123,7 +123,7 @@ class MergedWeights:
             shapes = [(sum(len(weight) for weight in group), *group[0].shape[1:]) for group in self._groups]
             device = self._groups[0][0].device
             self._copies = [torch.empty(shape, dtype=self._dtype, device=device) for shape in shapes]
-            # Kept, because hundreds of new views for each update would take milliseconds.
+            # Keep the views, because making hundreds of new ones for each update would take milliseconds.
             self._views = [
                 (view, weight)
                 for copy, group in zip(self._copies, self._groups, strict=True)
@@ -242,7 +242,8 @@ class _FastLayer(nn.Module):
         # Keep the reference's order, because the optimiser's state lists the parameters in this order.
         for name, child in layer.named_children():
             self.add_module(name, child)
-        # With norm_first, the residual stream is a sum that grows from layer to layer.
+        # With norm_first, the residual stream is a sum that grows from layer to layer, so 16 bits would be
+        # too coarse for it.
         exact = torch.promote_types(dtype, torch.float32)
         self.residual_dtype = exact if layer.sublayers[0].norm_first else dtype
         # `forward` takes the merged weights in this order, a matrix and a vector for each projection or norm.

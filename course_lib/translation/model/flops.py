@@ -49,7 +49,7 @@ def measure_matmul_rate(device: torch.device, precision: Precision, seconds: flo
     # In float64, many GPUs would take seconds for a large product.
     large = 2048 if dtype == torch.float64 else 8192
     size = large if device.type == "cuda" else 1024
-    # A GPU multiplies equal numbers faster than others, because that takes less power.
+    # Use random numbers: a GPU multiplies equal ones faster, because that takes less power.
     a, b = torch.randn(2, size, size, device=device).to(dtype)
     torch.mm(a, b)
     durations: list[float] = []

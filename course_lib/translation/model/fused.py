@@ -89,7 +89,7 @@ class BlockDropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Zero random elements of x and scale the others during training; otherwise, return x itself."""
         dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
-        # PyTorch 2.13 fails to compile the views with another dtype.
+        # PyTorch 2.13 can't compile `_random_ones`, because it views a tensor with another dtype.
         compiling = torch.compiler.is_compiling()
         if not self.training or dropped == 0 or x.device.type != "cpu" or compiling:
             return super().forward(x)
@@ -101,8 +101,8 @@ def _random_ones(like: Tensor, dropped: int) -> Tensor:
     count = like.numel()
     blocks = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = blocks.view(torch.int16)[:count].view(like.shape)
-    # Of the values from -2^15 to 2^15 - 1, the lowest `dropped` become 0 and all others 1. Multiplying by
-    # _ONE turns these into the bits of 0.0 and 1.0, faster than a comparison whose result is converted.
+    # The `dropped` lowest of the values from -2^15 to 2^15 - 1 become 0, and all others become 1. Multiplying
+    # by _ONE turns these into the bits of 0.0 and 1.0, faster than a comparison whose result is converted.
     last_dropped = dropped - 1 - _LEVELS // 2
     ones = bits.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).mul_(_ONE)
     return ones.view(torch.bfloat16).to(like.dtype)
@@ -268,7 +268,7 @@ def _softmax_step(
 def compiled_softmax_step(classes: int) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     """Return a compiled version of `_softmax_step`, for any number of rows of logits.
 
-    Of the columns, only the first `classes` count; the others are padding. The formula differs from that of
+    Only the first `classes` columns count; the others are padding. The formula differs from that of
     `_softmax_step`, so that the compiler can fuse all operations on a logit: it reads the logits once for the
     loss, and again for the gradient and for its column sums. In mixed precision, neither the exponentials nor
     a gradient in float32 is stored.

@@ -59,7 +59,7 @@ class BatchLoader:
         self._components = components
         self._current: tuple[int, TokenPairs, NDArray[np.int64]] | None = None
         self._prefetched: tuple[tuple[int, UpdatePlan], Future[list[DeviceBatch]]] | None = None
-        # A new thread's current device is the first GPU.
+        # Select the GPU in the new thread, whose current device would otherwise be the first GPU.
         on_device = partial(torch.cuda.set_device, device) if device.index is not None else None
         self._thread = ThreadPoolExecutor(1, "prefetch", on_device)
 
@@ -130,10 +130,10 @@ class BatchLoader:
 def example_batches(config: RunConfig, token: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield two artificial batches of a token, whose numbers of sentences and tokens differ.
 
-    They are for a compiler, whose code is optimised for the sizes of the second one, which is like a batch in
-    training.
+    They are for the compiler. It optimises its code for the sizes of the second one, which resembles a real
+    batch.
     """
-    # An odd length, because for others, the code for masks could depend on a divisor of the length.
+    # Use an odd length: for an even one, the compiled code for masks could rely on a divisor of the length.
     length = max(7, config.data.max_length // 2 | 1)
     for size in ((3, 5), (max(4, config.training.tokens_per_batch // length), length)):
         batch = torch.full(size, token, device=device)

@@ -40,7 +40,7 @@ class MetricsLog:
     def write(self, row: MetricsRow) -> None:
         """Append a row, which readers can see at once. If the disk is full, try again with the next row.
 
-        NaN and infinity, for which JSON has no words, are written as null.
+        NaN and infinity, which JSON can't represent, are written as null.
         """
         known = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -100,7 +100,7 @@ class MetricsWindow:
 
     def add(self, loss_sum: Tensor, counts: BatchCounts) -> None:
         """Add the counts of one batch of this rank, and `loss_sum`, the sum of its loss, to the sums."""
-        self._losses.append(loss_sum.detach())  # Not read yet, because that would wait for a GPU.
+        self._losses.append(loss_sum.detach())  # Reading it now would wait for the GPU.
         self._sums[1:] += torch.tensor(counts, dtype=torch.float64)
 
     def state(self) -> dict[str, float]:
@@ -143,7 +143,8 @@ class MetricsWindow:
         }
         if self.matmul_rate is not None:
             mfu = sums["flops"] / sums["seconds"] / self.matmul_rate
-            row["mfu"] = float(f"{mfu:.4g}")  # that of a small model on a fast machine would be rounded to 0
+            # Round to significant digits: a small model on a fast machine would otherwise have an MFU of 0.
+            row["mfu"] = float(f"{mfu:.4g}")
         if memory := global_max(self._distributed, peak_memory()):
             row["memory_gib"] = round(memory / 2**30, 3)
         return row

@@ -82,7 +82,7 @@ class BackgroundRun:
             if restart:
                 _delete(folder)
             log.truncate(0)
-            # While the new process is being started, the file would name an earlier one.
+            # Otherwise the file would name an earlier process until the new one has started.
             (folder / _PROCESS).unlink(missing_ok=True)
             process = subprocess.Popen(
                 [*command, f"run_folder={yaml_value(str(folder))}", *overrides],

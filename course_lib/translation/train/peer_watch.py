@@ -23,7 +23,7 @@ from course_lib.translation.distributed import DistributedInfo, all_gather
 
 #: The time between two heartbeats.
 _INTERVAL = timedelta(seconds=1)
-#: How long a rank may continue after another one has exited. Over gloo, it fails by itself before that.
+#: How long a rank may continue after another rank has exited. Over gloo, it fails by itself before that.
 _SECONDS_TO_FAIL = 10.0
 #: The maximum number of sent heartbeats to keep in memory. Their memory must not be freed before they arrive.
 _IN_FLIGHT = 10_000
@@ -43,7 +43,8 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[set[ob
         yield unfinished
         return
     names = all_gather(distributed, [f"{socket.gethostname()}, process id {os.getpid()}"])
-    # A `recv` that timed out, for example after all processes were suspended, would look like a lost rank.
+    # Use a long timeout: a `recv` that timed out, for example after all processes were suspended, would look
+    # like a lost rank.
     group = dist.new_group(backend="gloo", timeout=timedelta(days=1))
     watch = _PeerWatch(distributed.rank, names, group, seconds, unfinished)
     watch.receiver.start()

@@ -67,7 +67,7 @@ class RunFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # From now on, the process waits for no other, so it isn't ended if one has exited.
+        # From now on, this process doesn't wait for other ranks, so the exit of one must not end it.
         self._unfinished.add(self)
         try:
             # The process must never exit while a file is being written.
@@ -147,8 +147,9 @@ class RunFiles:
         self.finish_writing()
         path = self.folder.model(kind)
         model = load_model(path)
-        # A newer one was the best when it was saved, but then the process was killed before its checkpoint,
-        # and in the resumed run, the rounding on a GPU made it slightly worse than that of `best_step`.
+        # Accept a newer model. It was the best when it was saved, but the process was killed before its
+        # checkpoint. In the resumed run, the rounding on a GPU then made it slightly worse than that of
+        # `best_step`.
         if kind == "best" and model.step < best_step:
             raise BadInputError(
                 f"{path}: the best weights were those after update {best_step}, but this file has those "

@@ -85,7 +85,7 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     precision = resolve_precision_on_all_ranks(training.precision, device, distributed)
     if training.precision == "auto":
         folder = RunFolder(Path(config.run_folder))
-        # Other nodes may have mounted the folder elsewhere.
+        # Only rank 0 reads the folder, because other nodes may have mounted it elsewhere.
         precision = broadcast_from_rank_zero(
             distributed, lambda: resumed_precision(folder, precision, device)
         )
@@ -146,7 +146,7 @@ def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.devi
     started = load_config(str(folder.config)).training.precision
     if started == "float32" or (started == "float16" and device.type == "cuda"):
         return started
-    # `auto` never means the other precisions, so the user has changed the config, which is reported later.
+    # `auto` never resolves to another precision, so the user has changed the config, which is reported later.
     if started == resolved or started not in ("bfloat16", "float16"):
         return resolved
     raise BadInputError(
@@ -166,7 +166,7 @@ def require_enough_memory(
     estimate, (free, _) = trainer.estimate_memory(), torch.cuda.mem_get_info(device)
     if estimate is None:
         return
-    free = -global_max(distributed, -free)  # The least of any rank.
+    free = -global_max(distributed, -free)  # The minimum over all ranks.
     # The weights are already allocated, and so are DDP's buckets, which hold the gradients.
     allocated = estimate.weights * (2 if distributed.has_process_group else 1)
     if estimate.total - allocated > free:
@@ -235,7 +235,8 @@ def _smaller_batches(config: RunConfig, parts: int) -> str:
     training, longest = config.training, config.data.max_length
     if training.tokens_per_batch <= longest:
         return "Choose a smaller model or a smaller data.max_length."
-    # Divide every batch into the same number, so that updates can be divided among the processes as before.
+    # Divide every batch into the same number of parts, so that updates can be divided among the processes as
+    # before.
     return (
         f"Set training.tokens_per_batch={max(longest, training.tokens_per_batch // parts)} "
         f"training.batches_per_update={training.batches_per_update * parts}, which gives updates of about "
@@ -333,7 +334,7 @@ def _load(
 ) -> tuple[RunConfig, PreparedData]:
     given, config = config, divide_updates(config, distributed.world_size)
     if checkpoint is not None:
-        # Other nodes may have mounted the folder elsewhere.
+        # The checkpoint has rank 0's path, but this node may have mounted the folder elsewhere.
         path, state = folder.checkpoints / checkpoint.path.name, checkpoint.state
         config = _divided_as_before(path, state, given, distributed.world_size)
         require_same_config(path, state["config"], config)

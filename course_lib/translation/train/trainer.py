@@ -105,7 +105,7 @@ class Trainer:
         Each layer is compiled separately, because DDP sends a layer's gradients as soon as its backward pass
         has finished, and because layers of the same class share the compiled code. PyTorch compiles during
         forward and backward passes, first for exactly the sizes of the first example batch. For the second
-        one, it compiles again, and makes every size that has changed a variable. To compile each shape
+        one, it compiles again, and makes every size that has changed dynamic. To compile each shape
         separately would take several seconds for each of them.
 
         Must be called on every rank, before the first update. Raises torch.OutOfMemoryError if a batch
@@ -127,7 +127,7 @@ class Trainer:
             for layer in layers:
                 layer.compile(backend=self._compile_backend, options=options)
             for source, target in example_batches(self._config, self._vocabularies.end_id, self._device):
-                # The model is called without DDP, which ignores these gradients.
+                # Call the model outside DDP, so that these gradients are not sent to other ranks.
                 whole(source, target).backward()
         except torch.OutOfMemoryError:
             raise  # Without the compiler, training would need even more memory.
@@ -259,7 +259,8 @@ class Trainer:
         total = global_sum(self._distributed, torch.tensor(rate, dtype=torch.float64, device=self._device))
         self.window.matmul_rate = float(total)
         if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)  # The matrices don't belong to training.
+            # The matrices of the measurement must not count towards the peak memory of training.
+            torch.cuda.reset_peak_memory_stats(self._device)
 
     def estimate_memory(self, tokens: int | None = None) -> MemoryEstimate | None:
         """Estimate the memory that training needs on this rank's device; None with a student's code.
@@ -277,7 +278,7 @@ class Trainer:
         if self._distributed.has_process_group and (
             self._config.training.batches_per_update > self._distributed.world_size
         ):
-            # The sums of earlier batches are kept beside DDP's buckets.
+            # The sums of earlier batches are kept next to DDP's buckets.
             return replace(estimate, gradients=2 * estimate.gradients)
         return estimate
 
@@ -295,7 +296,7 @@ def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
     """
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     sums = [parameter.grad for parameter in trainable if parameter.grad is not None]
-    if len(sums) < len(trainable):  # Nothing has to be added in the first batch of an update.
+    if len(sums) < len(trainable):  # In the first batch of an update, there is nothing to add to.
         loss.backward()
         return
     gradients = torch.autograd.grad(loss, trainable, materialize_grads=True)

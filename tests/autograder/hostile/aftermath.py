@@ -132,7 +132,7 @@ def _play(arena: Arena, threats: Sequence[Threat], variables: Mapping[str, str],
         after = _places(arena)
     harm = [f"{name} is left running" for name in left]
     harm += arena.heard
-    harm += [f"{path} lies in {place}" for place, path in arena.strays().items() if path.exists()]
+    harm += [f"{path} was left in {place}" for place, path in arena.strays().items() if path.exists()]
     for place, files in before.items():
         for name in sorted(files.keys() | after[place].keys()):
             if files.get(name) != after[place].get(name):
@@ -260,7 +260,7 @@ def harm_by(threat: Threat, student: str, found: Aftermath) -> list[str]:
     size = (found.folder(student) / f"{LESSON}.ipynb").stat().st_size
     if size > MAX_BYTES:
         harm.append(f"its graded notebook has {size / 1e6:.0f} MB")
-    harm += [f"the secret in {place} came out" for place, secret in found.secrets.items() if secret in text]
+    harm += [f"the secret in {place} leaked" for place, secret in found.secrets.items() if secret in text]
     harm += _reported(threat, notebook)
     return harm + _kept(student, found)
 

@@ -356,7 +356,7 @@ def test_a_class_of_200_is_shown_a_page_at_a_time(marked: MarkedClass, browser: 
             break
         after = f"after={found[-1]}"
     assert pages > 2
-    assert len(seen) == 175, "unchanged cells need no person"
+    assert len(seen) == 175, "unchanged cells need no manual grading"
     assert len(findall(r'class="card"', browser.load())) == PAGE
 
 

@@ -82,7 +82,7 @@ def run(course: Path, last: int | None) -> int:
     with open(reader, encoding="utf-8") as answer:
         text = answer.read()
     _, status = os.waitpid(child, 0)
-    assert bool(text) != os.WIFSIGNALED(status), "it was killed where it should not, or not where it should"
+    assert bool(text) != os.WIFSIGNALED(status), "the run was killed at an unexpected point, or not at all"
     return int(text or 0)
 
 

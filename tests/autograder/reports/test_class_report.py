@@ -75,7 +75,7 @@ def test_scores_leave_out_what_a_person_has_to_give(report: Report) -> None:
     _, tables = report
     scores = tables["scores"].set_index(["lesson", "student"])
     ann, ben = scores.loc[("01-first", "ann")], scores.loc[("01-first", "ben")]
-    assert (ann["state"], ann["points"], ann["still_open"], ann["share"]) == ("waiting for a person", 5, 2, 1)
+    assert (ann["state"], ann["points"], ann["still_open"], ann["share"]) == ("needs manual grading", 5, 2, 1)
     assert (ben["state"], ben["points"], ben["of"], ben["share"]) == ("graded", 2, 7, 0.2857)
     assert list(scores.loc["03-third"]["state"]) == ["not handed in"] * 3
     assert scores.loc[("02-second", "cem"), "state"] == "not handed in"
@@ -107,7 +107,7 @@ def test_work_that_only_a_person_can_grade_is_graded(empty: GradedClass) -> None
     empty.hand_in("ben", "essay", {}, None, -1)
     page, tables = empty.report()
     states = tables["scores"].set_index("student")["state"]
-    assert (states["ann"], states["ben"]) == ("waiting for a person", "not graded")
+    assert (states["ann"], states["ben"]) == ("needs manual grading", "not graded")
     assert page.count("did not finish grading it") == 1
 
 

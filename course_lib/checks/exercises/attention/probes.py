@@ -43,7 +43,7 @@ def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("_scores_in_float32", "float32 in, float32 out", (2, 3, 9), (2, 4, 9), dtype=torch.float32)
-# A result in another dtype is compared with the precision of 16 bits, too.
+# Use the tolerance of 16 bits even if the result has another dtype.
 rounded = ATTENTION_SCORES.random_cases(call_with_normals, __name__, TOLERANCE[torch.bfloat16])
 rounded("_scores_in_float16", "float16 in, float16 out", (2, 3, 8), (2, 4, 8), dtype=torch.float16)
 rounded("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8), dtype=torch.bfloat16)
@@ -165,7 +165,8 @@ def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Rep
 @probe("in float16, a query with very low scores may attend to nothing")
 def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.normal(2, 3, 5, dtype=torch.float16)
-    scores[:, 1] = -60.0  # the row of the query without keys: added to the lowest float16, -60 overflows
+    # This query may attend to nothing. Adding the lowest float16 to -60 overflows.
+    scores[:, 1] = -60.0
     return candidate.call(scores, _mask_with_empty_row())
 
 

@@ -62,7 +62,10 @@ def _with_new_contents(candidate: Candidate, draw: Draw) -> Reply:
 
 
 def _add_shared_probes(exercise: ExerciseCheck, prefix: str) -> None:
-    """Add probes of two calls, and of tokens on another device. Their names begin with `prefix`."""
+    """Add two probes that call the function twice, and one with tokens on another device.
+
+    Their names begin with `prefix`.
+    """
     exercise.random_cases(_with_new_contents, __name__)(
         f"{prefix}_of_new_contents", "if the numbers in a tensor of tokens change, so does its mask"
     )

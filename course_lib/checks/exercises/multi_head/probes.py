@@ -271,7 +271,7 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
     module = _loaded(candidate, _weights(draw, 6), 6, 2)
     found: dict[str, Observed] = {}
     query, memory = draw.normal(2, 3, 6), draw.normal(4, 3, 6)
-    for sentences in (4, 1):  # A batch of one can be broadcast.
+    for sentences in (4, 1):  # A batch of one could be broadcast.
         keys = memory[:sentences]
         reply = candidate.fixture(any_refusal()).call(module, query, keys, keys)
         if isinstance(reply, Returned) and reply.value == A_RESULT:

@@ -49,7 +49,7 @@ case("positions in the thousands are as exact as the first ones", 3001, 4)
 
 @probe("a second call with one of the sizes changed has its own result")
 def _waves_again(candidate: Candidate, draw: Draw) -> Observed:
-    # These sizes are used in no other test, whose tables the code could have kept.
+    # No other test uses these sizes, so the code can't have kept their tables from an earlier call.
     sizes = ((11, 4), (11, 5), (13, 5))
     return {
         f"the table of {length} positions and {d} features": candidate.call(length, d) for length, d in sizes
@@ -256,7 +256,7 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
 def _sum_state(candidate: Candidate, draw: Draw) -> Observed:
     layer, has_one = candidate.build(6, 0.0, 50), candidate.fixture(has_large_entry())
     found = {"«the state dict has an entry as large as the table»": has_one.call(layer, 50)}
-    layer.call(torch.zeros(1, 60, 6))  # Either is allowed: an error, or a longer table.
+    layer.call(torch.zeros(1, 60, 6))  # The layer may raise an error here, or make its table longer.
     return found | {
         "«after a longer sentence, the state dict has an entry as large as the table»": has_one.call(
             layer, 50

@@ -129,7 +129,7 @@ case = LEARNING_RATE.cases(_rates)
 case("the rate rises linearly during a warm-up of 6, with 7 features", (1, 2, 3), d_model=7, warmup=6)
 case("the rate is at its peak at the end of a warm-up of 6, with 7 features", (6,), d_model=7, warmup=6)
 case(
-    "the rate falls with the square root of the step after a warm-up of 6, with 7 features",
+    "the rate decays with the inverse square root of the step after a warm-up of 6, with 7 features",
     (7, 9, 24, 150),
     d_model=7,
     warmup=6,
@@ -167,7 +167,7 @@ MAKE_SCHEDULER = ExerciseCheck(make_scheduler)
 
 
 def _driven(candidate: Candidate, optimizer: Fixture, *arguments: float, **keywords: Any) -> Reply:
-    prepare_optimizers()  # Outside the request, which has a time limit.
+    prepare_optimizers()  # Do this outside the request, which has a time limit.
     return candidate.fixture(optimizer).call(candidate, *arguments, **keywords)
 
 

@@ -33,7 +33,7 @@ def _drops_with(probability: float, kept: Tensor) -> bool:
 
 
 def _add_device(exercise: ExerciseCheck, prefix: str, *sizes: int) -> None:
-    """Add a probe of an input on another device. Its name begins with `prefix`."""
+    """Add a probe with an input on another device. Its name begins with `prefix`."""
 
     def elsewhere(candidate: Candidate, draw: Draw) -> Observed:
         x = draw.normal(2, 3, sizes[0], dtype=torch.float32)
@@ -428,7 +428,7 @@ def _connection_in_float32(candidate: Candidate, draw: Draw) -> Reply:
     return layer.call(_far_apart(draw, 2, 4, 6).float(), sublayer(draw.normal(6)))
 
 
-@probe("gradients reach x, through the sublayer and around it, and the norm's parameters")
+@probe("gradients reach the norm's parameters, and x through the sublayer and the residual connection")
 def _connection_gradient(candidate: Candidate, draw: Draw) -> Observed:
     found: dict[str, Observed] = {}
     for name, settings in (("post-norm", (6, 0.0)), ("pre-norm", (6, 0.0, True))):

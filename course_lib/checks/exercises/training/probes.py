@@ -40,7 +40,7 @@ def _micro_batch(draw: Draw, *lengths: tuple[int, int], pad_id: int = 0, first: 
 
 
 def _trained(candidate: Candidate, loop: Fixture, *batches: tuple[_MicroBatch, ...]) -> Reply:
-    prepare_training(_VOCAB)  # Outside the request, which has a time limit.
+    prepare_training(_VOCAB)  # Do this outside the request, which has a time limit.
     return candidate.fixture(loop).call(candidate, batches)
 
 

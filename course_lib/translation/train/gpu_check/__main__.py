@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         share = min(1.0, (end - started) / sum(PARTS[each][0] for each in parts[index:]))
         shortened = replace(scale, seconds=share * scale.seconds)
         rows: list[speed.Row] = []
-        # The machine belongs to the part, because the report may have parts from several machines.
+        # Store the machine with each part, because a report may have parts from several machines.
         result: dict[str, object] = {"machine": machine, "complete": False, "rows": rows}
         for row in _rows(part, device, shortened, options.output.parent):
             rows.append(row)
@@ -152,7 +152,10 @@ def _test(test: Callable[[torch.device], str], device: torch.device) -> speed.Ro
 
 
 def _read_report(path: Path) -> dict[str, object]:
-    """Return the parts in a JSON report, none if there is no file. Raises BadInputError for another file."""
+    """Return the parts of a JSON report, or an empty dict if there is no file.
+
+    Raises BadInputError if the file isn't such a report.
+    """
     try:
         report = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     except ValueError:

@@ -302,7 +302,7 @@ def _train(processes: int | None, arguments: list[str]) -> None:
 
 #: The tests, in order. Each returns a description of its result, or raises CheckFailedError.
 TESTS: tuple[Callable[[torch.device], str], ...] = (
-    several_processes,  # First: in exclusive mode, a GPU that this process uses can't be used by others.
+    several_processes,  # This is first, because in exclusive mode, a GPU serves one process at a time.
     equals_cpu_in_float64,
     equals_cpu_in_float32,
     mixed_precision_is_near,

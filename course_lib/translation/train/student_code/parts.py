@@ -105,8 +105,8 @@ class StudentCode:
         self, source_vocab: int, target_vocab: int, config: TransformerConfig
     ) -> TransformerModel:
         model = build_transformer(self.parts, source_vocab, target_vocab, config)
-        # The comparison has shown that additional weights have no effect. They get no gradients, and DDP
-        # would wait for these.
+        # Exclude additional weights from training: the comparison has shown that they have no effect, so they
+        # get no gradients, and DDP would wait for these.
         known = model.state_dict(keep_vars=True)
         with torch.device("meta"):
             names = Transformer(source_vocab, target_vocab, config).state_dict()
