@@ -60,6 +60,7 @@ def test_a_check_whose_reference_fails_costs_no_points(monkeypatch: pytest.Monke
         raise ImportError("a fixture is missing")
 
     entry = catalogue()["attention_scores"]
+    broken.__name__ = entry.name
     monkeypatch.setitem(catalogue(), entry.name, replace(entry, reference=broken))
     source = f'check("attention_scores", globals(), grading={COSTS})'
     with pytest.raises(NotComputedError, match="its reference raised ImportError"):
