@@ -110,12 +110,14 @@ class CourseAutograde(RecordingConverter, Autograde):
         for number, step in enumerate(steps):
             if isinstance(step, type) and issubclass(step, SandboxedExecute):
                 execute = step(parent=self)
+                if not execute.enabled:
+                    break
                 steps[number] = execute
                 self.autograde_preprocessors: list[object] = steps
                 return execute
         raise NbGraderException(
-            "c.Autograde.autograde_preprocessors has no SandboxedExecute, which runs the notebooks in "
-            "sandboxes. Add it, as in the course's nbgrader_config.py."
+            "c.Autograde.autograde_preprocessors has no enabled SandboxedExecute, which runs the notebooks "
+            "in sandboxes. Add it, as in the course's nbgrader_config.py."
         )
 
     def grade(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:

@@ -92,11 +92,12 @@ class DownloadCollector(FileNameCollectorPlugin):
         # All results are computed together, because a student may have uploaded several files.
         lesson = self.parent.coursedir.assignment_id
         notebook = f"{lesson}.ipynb"
+        files_to_collect = (notebook, *self._hand_ins(lesson), LOG)
         collected: dict[Path, dict[str, str]] = {}
         late: set[str] = set()
         for student, files in sorted(self._files_by_student().items()):
             late |= {student for file in files if file.late}
-            for wanted in (notebook, *self._hand_ins(lesson), LOG):
+            for wanted in files_to_collect:
                 choice = _newest([file for file in files if file.is_copy_of(wanted)], wanted)
                 if wanted == notebook and not choice:
                     # As in autograding, a student's only notebook is accepted under any name.

@@ -91,6 +91,7 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
             changes += [f"{name} was removed" for name in sorted(old - new)]
             raise NbGraderException(
                 f"{assignment} was not released again, and its old release was kept: {'; '.join(changes)}. "
-                "nbgrader cannot add or remove cells of a lesson with submissions, and the gradebook has "
-                f"{submitted}. Undo the change in the source, or release it as a lesson with another name."
+                "nbgrader cannot add or remove cells of a lesson with submissions or extensions, and the "
+                f"gradebook has {submitted}. Undo the change in the source, or release it as a lesson with "
+                "another name."
             )

@@ -20,6 +20,7 @@ from autograder.example_class import example_files
 from autograder.judge.cell_dependencies import cells_to_run
 from autograder.release.lessons import files_in, released
 from autograder.release.solutions import stale_curriculum
+from course_lib.checks.exercises.final_lab.hand_in import FileCheck
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Curriculum, Exercise, HandIn, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
@@ -77,10 +78,17 @@ def unknown_names(curriculum: Curriculum) -> list[str]:
                     f"{location}: course_lib.checks has no check with this name. It has: {', '.join(known)}"
                 )
                 continue
-            file = getattr(known[name], "file", None)
-            if isinstance(entry, HandIn) and entry.file != file:
-                problems.append(f"{location}, file: expected {file}, which the check reads, got {entry.file}")
-            misconceptions = [misconception.name for misconception in known[name].misconceptions]
+            check = known[name]
+            if isinstance(entry, HandIn):
+                if not isinstance(check, FileCheck):
+                    problems.append(
+                        f"{location}: the check with this name in course_lib.checks isn't of a file"
+                    )
+                elif entry.file != check.file:
+                    problems.append(
+                        f"{location}, file: expected {check.file}, which the check reads, got {entry.file}"
+                    )
+            misconceptions = [misconception.name for misconception in check.misconceptions]
             problems += [
                 f"{location}, deductions: {mistake!r} is not a misconception of this exercise. They are: "
                 f"{', '.join(misconceptions)}"

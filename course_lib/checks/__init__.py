@@ -9,7 +9,7 @@ __all__ = ["CheckError", "check"]
 
 
 def __getattr__(name: str) -> object:
-    # Importing torch takes seconds, and the reports, which only read `engine.findings`, don't need it.
+    # Importing torch takes seconds. nbgrader's commands only read `engine.findings`, and don't need it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from course_lib.checks import notebook

@@ -23,6 +23,11 @@ _SHOWN = f"{SOURCES}/course.toml"
 _LESSON_NAME = re.compile(r"\d\d-[a-z0-9-]{1,37}")
 #: The pattern of a cell's name, which is also its grade_id in nbgrader.
 _CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
+#: The name of a file to hand in. `zip_collect` skips web pages and hidden files, unpacks archives, and uses two
+#: names for the time of submission and the student's log.
+_HAND_IN = re.compile(
+    r"(?!timestamp\.txt$|check_log\.jsonl$)[A-Za-z0-9][\w.-]*\.(?!(?:ipynb|html|zip|gz)$)\w+"
+)
 
 
 class CourseError(ValueError):
@@ -136,8 +141,11 @@ def _entry_problems(entry: Entry) -> Iterator[str]:
                     f"{entry.points:g} points, got {points:g}"
                 )
     if isinstance(entry, HandIn):
-        if PurePosixPath(entry.file).name != entry.file or entry.file.endswith(".ipynb"):
-            yield f"{entry.name}, file: expected the name of a file next to the notebook, got {entry.file!r}"
+        if not _HAND_IN.fullmatch(entry.file):
+            yield (
+                f"{entry.name}, file: expected the name of a file next to the notebook, with an ending such "
+                f"as .txt or .yaml, got {entry.file!r}. Notebooks, web pages and archives can't be handed in."
+            )
         for corpus, levels in entry.levels.items():
             best = max((points for _, points in levels), default=0)
             if best != entry.points:

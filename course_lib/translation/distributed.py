@@ -40,6 +40,10 @@ class RankZeroError(BadInputError):
     """A BadInputError of rank 0, raised on the other ranks. Only rank 0 reports it to the user."""
 
 
+class RendezvousFailedError(BadInputError):
+    """The error raised if the processes of a run can't connect to each other."""
+
+
 class LostPeerError(RuntimeError):
     """The error raised if another process of the run has exited or doesn't answer."""
 
@@ -79,8 +83,9 @@ def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[Distrib
 
     The backend is gloo on CPUs and NCCL on GPUs. If an exception leaves the block, the group is not
     destroyed: with NCCL, that would wait for the other ranks, which may be waiting for this one. Raises
-    BadInputError if torchrun's environment variables are incomplete or the rendezvous fails, and
-    LostPeerError in place of a RuntimeError in the block that was caused by the loss of another process.
+    BadInputError if torchrun's environment variables are incomplete, RendezvousFailedError if the processes
+    can't connect, and LostPeerError in place of a RuntimeError in the block that was caused by the loss of
+    another process.
     """
     if "WORLD_SIZE" not in os.environ:
         yield SINGLE_PROCESS
@@ -127,7 +132,7 @@ def _join(timeout: timedelta) -> DistributedInfo:
         )
         control_group = dist.new_group(backend="gloo", timeout=_PREPARATION_TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        seconds, reason = timeout.total_seconds(), str(error).splitlines()[0]
+        seconds, reason = timeout.total_seconds(), next(iter(str(error).splitlines()), "")
         if "gloo" in reason.lower():  # The processes have found each other, but can't connect.
             reason += (
                 ". If the name of a node resolves to an address that begins with 127 (getent hosts "
@@ -140,7 +145,9 @@ def _join(timeout: timedelta) -> DistributedInfo:
             )
         elif os.environ["RANK"] == "0" and is_port_in_use(port):
             reason = "the port is in use. Choose another one, or start with torchrun --standalone."
-        raise BadInputError(f"The rendezvous of the processes at {host}:{port} failed: {reason}") from None
+        raise RendezvousFailedError(
+            f"The rendezvous of the processes at {host}:{port} failed: {reason}"
+        ) from None
     return DistributedInfo(
         rank, world_size, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), control_group
     )

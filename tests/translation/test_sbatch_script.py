@@ -13,15 +13,18 @@ COMMANDS = {
     "scontrol": """
 case "$1 $2" in
     "show hostnames") printf "node7\\nnode8\\n" ;;
-    "show node") echo "   NodeAddr=10.0.0.${3#node} NodeHostName=$3" ;;
+    "show node") echo "   NodeAddr=$3 NodeHostName=$3" ;;
 esac""",
+    "getent": """
+if [ "$2" = "$SLURMD_NODENAME" ]; then echo "127.0.1.1 STREAM"; else echo "10.0.0.${2#node} STREAM"; fi""",
     "srun": """
 shift
-for node in node7 node8; do SLURMD_NODENAME=$node ADDRESS=10.0.0.${node#node} "$@" || exit; done""",
+for node in node7 node8; do SLURMD_NODENAME=$node "$@" || exit; done""",
     "ip": """
-echo "1: lo    inet 127.0.0.1/8 scope host lo"
-echo "2: eth0    inet 192.168.0.4/24 scope global eth0"
-echo "3: ib0    inet $ADDRESS/24 scope global ib0" """,
+case "$5" in
+    127.*) echo "local $5 dev lo src $5 uid 1000" ;;
+    *) echo "$5 dev ib0 src 10.0.0.${SLURMD_NODENAME#node} uid 1000" ;;
+esac""",
     "python": 'echo "$SLURMD_NODENAME" "$GLOO_SOCKET_IFNAME" "$@"',
 }
 
@@ -42,9 +45,9 @@ def test_the_first_node_is_the_host_and_gloo_uses_the_network_of_slurm_s_address
         ["bash", str(SCRIPT), "my.yaml"], env=environment, capture_output=True, text=True, check=True
     )
     for number, line in enumerate(done.stdout.splitlines()):
-        address = f"10.0.0.{7 + number}"
-        assert line.split()[:2] == [f"node{7 + number}", used]
+        address = f"node{7 + number}"
+        assert line.split()[:2] == [address, used]
         assert f"--local-addr={address} --rdzv-conf=is_host={1 - number},read_timeout=300 " in line
-        assert "--rdzv-endpoint=10.0.0.7:20042 " in line
+        assert "--rdzv-endpoint=node7:20042 " in line
     assert done.stdout.count("\n") == 2
     assert done.stderr == ""

@@ -107,7 +107,7 @@ class Checkpoints(StepFiles):
         self.remove_others(up_to=step)
 
     def find_latest(self) -> LatestCheckpoint:
-        """Find and load the newest intact checkpoint. If there are none, its `checkpoint` is None.
+        """Find and load the newest intact checkpoint. If there is none, the result's `checkpoint` is None.
 
         Raises BadInputError if all checkpoints are damaged, or if one cannot be read before an intact one is
         found. An unreadable checkpoint is not skipped, because it may be intact.

@@ -17,6 +17,7 @@ from course_lib.translation.distributed import (
     DistributedInfo,
     LostPeerError,
     RankZeroError,
+    RendezvousFailedError,
     end_process,
     process_group,
     rank_zero_first,
@@ -36,9 +37,9 @@ _RESUME = "Run the same command again to resume from the latest checkpoint."
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0: success. 2: bad input, explained in one line. 75: stopped by SIGTERM or SIGUSR1; should be restarted.
-    130: interrupted from the keyboard. 1: another process has exited or is frozen, and this process received
-    no signal.
+    0: success. 2: bad input, explained in one line. 69: the processes could not connect to each other. 75:
+    stopped by SIGTERM or SIGUSR1; should be restarted. 130: interrupted from the keyboard. 1: another process
+    has exited or is frozen, and this process received no signal.
     """
     options = _parser().parse_intermixed_args(arguments)
     distributed: DistributedInfo | None = None
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _report(f"train{f', process {rank}' if rank else ''}: {error}")
             if distributed is not None and not isinstance(error, UpdateFailedError):
                 wait_for_peers(distributed)
-            return ExitCode.BAD_INPUT
+            failed = isinstance(error, RendezvousFailedError)
+            return ExitCode.RENDEZVOUS_FAILED if failed else ExitCode.BAD_INPUT
         except Interrupted as stopped:
             if distributed is not None and distributed.is_rank_zero:
                 _report(f"\nStopped by {stopped}. {_RESUME}")

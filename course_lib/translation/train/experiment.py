@@ -249,11 +249,14 @@ class Experiment:
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
-            # torchrun sends a signal to the compiler's processes too, which ends them. Compiling anything
-            # would then wait forever.
-            stance = "eager_on_recompile" if self.interruption.requested else "default"
-            memory = full_memory_reported(self.config, "training")
-            with timeouts_reported(), memory, torch.compiler.set_stance(stance):
+            if self.interruption.requested and training.compile:
+                # torchrun sends a signal to the compiler's processes too, which ends them, so this process
+                # would wait for them forever. Make it compile by itself: without the compiler, an update
+                # would have other dropout.
+                from torch._inductor import config as compiler
+
+                compiler.compile_threads = 1
+            with timeouts_reported(), full_memory_reported(self.config, "training"):
                 learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self.display.advance()
             if note := self._profiler.step():

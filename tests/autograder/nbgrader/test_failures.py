@@ -28,7 +28,6 @@ from autograder.results.store import ResultStore
 from autograder.sandbox.limits import Limits
 from course_lib.curriculum.course_file import CourseError
 from tests.autograder.nbgrader.classroom import Classroom, configuration, solved
-from tests.autograder.nbgrader.stand_in import StandInExecute
 from tests.autograder.small_course import LESSON, cell_of
 from tests.small_disk import small_disk
 
@@ -108,9 +107,13 @@ def test_what_was_never_graded_has_no_points_in_exports(
         raise NotComputedError("the check failed")
 
     graded.hand_in("carl", solved(graded.released), at="2025-01-30 12:00:00 UTC")
-    monkeypatch.setattr(StandInExecute, "preprocess", fail)
+    with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
+        gradebook.add_student("carl")
+    before = graded.scores("anna")
+    monkeypatch.setattr(Results, "get", fail)
     graded.autograde()
     assert "carl" in graded.not_graded
+    assert graded.scores("anna") == before
     rows = csv.DictReader(exported(graded, CsvExport).splitlines())
     scores = {row["student_id"]: row["score"] for row in rows}
     with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
@@ -163,7 +166,7 @@ def test_a_configuration_without_sandboxes_grades_nothing(graded: Classroom, ste
     before = graded.state()
     *_, last = graded.autograde(autograde_preprocessors=steps)
     assert last.startswith(
-        "nbgrader ends with an error: c.Autograde.autograde_preprocessors has no SandboxedExecute"
+        "nbgrader ends with an error: c.Autograde.autograde_preprocessors has no enabled SandboxedExecute"
     )
     assert graded.state() == before
 

@@ -59,6 +59,9 @@ def test_its_cell_says_what_a_score_is_worth(asking: SmallCourse) -> None:
         ("[86, 8]", "[86]", "lesson 01-scores, hand_in hand_in_translations, levels"),
         ('"translations.txt"', '"../course.toml"', "file: expected the name of a file next to the notebook"),
         ('"translations.txt"', '"01-scores.ipynb"', "file: expected the name of a file next to the notebook"),
+        ('"translations.txt"', '"Makefile"', "with an ending such as .txt or .yaml, got 'Makefile'"),
+        ('"translations.txt"', '"run.zip"', "web pages and archives can't be handed in"),
+        ('"translations.txt"', '"timestamp.txt"', "file: expected the name of a file next to the notebook"),
         ('"hand_in_translations"', '"attention_scores"', "attention_scores: 2 entries have this name"),
     ],
 )

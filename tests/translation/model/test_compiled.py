@@ -171,23 +171,15 @@ def differences_of_the_compiled_loss(distributed: DistributedInfo) -> list[float
     return found
 
 
-def compiled_after_a_signal(distributed: DistributedInfo, config: RunConfig) -> list[int]:
-    """Train until rank 1 gets a signal in its first update. Return how many graphs were compiled by then.
+def compiling_after_a_signal(distributed: DistributedInfo, config: RunConfig) -> list[bool]:
+    """Train until rank 1 gets a signal in its first update. Return which updates compiled in this process."""
+    import torch._inductor.config as inductor
 
-    Each update calls a compiled function with another size.
-    """
-    graphs: list[int] = []
-    compiled: list[Any] = []
-
-    def count(graph: Any, _: Any) -> Any:
-        compiled.append(graph)
-        return graph
-
-    double = torch.compile(lambda x: 2 * x, backend=count, dynamic=False)
+    inductor.compile_threads = 4
+    alone: list[bool] = []
 
     def update(trainer: Trainer, *_: Any) -> float:
-        double(torch.ones(trainer.step + 1))
-        graphs.append(len(compiled))
+        alone.append(inductor.compile_threads == 1)
         if distributed.rank == 1 and trainer.step == 0:
             os.kill(os.getpid(), signal.SIGUSR1)
         trainer.step += 1
@@ -195,17 +187,18 @@ def compiled_after_a_signal(distributed: DistributedInfo, config: RunConfig) -> 
         return 0.1
 
     with pytest.MonkeyPatch.context() as patch, Interruption() as interruption:
+        patch.setattr(Trainer, "compile", lambda _: None)
         patch.setattr(Trainer, "update", update)
         with pytest.raises(Interrupted):
             train(config, distributed, interruption)
-    return graphs
+    return alone
 
 
-def test_nothing_is_compiled_after_a_signal_has_ended_the_compiler_s_processes(
+def test_a_process_compiles_alone_after_a_signal_has_ended_the_compiler_s_processes(
     tiny_config: Callable[..., RunConfig],
 ) -> None:
-    config = tiny_config("checkpoints.stop_check_every=3", "training.log_every=100")
-    assert in_processes(2, compiled_after_a_signal, config) == [[1, 2, 3], [1, 1, 1]]
+    config = tiny_config("training.compile=true", "checkpoints.stop_check_every=3", "training.log_every=100")
+    assert in_processes(2, compiling_after_a_signal, config) == [[False] * 3, [False, True, True]]
 
 
 #: Print the number of processes that PyTorch's compiler starts for one of two ranks.

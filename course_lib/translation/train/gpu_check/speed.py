@@ -216,6 +216,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
     textbook = TextbookTraining(model, scale.vocabulary, device)
     batches = fixed_batches(sentence_pairs(scale))
     textbook.update(*next(batches))
+    free_memory(device)  # Otherwise the memory that PyTorch keeps would not count as free for the lab.
     ours = theirs = 0.0
     lab = _warmed_up(run_config(model, scale, compile=compiled), scale, device)
     with lab.loader:
