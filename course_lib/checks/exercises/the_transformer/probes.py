@@ -449,6 +449,31 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Observed:
     return _dropout_facts(model, *sentences)
 
 
+@probe("dropout also acts inside the layers of both stacks")
+def _model_layer_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
+    # These embeddings cancel the encoding of position 0, so dropout on the sum of both has no effect.
+    row = -torch.tensor([0.0, 1.0, 0.0, 1.0]) / math.sqrt(_SMALL["d_model"])
+    sizes = {"source": _SOURCE_VOCAB, "target": _TARGET_VOCAB}
+    model.load({f"{side}_embedding.table.weight": row.repeat(size, 1) for side, size in sizes.items()})
+    token, mask = torch.zeros(1, 1, dtype=torch.long), torch.ones(1, 1, 1, dtype=torch.bool)
+    memory = draw.normal(1, 1, _SMALL["d_model"])
+    found: dict[str, Observed] = {}
+    for stack, method, inputs in (
+        ("encoder", "encode", (token, mask)),
+        ("decoder", "decode", (memory, mask, token, mask)),
+    ):
+        results = []
+        for training in (True, False):
+            model.train(training)
+            results.append(value_of(model.call(*inputs, method=method)))
+        if not all(isinstance(result, Tensor) for result in results):
+            return next(result for result in results if not isinstance(result, Tensor))
+        effect = "none" if _equal(*results) else "some numbers are dropped"
+        found[f"the effect of dropout in the layers of the {stack}"] = effect
+    return found
+
+
 @probe("layers start with different weights, matrices have Xavier initialisation, and tables keep their own")
 def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     d_model, vocab = 24, 400
