@@ -36,25 +36,20 @@ def _always_exits(statement: ast.stmt) -> bool:
             return _any_exits(finalbody) or (without_exception and after_exception)
         case ast.While(test=ast.Constant(value=True), body=body):
             return not any(map(_breaks, body))
-        case ast.Match(cases=cases):
-            # `case _` and `case name` match anything.
-            last = cases[-1]
-            complete = (
-                last.guard is None and isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
-            )
-            return complete and all(_any_exits(case.body) for case in cases)
+        case ast.Match(cases=[*_, ast.match_case(pattern=ast.MatchAs(pattern=None), guard=None)] as cases):
+            # The last case, `case _` or `case name`, matches anything.
+            return all(_any_exits(case.body) for case in cases)
     return False
 
 
-def _breaks(statement: ast.AST) -> bool:
-    """Return whether a statement in a loop can end that loop. A `break` ends only the innermost loop."""
-    if isinstance(statement, ast.Break):
-        return True
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return False
-    inner = isinstance(statement, ast.For | ast.AsyncFor | ast.While)
-    parts = statement.orelse if inner else ast.iter_child_nodes(statement)
-    return any(map(_breaks, parts))
+def _breaks(node: ast.AST) -> bool:
+    """Return whether a node in a loop contains a `break` that ends this loop and not an inner one."""
+    match node:
+        case ast.Break():
+            return True
+        case ast.For(orelse=orelse) | ast.AsyncFor(orelse=orelse) | ast.While(orelse=orelse):
+            return any(map(_breaks, orelse))
+    return any(map(_breaks, ast.iter_child_nodes(node)))
 
 
 def _any_exits(block: list[ast.stmt]) -> bool:

@@ -127,10 +127,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _close_process_group() -> bool:
-    """Close the process group that the student's code, or another cell, has left open.
-
-    Return whether there was one.
-    """
+    """Close the process group that the student's code or another cell left open; return if there was one."""
     is_open = torch.distributed.is_available() and torch.distributed.is_initialized()
     if is_open:
         torch.distributed.destroy_process_group()
@@ -144,7 +141,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
     """
     found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
-    was_open = _close_process_group()  # The reference needs its own.
+    was_open = _close_process_group()  # The reference opens its own.
     count = len(exercise.probes)
     replies = [reply for outcome in found for reply in outcome.replies]
     raised = [reply for reply in replies if isinstance(reply, Raised)]
@@ -166,10 +163,10 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences)
     facts = _facts(versions.reference(first), found[first], difference, arguments[first])
+    # A probe that asks for gradients may compare other results as well.
     only_gradients = all(
-        # A probe may compare other results as well.
-        _compares_gradients(found[number]) and "gradient" in one.facts
-        for number, one in differences.items()
+        _compares_gradients(found[number]) and "gradient" in each.facts
+        for number, each in differences.items()
     )
     if only_gradients and not explanation.named:
         causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
@@ -202,10 +199,12 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
 def succeeds(exercise: ExerciseCheck, backend: Backend, seed: str) -> bool:
     """Return whether the backend's object passes every probe, without a diagnosis if it doesn't."""
     versions = Versions(exercise, seed)
-    return all(
-        first_difference(probe, versions.reference(number), outcome_of(probe, backend, seed)) is None
-        for number, probe in enumerate(exercise.probes)
-    )
+    for number, probe in enumerate(exercise.probes):
+        found = outcome_of(probe, backend, seed)
+        _close_process_group()
+        if first_difference(probe, versions.reference(number), found) is not None:
+            return False
+    return True
 
 
 def _explanation(

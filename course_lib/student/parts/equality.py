@@ -37,6 +37,8 @@ _MAX_LENGTH = 9
 _OPTIONAL_WEIGHT = "generator.bias"
 
 
+@torch.inference_mode(False)  # A cell of the notebook may have turned gradients off.
+@torch.enable_grad()
 def unequal_parts(
     parts: Parts, device: torch.device | str = "cpu", autocast: torch.dtype = torch.bfloat16
 ) -> dict[str, str]:
@@ -47,12 +49,7 @@ def unequal_parts(
     of the lessons, that makes the model differ when it is added. Both models run on `device`, and for the
     test in 16 bits, `autocast` is the dtype of matrix products.
     """
-    # A cell of the notebook may have turned gradients off.
-    with torch.inference_mode(False), torch.enable_grad():
-        return _unequal_parts(parts, torch.device(device), autocast)
-
-
-def _unequal_parts(parts: Parts, device: torch.device, autocast: torch.dtype) -> dict[str, str]:
+    device = torch.device(device)
     with torch.random.fork_rng(devices=[]):
         expected = dict(_compute(parts.only(()), device, autocast))
     if not parts.yours or not (first := _first_difference(expected, parts, device, autocast)):
