@@ -255,8 +255,8 @@ def test_a_process_group_that_stays_open_is_named_and_closed() -> None:
     ],
 )
 def test_a_class_that_is_no_module_is_named(name: str, statement: str) -> None:
-    def start(self, *arguments, **settings) -> None:
-        self.pad_id = 0
+    def start(self, size, pad_id, *others, **settings) -> None:
+        self.pad_id = pad_id
 
     told = message(name, type(name, (), {"__init__": start}))
     assert statement in told
