@@ -128,6 +128,10 @@ def _result(
     backend = cast(Backend, found) if is_backend else LocalBackend(found, tuple(may_not_call))
     if isinstance(entry, PredictionCheck):
         return _result_of_prediction(entry, backend, grading)
+    if not is_backend and not callable(found):
+        what = f"`{entry.name}` is an object of type {type(found).__name__}, not a function or a class."
+        message = messages.line("✗", entry.name, f"{what} Run the cell that defines it again.")
+        return _failure(Finding(entry.name, "wrong"), message, grading)
     return _result_of_exercise(entry, backend, grading, {} if grading or is_backend else names)
 
 
@@ -142,7 +146,8 @@ def _result_of_exercise(
     if verdict.passed:
         correct = f"correct: all {verdict.probes} tests passed."
         return _Result(finding, messages.line("✓", exercise.name, correct))
-    wrong_parts = () if verdict.unwritten else _wrong_parts(exercise.name, names)
+    # If the code didn't return, its parts may not return either, and each would take as long again.
+    wrong_parts = () if verdict.unwritten or verdict.stopped else _wrong_parts(exercise.name, names)
     return _failure(finding, messages.failure(verdict, wrong_parts), grading, verdict.difference)
 
 

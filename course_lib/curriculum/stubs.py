@@ -34,9 +34,22 @@ def _always_exits(statement: ast.stmt) -> bool:
             without_exception = _any_exits(body) or _any_exits(orelse)
             after_exception = all(_any_exits(handler.body) for handler in handlers)
             return _any_exits(finalbody) or (without_exception and after_exception)
-        case ast.While(test=ast.Constant(value=True)):
-            return not any(isinstance(inner, ast.Break) for inner in ast.walk(statement))
+        case ast.While(test=ast.Constant(value=True), body=body):
+            return not any(map(_breaks, body))
+        case ast.Match(cases=[*_, ast.match_case(pattern=ast.MatchAs(pattern=None), guard=None)] as cases):
+            # The last case, `case _` or `case name`, matches anything.
+            return all(_any_exits(case.body) for case in cases)
     return False
+
+
+def _breaks(node: ast.AST) -> bool:
+    """Return whether a node in a loop contains a `break` that ends this loop and not an inner one."""
+    match node:
+        case ast.Break():
+            return True
+        case ast.For(orelse=orelse) | ast.AsyncFor(orelse=orelse) | ast.While(orelse=orelse):
+            return any(map(_breaks, orelse))
+    return any(map(_breaks, ast.iter_child_nodes(node)))
 
 
 def _any_exits(block: list[ast.stmt]) -> bool:

@@ -121,8 +121,17 @@ def _undisturbed() -> Iterator[None]:
         with as_torch_starts():
             yield
     finally:
+        _close_process_group()
         gc.set_threshold(*thresholds)
         torch.set_num_threads(threads)
+
+
+def _close_process_group() -> bool:
+    """Close the process group that the student's code or another cell left open; return if there was one."""
+    is_open = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if is_open:
+        torch.distributed.destroy_process_group()
+    return is_open
 
 
 @_undisturbed()
@@ -132,6 +141,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
     """
     found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
+    was_open = _close_process_group()  # The reference opens its own.
     count = len(exercise.probes)
     replies = [reply for outcome in found for reply in outcome.replies]
     raised = [reply for reply in replies if isinstance(reply, Raised)]
@@ -153,11 +163,16 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences)
     facts = _facts(versions.reference(first), found[first], difference, arguments[first])
-    if all(_compares_gradients(found[number]) for number in differences) and not explanation.named:
+    # A probe that asks for gradients may compare other results as well.
+    only_gradients = all(
+        _compares_gradients(found[number]) and "gradient" in each.facts
+        for number, each in differences.items()
+    )
+    if only_gradients and not explanation.named:
         causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
         facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
     kinds = {reply.kind for reply in raised}
-    if not explanation.named and not kinds & _STOPPED.keys():
+    if not explanation.named and not kinds & _STOPPED.keys() and not was_open:
         again = outcome_of(exercise.probes[first], backend, seed)
         if _changes_when_repeated(exercise.probes[first], found[first], again):
             facts = (*facts, _CHANGES)
@@ -184,10 +199,12 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
 def succeeds(exercise: ExerciseCheck, backend: Backend, seed: str) -> bool:
     """Return whether the backend's object passes every probe, without a diagnosis if it doesn't."""
     versions = Versions(exercise, seed)
-    return all(
-        first_difference(probe, versions.reference(number), outcome_of(probe, backend, seed)) is None
-        for number, probe in enumerate(exercise.probes)
-    )
+    for number, probe in enumerate(exercise.probes):
+        found = outcome_of(probe, backend, seed)
+        _close_process_group()
+        if first_difference(probe, versions.reference(number), found) is not None:
+            return False
+    return True
 
 
 def _explanation(

@@ -31,8 +31,8 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
     if not verdict.failures:
         used = " and ".join(each.removesuffix(".__init__") for each in verdict.forbidden)
         return _lines(
-            f"✗ {name}: the result is correct, but it comes from {used}, which solves the whole exercise, or "
-            "from an operator that does the same.",
+            f"✗ {name}: the result is correct, but your code calls {used}, or an operator that does the "
+            "same. This would solve the whole exercise.",
             "Next: build it from smaller parts. The hints above say which.",
         )
     assert verdict.difference is not None

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
+from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure, value_of
 from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
 from course_lib.checks.exercises.fixtures.results import (
     after_an_update,
     after_another_call,
     as_number,
+    gradients_afterwards,
     without_gradients,
 )
 
@@ -125,6 +126,16 @@ def gradients_of(reply: Reply, inputs: Sequence[str] = (), weights: Iterable[str
     arrived = dict(zip(inputs, reply.value["inputs"], strict=False))
     arrived |= {name: reply.value["weights"].get(name) for name in weights}
     return {f"the gradient of {name}": gradient for name, gradient in arrived.items()}
+
+
+def gradients_after_calls(function: Candidate, *arguments: object) -> dict[str, Observed]:
+    """Call a function while gradients are on, and while they are off. Report their state after each call."""
+    return {
+        f"the gradients afterwards, if they are {state} before": value_of(
+            function.fixture(gradients_afterwards(state == "on")).call(function, *arguments)
+        )
+        for state in ("on", "off")
+    }
 
 
 def mode_afterwards(model: Candidate) -> dict[str, str]:

@@ -37,6 +37,8 @@ _MAX_LENGTH = 9
 _OPTIONAL_WEIGHT = "generator.bias"
 
 
+@torch.inference_mode(False)  # A cell of the notebook may have turned gradients off.
+@torch.enable_grad()
 def unequal_parts(
     parts: Parts, device: torch.device | str = "cpu", autocast: torch.dtype = torch.bfloat16
 ) -> dict[str, str]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.checks import CheckError, check
-from course_lib.transformer import LayerNorm, attention_scores
+from course_lib.transformer import LabelSmoothingLoss, LayerNorm, attention_scores
 
 STUB = "attention_scores is yours to write: lesson 01, exercise 1 of 3"
 
@@ -144,6 +144,15 @@ def test_code_with_wrong_gradients_alone_is_told() -> None:
 
     told = message(WithoutGradientOfDeviation, "LayerNorm")
     assert "Your code passes all tests but those of gradients." in told
+
+
+def test_a_wrong_value_in_a_test_of_gradients_is_not_blamed_on_them() -> None:
+    class WrongInEvaluation(LabelSmoothingLoss):
+        def forward(self, logits, labels):
+            loss = super().forward(logits, labels)
+            return loss if self.training else loss * loss.sin()
+
+    assert "those of gradients" not in message(WrongInEvaluation, "LabelSmoothingLoss")
 
 
 def test_numbers_of_a_less_precise_dtype_are_told() -> None:

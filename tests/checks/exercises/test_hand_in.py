@@ -187,6 +187,7 @@ def test_translations_into_german_are_scored_against_german_references() -> None
 def test_windows_lines_and_a_mark_at_the_beginning_do_no_harm() -> None:
     plain = translations(lines(worse(0.05)))
     assert translations(b"\xef\xbb\xbf" + lines(worse(0.05)).replace(b"\n", b"\r\n")) == plain
+    assert metrics(b"\xef\xbb\xbf" + written(rows()).replace(b"\n", b"\r\n")) == metrics(written(rows()))
     assert translations(lines(worse(0.05)).removesuffix(b"\n")) == plain
     # Python's splitlines would split a line at this character, but a file's lines don't end there.
     strange = [line.replace(" ", "\u2028", 1) for line in worse(0.05)]

@@ -1,5 +1,7 @@
 """Fixtures of lesson 05: the initial table, positions beyond max_length, and tensors left on the CPU."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -169,6 +171,10 @@ def test_buffers_and_parameters_go_along() -> None:
     assert told(student.fixture(left_behind()).call(student.build(), torch.zeros(2, 3))) is False
 
 
+def _doubled(tokens: torch.Tensor) -> torch.Tensor:
+    return 2 * tokens
+
+
 @pytest.mark.parametrize(
     ("found", "together"),
     [
@@ -176,6 +182,9 @@ def test_buffers_and_parameters_go_along() -> None:
         (lambda tokens: torch.ones(4, device=tokens.device) * tokens, True),
         (lambda tokens: torch.ones(4) * tokens, False),
         (lambda tokens: torch.tensor(tokens.tolist()), False),
+        (lambda tokens: tokens * copy.deepcopy(nn.Parameter(tokens * 1.0)), True),
+        (lambda tokens: (tokens * 1.0).to_sparse().to_dense(), True),
+        (torch.jit.script(_doubled), True),
     ],
 )
 def test_what_stays_on_the_device_of_its_arguments(found, together) -> None:

@@ -1,5 +1,7 @@
 """The fixtures of lesson 06: a model that produces known sentences, and one with two vocabularies."""
 
+import copy
+
 import torch
 
 from course_lib.checks.engine.candidate import Candidate
@@ -84,6 +86,13 @@ def test_it_counts_how_often_the_source_is_encoded() -> None:
     model.call(SOURCE, MASK, SOURCE, causal_mask(3))
     both = "several: `encode` with several sentences and the whole model"
     assert value(model.call(method="encoded")) == both
+
+
+def test_it_counts_the_calls_of_its_deep_copies() -> None:
+    candidate = Candidate(LocalBackend(lambda model, *inputs: greedy_decode(copy.deepcopy(model), *inputs)))
+    model = candidate.fixture(scripted_model(SCRIPT, vocab=6))
+    candidate.call(model, SOURCE, MASK, 9, 1, 2)
+    assert value(model.call(method="encoded")) == "one"
 
 
 def test_a_mask_of_numbers_is_refused() -> None:

@@ -28,6 +28,11 @@ def padding_by_difference(tokens, pad_id):
     return (tokens - pad_id).bool().unsqueeze(dim=-2)
 
 
+@torch.jit.script
+def padding_in_torchscript(tokens: torch.Tensor, pad_id: int) -> torch.Tensor:
+    return (tokens != pad_id).unsqueeze(1)
+
+
 def causal_of_two_axes(length):
     return torch.ones(length, length).tril().bool()
 
@@ -156,6 +161,7 @@ VARIANTS = {
         padding_by_filling,
         padding_by_loop,
         padding_by_difference,
+        padding_in_torchscript,
     ),
     "causal_mask": (
         causal_of_two_axes,

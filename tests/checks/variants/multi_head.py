@@ -54,6 +54,11 @@ def split_by_unfolding(x, heads):
     return x.unfold(-1, width, width).movedim(2, 1)
 
 
+def split_with_an_error_of_torch(x, heads):
+    torch._check_value(x.shape[-1] % heads == 0, lambda: f"{x.shape[-1]} features, {heads} heads")
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
 def merge_by_reshape(x):
     batch, heads, length, width = x.shape
     return x.transpose(1, 2).reshape(batch, length, heads * width)
@@ -264,6 +269,7 @@ VARIANTS = {
         split_by_permutation,
         split_by_einsum,
         split_by_unfolding,
+        split_with_an_error_of_torch,
     ),
     "merge_heads": (
         merge_by_reshape,

@@ -483,6 +483,11 @@ def greedy_in_lists(model, source, source_mask, max_length, start_id, end_id):
     return torch.tensor(rows, device=source.device)
 
 
+def greedy_with_a_copy(model, source, source_mask, max_length, start_id, end_id):
+    model = copy.deepcopy(model).eval()
+    return greedy_with_a_switch(model, source, source_mask, max_length, start_id, end_id)
+
+
 VARIANTS = {
     "EncoderLayer": (
         EncoderOfNamedFunctions,
@@ -519,5 +524,6 @@ VARIANTS = {
         greedy_with_a_switch,
         greedy_into_a_full_tensor,
         greedy_with_open_rows_only,
+        greedy_with_a_copy,
     ),
 }

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from course_lib.student.parts import LESSONS, load_parts, unequal_parts
 from tests.student.parts.conftest import Student, stub
@@ -63,6 +64,12 @@ def test_right_parts_are_equal(student: Student) -> None:
 
 def test_the_reference_is_equal_to_itself(student: Student) -> None:
     assert unequal_parts(load_parts(student.folder)) == {}
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_gradients_may_be_off_in_the_notebook(student: Student, off: type[torch.no_grad]) -> None:
+    with off():
+        assert unequal_parts(load_parts(student.folder)) == {}
 
 
 def test_every_part_that_breaks_equality_is_named(student: Student) -> None:

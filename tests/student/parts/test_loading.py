@@ -135,6 +135,17 @@ def test_a_stub_after_a_return_is_ignored(student: Student) -> None:
         ("try:\n        pass\n    finally:\n        return 1", "student"),
         ("while True:\n        return 1", "student"),
         ("while True:\n        break", "reference"),
+        ("while True:\n        for _ in {x}:\n            break\n        return 1", "student"),
+        (
+            "while True:\n        for _ in {x}:\n            pass\n        else:\n            break",
+            "reference",
+        ),
+        (
+            "match {x}:\n        case 1:\n            return 1\n        case _:\n            return 2",
+            "student",
+        ),
+        ("match {x}:\n        case 1:\n            return 1\n        case _:\n            pass", "reference"),
+        ("match {x}:\n        case 1:\n            return 1", "reference"),
         ("for _ in [1]:\n        return 1", "reference"),
     ],
 )

@@ -16,7 +16,7 @@ from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.checks.exercises.fixtures.models import transformer
 from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.results import in_float64
-from course_lib.checks.exercises.shared_requests import mode_afterwards, numbers
+from course_lib.checks.exercises.shared_requests import gradients_after_calls, mode_afterwards, numbers
 from course_lib.transformer import average_checkpoints, beam_search, length_penalty
 
 # --- length_penalty -----------------------------------------------------------------------------------------
@@ -313,7 +313,11 @@ def _beam_modes(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_model(draw, _GARDEN_PATH))
     reply = candidate.call(model, *_sources(3, 3), 2, 8, _START, _END, 0.6)
     meanwhile = value_of(model.call(method="notes"))
-    return after(reply, lambda: {"meanwhile": meanwhile, **mode_afterwards(model)})
+    facts = {
+        "meanwhile": meanwhile,
+        **gradients_after_calls(candidate, model, *_sources(3, 3), 2, 4, _START, _END, 0.6),
+    }
+    return after(reply, lambda: {**facts, **mode_afterwards(model)})
 
 
 @probe("a model that is in evaluation mode stays in it")

@@ -146,7 +146,7 @@ def final_bleu(content: bytes) -> float | None:
 
 def _rows(content: bytes) -> list[dict[str, Any]]:
     try:
-        lines = content.decode("utf-8").split("\n")
+        lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise FileError(f"expected UTF-8, but byte {error.start} is invalid") from None
     rows = []

@@ -19,9 +19,10 @@ from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import config
 from course_lib.checks.exercises.fixtures.reader import reader
 from course_lib.checks.exercises.fixtures.refusals import refusal
-from course_lib.checks.exercises.fixtures.results import after_new_contents, gradients_afterwards
+from course_lib.checks.exercises.fixtures.results import after_new_contents
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
 from course_lib.checks.exercises.shared_requests import (
+    gradients_after_calls,
     gradients_of,
     in_double,
     mode_afterwards,
@@ -99,10 +100,10 @@ def _inputs(kind: Callable[..., nn.Module], draw: Draw) -> tuple[Tensor, ...]:
     return draw.normal(2, 4, 6), draw.normal(2, 5, 6), _source_mask(), _target_mask(4)
 
 
-def _dropout_facts(module: Candidate, *arguments: object) -> Observed:
-    replies = [module.call(*arguments)]
+def _dropout_facts(module: Candidate, *arguments: object, method: str = "__call__") -> Observed:
+    replies = [module.call(*arguments, method=method)]
     module.train(False)
-    replies += [module.call(*arguments), module.call(*arguments)]
+    replies += [module.call(*arguments, method=method) for _ in range(2)]
     for reply in replies:
         if not isinstance(value_of(reply), Tensor):
             return reply
@@ -449,6 +450,30 @@ def _model_position_dropout(candidate: Candidate, draw: Draw) -> Observed:
     return _dropout_facts(model, *sentences)
 
 
+def _model_without_sums(candidate: Candidate, draw: Draw) -> Candidate:
+    """Build a model whose embeddings cancel the encoding of position 0, so dropout can't change the sums."""
+    model = _model(candidate, draw, training=True, **_SMALL, dropout=0.5)
+    row = -torch.tensor([0.0, 1.0, 0.0, 1.0]) / math.sqrt(_SMALL["d_model"])
+    sizes = {"source": _SOURCE_VOCAB, "target": _TARGET_VOCAB}
+    model.load({f"{side}_embedding.table.weight": row.repeat(size, 1) for side, size in sizes.items()})
+    return model
+
+
+@probe("dropout also acts inside the encoder's layers")
+def _model_encoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model_without_sums(candidate, draw)
+    source, mask = draw.integers(0, _SOURCE_VOCAB, 1, 1), torch.ones(1, 1, 1, dtype=torch.bool)
+    return _dropout_facts(model, source, mask, method="encode")
+
+
+@probe("dropout also acts inside the decoder's layers")
+def _model_decoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
+    model = _model_without_sums(candidate, draw)
+    target, mask = draw.integers(0, _TARGET_VOCAB, 1, 1), torch.ones(1, 1, 1, dtype=torch.bool)
+    memory = draw.normal(1, 1, _SMALL["d_model"])
+    return _dropout_facts(model, memory, mask, target, mask, method="decode")
+
+
 @probe("layers start with different weights, matrices have Xavier initialisation, and tables keep their own")
 def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     d_model, vocab = 24, 400
@@ -619,15 +644,10 @@ def _greedy_modes(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
     meanwhile = value_of(model.call(method="notes"))
-    modes = {
-        f"the gradients afterwards, if they are {mode} before": value_of(
-            candidate.fixture(gradients_afterwards(mode == "on")).call(
-                candidate, model, *_phrases(3, 4), 4, _START, _END
-            )
-        )
-        for mode in ("on", "off")
+    facts = {
+        "meanwhile": meanwhile,
+        **gradients_after_calls(candidate, model, *_phrases(3, 4), 4, _START, _END),
     }
-    facts = {"meanwhile": meanwhile, **modes}
     return after(reply, lambda: {**facts, **mode_afterwards(model)})
 
 
