@@ -46,8 +46,8 @@ from course_lib.translation.train.student_code.parts import (
 )
 from course_lib.translation.train.trainer import Trainer
 
-#: The loss scale is halved for each skipped update. It starts at 2^16, and a run that makes progress stays far
-#: above this value.
+#: The loss scale is halved for each skipped update. It starts at 2^16, and a run that makes progress stays
+#: far above this value.
 _SMALLEST_LOSS_SCALE = 2.0**-10
 
 

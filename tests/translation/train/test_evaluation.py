@@ -145,9 +145,7 @@ def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
     assert tuned.bleu[tuned.alpha] == max(tuned.bleu.values())
     for alpha in (0.0, 2.0):
         translations = evaluator.translate(model, sources, SearchSettings(3, alpha))
-        assert score(translations, references).bleu == pytest.approx(tuned.bleu[alpha]), (
-            "tuning scores what a search with this penalty finds"
-        )
+        assert score(translations, references).bleu == pytest.approx(tuned.bleu[alpha])
 
 
 @pytest.mark.parametrize(
