@@ -31,8 +31,21 @@ HABITS = {
     r"\bforetold\b": "predicted",
     r"\bwithout a word\b": "silently",
     r"\bfor want of\b": "because there is no",
+    r"(?<!system )(?<!Detected )\bcalls? of\b": "call to",
+    r"\b[Oo]ther \w+ than\b": "... other than",
+    r"\b[Aa]lso if\b": "even if, also raises ... if",
+    r"\bcompute the same[.,)]": "compute the same result",
 }
-FOLDERS = ("autograder/", "course_lib/", "docs/", "solutions/", "tests/", "README.md", "CONTRIBUTING.md")
+FOLDERS = (
+    "autograder/",
+    "course_lib/",
+    "docs/",
+    "solutions/",
+    "tests/",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+)
 #: Answers that stand for students' code, whose comments are theirs.
 NOT_OURS = ("tests/checks/battery", "tests/checks/unrelated", "tests/checks/variants")
 
@@ -50,9 +63,10 @@ def tracked(*suffixes: str) -> list[Path]:
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a file, but only the comments, docstrings and assert messages of a test.
+    """Yield the numbered lines of a file, but only the names, comments and messages of a test.
 
-    The other strings in a test can be the words of a hypothetical student.
+    Messages are docstrings and those of assertions. The other strings in a test can be the words of a
+    hypothetical student.
     """
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py" or path.relative_to(ROOT).parts[0] != "tests":
@@ -64,7 +78,11 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
             yield from enumerate(token.string.splitlines(), token.start[0])
         if token.type not in (tokenize.COMMENT, tokenize.NL):
             begins_a_statement = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-    messages = (node.msg for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assert) and node.msg)
+    nodes = list(ast.walk(ast.parse(text)))
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.lineno, node.name.replace("_", " ")
+    messages = (node.msg for node in nodes if isinstance(node, ast.Assert) and node.msg)
     for part in (part for message in messages for part in ast.walk(message)):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.lineno, part.value

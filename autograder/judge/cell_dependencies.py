@@ -78,7 +78,7 @@ def _is_too_long(source: str) -> bool:
 
 
 def without_ipython_syntax(source: str) -> str:
-    """Return a cell's source as Python, in which magics are calls of `get_ipython`.
+    """Return a cell's source as Python, in which magics are calls to `get_ipython`.
 
     Raises SyntaxError, ValueError, RuntimeError or MemoryError if that fails, and ValueError if the cell is
     too long to analyse.

@@ -39,7 +39,7 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
     Raises NotComputedError if a check crashes, or if the cell imports something from `course_lib` that this
     version of the course doesn't have, because neither may cost the student any points.
     """
-    InteractiveShell.instance(config=_NO_HISTORY)  # This handles calls of `display` in the cell.
+    InteractiveShell.instance(config=_NO_HISTORY)  # This handles calls to `display` in the cell.
     allowed = {name: value for name, value in names.items() if not hasattr(builtins, name)}
     namespace: dict[str, object] = {"__name__": "__main__", **allowed, **trusted}
     with record() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:

@@ -145,7 +145,7 @@ class LessonAnswers:
                 )
 
     def open_counts(self) -> dict[Question, tuple[int, int]]:
-        """Return, by question, the number of answers that need manual grading and of all answers."""
+        """Return, for each question, the number of answers that need manual grading, and the total number."""
         with self._course.gradebook() as gradebook:
             return {
                 question: (sum(bool(grade.needs_manual_grade) for grade in grades), len(grades))

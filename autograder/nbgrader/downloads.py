@@ -167,8 +167,9 @@ class DownloadCollector(FileNameCollectorPlugin):
 
 
 def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
-    """Return the files of the latest upload with exactly the wanted name or, if there is none, all its files.
+    """Return the files of the latest upload that have exactly the wanted name.
 
+    If there are none, return all files of the latest upload.
     If the files to return all have the same content, return only one of them. Files in a folder count only if
     there are no others: the folder can be an archive of another student, who chose the names in it.
     """

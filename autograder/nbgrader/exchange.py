@@ -270,7 +270,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
 
     @contextmanager
     def _protecting(self, record: dict[str, Any]) -> Iterator[None]:
-        """Restore a student's collected submission if the block was to replace it and raised an error."""
+        """Restore a student's collected submission if the block raises an error while it replaces it."""
         course, student, lesson = self.coursedir, record["username"], self.coursedir.assignment_id
         collected = FolderReplacement(Path(course.format_path(course.submitted_directory, student, lesson)))
         collected.recover()

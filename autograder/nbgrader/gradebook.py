@@ -21,9 +21,9 @@ def gradebook_file(url: str) -> Path | None:
 def open_gradebook(course: CourseDirectory, create: bool = False) -> Gradebook:
     """Open a course's gradebook, and return it. The caller must close it.
 
-    With `create`, a gradebook file that doesn't exist is created. Raises CourseError if it doesn't exist
-    otherwise, because nothing has been released yet, if its address is not valid, or if its database can't be
-    used.
+    With `create`, a gradebook file that doesn't exist is created. Without it, raises CourseError if there is
+    no such file, because nothing has been released yet. Also raises CourseError if the gradebook's address is
+    not valid, or if its database can't be used.
     """
     try:
         file = gradebook_file(course.db_url)

@@ -59,7 +59,7 @@ class Preparation:
         """The hashes of the current checks and limits of each released notebook, by lesson and name."""
 
     def is_current(self, lesson: str, name: str, depends_on: Mapping[str, str]) -> bool:
-        """Return whether a result has the current checks and limits of a released notebook.
+        """Return whether a result was computed with the current checks and limits of a released notebook.
 
         `depends_on` is that of the result's job. Raises CourseError if the gradebook can't be opened.
         """
@@ -147,7 +147,7 @@ class Preparation:
         return repaired
 
     def _files(self, submission: Submission) -> dict[str, bytes]:
-        """Return the lesson's files and the student's other files, without refused and too large ones."""
+        """Return the lesson's files and the student's other files, except those refused or too large."""
         found = {} if submission.all_refused else neighbor_files(Path(submission.folder))
         refused = {os.path.relpath(path, submission.folder) for path in submission.refused}
         files = {

@@ -183,7 +183,7 @@ class Regrading:
             self.failed[submission.student] = str(error)
 
     def _unchanged(self) -> list[tuple[Submission, str]]:
-        """Inspect the submissions that were graded, and return those that haven't changed, with digests."""
+        """Inspect the submissions that were graded, and return the unchanged ones with their digests."""
         unchanged = []
         for submission in submissions(self._directory):
             if graded_folder(self._directory, submission.student, self._lesson).is_dir():

@@ -147,7 +147,8 @@ class SandboxedExecute(NbGraderPreprocessor):
                 id=str(cell.metadata.get("nbgrader", {}).get("grade_id") or cell.get("id", index)),
                 source=cell.source,
                 judged=is_check(cell),
-                # Students may change pictures, whose cells take long or need code that the sandbox lacks.
+                # Picture cells take long, or need code that the sandbox lacks. So they stay optional even if
+                # a student has changed them.
                 optional="see" in released.get(cell.get("id"), unknown).tags
                 and not cell.metadata.get("nbgrader"),
                 released=cell.get("id") in released and released[cell.id].source == cell.source,

@@ -68,8 +68,8 @@ class Confinement:
     def sufficient(self) -> bool:
         """Whether students' code can be graded in this confinement.
 
-        Outside files, the course itself and the network must be blocked, and the sandbox's processes
-        protected.
+        It must block access to the network, to the course itself and to files outside the sandbox, and
+        protect the sandbox's own processes.
         """
         return self.seccomp and (self.bubblewrap or self.landlock_abi > 0) and not self.exposed
 

@@ -152,7 +152,7 @@ class Submission:
 
 
 def lesson_files(course: CourseDirectory, lesson: str) -> dict[str, Path]:
-    """Return the instructor's files of a lesson, without notebooks, by their paths in the lesson's folder."""
+    """Return the instructor's files of a lesson, except notebooks, keyed by path in the lesson's folder."""
     folder = course.format_path(course.source_directory, ".", lesson)
     paths = find_all_files(folder, [*course.ignore, "*.ipynb"])
     return {os.path.relpath(path, folder): Path(path) for path in sorted(paths)}

@@ -96,7 +96,7 @@ def merge_steps(
 
 
 def _symbols(spellings: Sequence[Spelling], made: Sequence[str]) -> pd.DataFrame:
-    """Return one table row for each symbol of each spelling. The merges make the symbols in `made`."""
+    """Return one table row for each symbol of each spelling. `made` holds the new symbol of each merge."""
     table = pd.DataFrame(
         [
             (step, row, symbol, NEW if symbol == newest else JOINED if len(symbol) > 1 else LETTER)

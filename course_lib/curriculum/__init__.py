@@ -145,7 +145,7 @@ class Curriculum(_Table):
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """The exercises for which the lab can use a student's code, by lesson, without the other lessons."""
+        """The exercises for which the lab can use a student's code, by lesson. Other lessons are omitted."""
         return {
             lesson.name: names
             for lesson in self.lessons

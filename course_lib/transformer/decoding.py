@@ -44,7 +44,7 @@ def greedy_decode(
     This is the "auto-regressive" generation of section 3. Each row of the result begins with `start_id`.
     After its first `end_id`, a row is filled with `end_id`. Decoding stops when every row has ended, or at
     `max_length` tokens including the start. The source is encoded once for the whole batch. The model is used
-    in evaluation mode and without gradients. Afterwards, it is in its previous mode again.
+    in evaluation mode and without gradients. Afterwards, its previous mode is restored.
     """
     with evaluating(model):
         memory = model.encode(source, source_mask)
@@ -83,8 +83,8 @@ def beam_search(
     This is the beam search of section 6.1. The source is encoded once for the whole batch. The best
     hypothesis has the highest log-probability divided by length_penalty(length, alpha), where the length
     counts the tokens after the start, including the end. The rows are formatted like those of
-    `greedy_decode`. As there, the model is used in evaluation mode and without gradients, and is then in its
-    previous mode again.
+    `greedy_decode`. As there, the model is used in evaluation mode and without gradients, and its previous
+    mode is restored afterwards.
     """
     sentences = source.shape[0]
     with evaluating(model):

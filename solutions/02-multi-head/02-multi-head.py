@@ -127,7 +127,7 @@ attention_heatmap(
 # If queries and keys were equal, the *scores* in the two directions would be the same.
 #
 # **A word with no match attends to everything equally.** The first word has no previous one, and in the third panel
-# "plays" looks for nothing. Their scores are all 0, and a softmax always spends its whole weight.
+# "plays" looks for nothing. Their scores are all 0, and a softmax always distributes a total weight of 1.
 #
 # ## 2. Heads: several attentions at once
 #

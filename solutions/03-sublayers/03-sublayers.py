@@ -111,7 +111,7 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 #
 # Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check loads
 # weights by them. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not allowed. Nor
-# are group and batch normalisation, which can be made to compute the same.)
+# are group and batch normalisation, which can be made to compute the same function.)
 
 # %% build="LayerNorm"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:LayerNorm
@@ -148,7 +148,7 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown]
 # ### Explain it
 #
-# Networks for images usually have another normalisation: **batch normalisation**. It takes the mean and variance of
+# Networks for images usually use a different kind: **batch normalisation**. It takes the mean and variance of
 # each *feature* over all examples of a batch. When the network is used, averages that were collected during training
 # replace them.
 #
@@ -161,8 +161,8 @@ normalisation_effect(x, norm(x), words)
 # padding it contains and on which other sentences are in it: the same sentence would give different results in
 # different batches. When the model translates, there may be only one sentence, and while it is written there is only
 # one new word at a time, so there is no batch to take a mean over; stored averages would have to replace it, and the
-# model would no longer compute the same as during training. Layer normalisation needs only the word's own features, so
-# it computes the same during training and when translating, in any batch and at any length.
+# model would no longer compute what it computed during training. Layer normalisation needs only the word's own
+# features, so its result is the same during training and when translating, in any batch and at any length.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: with batch statistics, a sentence's result depends on the other sentences, their lengths or their padding.
@@ -688,8 +688,8 @@ named_lines(
 #
 # <details><summary>Why is eps 1e-6 here, and 1e-5 in PyTorch?</summary>
 #
-# By convention; the papers give no number. It hardly matters if it is far below the usual variance, but a model must be
-# used with the eps that it was trained with.
+# By convention; the papers give no number. The value hardly matters as long as it is far below the usual variance, but
+# a model must be used with the eps that it was trained with.
 #
 # </details>
 #

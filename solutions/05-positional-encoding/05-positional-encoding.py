@@ -418,7 +418,7 @@ named_lines(
 # How much is lost if positions drown the words? We compare the sum with the rows of all 1,000 words by dot products,
 # and take the word that matches best: with the root, with a factor of 3 in its place, and without any.
 #
-# **Change something:** other factors than 3. From which factor on are nearly all words recovered?
+# **Change something:** factors other than 3. From which factor on are nearly all words recovered?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -647,7 +647,7 @@ named_lines(
 #
 # That works too, but makes the layers above wider. A linear layer on $[\mathit{word}, \mathit{position}]$ computes
 # $\mathit{word} \cdot A + \mathit{position} \cdot B$, and on the sum $(\mathit{word} + \mathit{position}) \cdot A$.
-# With enough dimensions the model can learn the same.
+# With enough dimensions the model can learn the same function.
 #
 # </details>
 #

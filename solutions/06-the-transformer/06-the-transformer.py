@@ -378,8 +378,8 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # %% [markdown]
 # ### See it: the shapes on their way
 #
-# The next cell measures shapes with *hooks*: functions that PyTorch calls with the output of a part. Of the first layer
-# of each stack, it also shows the inside.
+# The next cell measures shapes with *hooks*: functions that PyTorch calls with the output of a part. It also shows
+# the inside of the first layer of each stack.
 #
 # Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
 # back? Where does the length of the source meet the length of the target, and which of the two remains?

@@ -105,7 +105,7 @@ print("sum of the row:           ", sum(row))
 print("the row of padding:       ", [0.0] * 5)
 
 # %% [markdown]
-# A scratch cell: does the row sum to 1, too, with a smoothing of 1 and two words? Try other numbers.
+# A scratch cell: does the row also sum to 1 with a smoothing of 1 and two words? Try other numbers.
 
 # %% tags=["see"]
 smoothing, words = 1.0, 2
@@ -407,7 +407,7 @@ for smoothing in [0.0, 0.1, 0.3]:
 calibration_curves(pd.concat(tables))
 
 # %% [markdown]
-# Without smoothing the points are **below** the dashed line: the model is more confident than it is right. It has
+# Without smoothing the points are **below** the dashed line: the model is right less often than it says. It has
 # memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
 # well. Too much moves them **above** it: the model is right more often than it says.
 #

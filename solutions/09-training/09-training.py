@@ -322,7 +322,7 @@ token_counts(
 # ### BEGIN MARK SCHEME
 # - 1 point: tokens in pieces with few real tokens count more (with a reason or an example).
 # - 1 point: what is minimised is no longer the mean over tokens; short sentences are favoured, long ones neglected.
-# - 1 point: the update depends on the split, so runs with other memory or other numbers of processors differ.
+# - 1 point: the update depends on the split, so runs on machines with different memory or numbers of processors differ.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -81,7 +81,7 @@ Item = TypeVar("Item")
 # one would have made, only sooner.
 #
 # The ranks share the batches of **one update**, and all of them wait for the slowest. So deal these batches like cards:
-# the first to rank 0, the next to rank 1, round and round. Then no rank has more than one batch more than another.
+# the first to rank 0, the next to rank 1, round and round. Then any two ranks differ by at most one batch.
 # (Where batches are sorted by length, as in an evaluation, no rank gets all the long sentences.)
 #
 # ### Worked example: seven batches
@@ -104,7 +104,7 @@ for rank in range(ranks):
 # ### Build it
 #
 # Some ranks may get one batch more than others, and some none at all. (PyTorch's own `DistributedSampler` repeats some
-# examples by default, so that all ranks have equally many, which makes the score of an evaluation slightly wrong.)
+# examples by default, so that all ranks have the same number, which makes the score of an evaluation slightly wrong.)
 # Return a sequence with a length, and leave the given list as it is.
 
 # %% build="shard"
@@ -436,8 +436,8 @@ pd.DataFrame(
 # %% [markdown] explain="explain_same_model"
 # All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different
 # models. The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch
-# alone: if each rank shuffled for itself, sentences would be repeated and left out, and with another world size other
-# batches would meet in an update. Dropout has to be drawn from the number of the update and of the batch, and not
+# alone: if each rank shuffled for itself, sentences would be repeated and left out, and with another world size,
+# different batches would share an update. Dropout has to be drawn from the number of the update and of the batch, not
 # from a generator that each rank advances at its own pace, or it differs when another rank works on the batch. The
 # schedule and the optimiser's state have to count updates, not batches of one rank. Also the vocabulary and the data:
 # if they are learned or read differently, the ids mean something else. (And sums of floating-point numbers depend on

@@ -139,7 +139,7 @@ for lesson, parts in public_curriculum().parts.items():
 #
 # First, a run that takes half a minute on an idle machine: `captions-small`, a single layer with 64 features, for three
 # epochs. It runs in a process of its own, and this cell reads its `metrics.jsonl`. (After twenty seconds the cell ends;
-# if the run isn't over, the cells below wait for it.)
+# if the run hasn't finished, the cells below wait for it.)
 #
 # These are the most important columns of `metrics.jsonl`:
 #
@@ -532,8 +532,8 @@ operations.head(12).round(3)
 
 # %% [markdown]
 # `mm` is a product of two matrices, `addmm` one with a bias added (a linear layer), and `bmm` a product for each
-# sentence and head (attention). Most calls of `mm` come from the backward pass of the linear layers. The milliseconds of
-# a row don't include the operations that it calls in turn.
+# sentence and head (attention). Most calls to `mm` come from the backward pass of the linear layers. The milliseconds
+# of a row don't include the operations that it calls in turn.
 #
 # The rest consists of many short operations: the optimiser's additions and roots, softmax, dropout, copies. With a
 # model this small they take a large part of the time. (The profiler adds a little to each operation, so it overstates

@@ -47,7 +47,7 @@ def test_what_is_wrong_is_said_by_name(small: SmallCourse, old: str, new: str, s
         assert "\n" not in problem
 
 
-def test_lessons_stand_in_order_and_once(small: SmallCourse) -> None:
+def test_lessons_are_in_order_and_unique(small: SmallCourse) -> None:
     [header, lesson] = (small.root / "solutions/course.toml").read_text().split("[[lessons]]")
     small.write("solutions/course.toml", "[[lessons]]".join([header, lesson, lesson]))
     with pytest.raises(CourseError, match="lesson 01-scores: 2 lessons have this name"):

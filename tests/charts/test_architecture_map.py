@@ -53,7 +53,7 @@ def test_holders_come_before_what_they_hold() -> None:
         assert not _holds(later, earlier)
 
 
-def test_everything_lies_on_the_canvas() -> None:
+def test_everything_is_on_the_canvas() -> None:
     for box in ALL_BOXES:
         assert 0 < box.x < box.x + box.width < WIDTH
         assert 0 < box.y < box.y + box.height < HEIGHT - 24  # the key is below

@@ -101,7 +101,7 @@ def test_claims_of_the_rows_only_what_holds(weights: torch.Tensor, claim: str, t
     assert sum(claim in text for text in texts) == 1
 
 
-def test_heads_stand_side_by_side_with_one_legend(texts_of: TextsOf) -> None:
+def test_heads_are_side_by_side_with_one_legend(texts_of: TextsOf) -> None:
     heads = torch.softmax(torch.randn(6, 4, 4), dim=-1)
     names = [f"head {number}" for number in range(6)]
     chart = attention_heatmap(heads, WORDS, WORDS, mask=CAUSAL, panels=names)

@@ -42,7 +42,7 @@ def test_no_numbers_are_marked_and_nan_equals_nan(texts_of: TextsOf) -> None:
     assert any(text.startswith("Black cells") for text in texts)
 
 
-def test_other_shapes_stand_side_by_side(texts_of: TextsOf) -> None:
+def test_different_shapes_are_side_by_side(texts_of: TextsOf) -> None:
     texts = texts_of(_compared(_values(3, 4), _values(4, 3)))
     assert "The shapes differ: got (3, 4), expected (4, 3)." in texts
     assert "where they differ" not in texts

@@ -44,7 +44,7 @@ def test_what_was_dropped_carries_a_cross(texts_of: TextsOf) -> None:
     assert "cat −3.00 ×" in texts
 
 
-def test_the_likeliest_of_a_step_stands_on_the_left() -> None:
+def test_the_likeliest_prefix_of_a_step_is_on_the_left() -> None:
     chart = beam_tree(BEGINNINGS, WINNER)
     nodes = chart.layer[1].data
     assert nodes[nodes["step"] == 2].sort_values("column")["prefix"].tolist() == ["the dog", "a dog"]

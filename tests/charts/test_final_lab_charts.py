@@ -49,7 +49,7 @@ def test_the_most_focused_head_is_shown_first(texts_of: TextsOf) -> None:
     assert "Largest weights of layer 2, head 2" in str(layers_and_heads(sharp, QUERIES, KEYS).description)
 
 
-def test_words_of_all_kinds_stand_beside_the_cells(texts_of: TextsOf) -> None:
+def test_words_of_all_kinds_are_next_to_the_cells(texts_of: TextsOf) -> None:
     texts = texts_of(layers_and_heads(maps(), QUERIES, KEYS))
     assert {*QUERIES, *KEYS} <= set(texts)
 
@@ -96,7 +96,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_the_newest_numbers_stand_in_the_curves(texts_of: TextsOf) -> None:
+def test_the_newest_numbers_are_written_in_the_panels(texts_of: TextsOf) -> None:
     texts = texts_of(run_progress(ROWS))
     assert {"3.500", "0.0002", "5,000", "25.0%", "12.0"} <= set(texts)
     assert "After update 100. Blue line: training. Vermilion dots: validation." in texts
@@ -144,11 +144,11 @@ def test_a_run_is_drawn_until_it_has_ended(capsys: pytest.CaptureFixture[str]) -
         drawn.append(len(rows))
         return run_progress(rows)
 
-    def goes_on() -> bool:
+    def is_running() -> bool:
         rows.extend(ROWS[len(rows) : len(rows) + 1])
         return len(rows) < 3
 
-    watch_live(picture, goes_on, status=lambda: f"{len(rows)} rows", every=0.0)
+    watch_live(picture, is_running, status=lambda: f"{len(rows)} rows", every=0.0)
     assert drawn == [1, 2, 3]
     assert capsys.readouterr().out.splitlines()[-1] == "3 rows"
 
@@ -170,13 +170,13 @@ def test_where_nothing_can_be_drawn_the_line_still_changes(
 def test_the_stop_button_ends_the_watching(capsys: pytest.CaptureFixture[str]) -> None:
     asked = iter([True, True])
 
-    def goes_on() -> bool:
+    def is_running() -> bool:
         try:
             return next(asked)
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    watch_live(lambda: run_progress(ROWS), goes_on, status=lambda: "at work", every=0.0)
+    watch_live(lambda: run_progress(ROWS), is_running, status=lambda: "at work", every=0.0)
     assert "at work (no longer watched)" in capsys.readouterr().out
 
 

@@ -70,7 +70,7 @@ def test_sentence_shows_the_chosen_querys_weights(query: int, texts_of: TextsOf)
         assert written == expected
 
 
-def test_sentence_takes_other_keys_than_queries(texts_of: TextsOf) -> None:
+def test_keys_and_queries_can_be_different_words(texts_of: TextsOf) -> None:
     texts = texts_of(
         attention_over_sentence(torch.full((2, 3), 1 / 3), ["das", "Tier"], ["the", "animal", "."])
     )

@@ -41,7 +41,7 @@ def test_bad_shapes(shapes: Mapping[str, Sequence[int]]) -> None:
         aligned_shapes(shapes)
 
 
-def test_copies_stand_in_brackets(texts_of: TextsOf) -> None:
+def test_copies_are_in_brackets(texts_of: TextsOf) -> None:
     chart = broadcast_tables([[1], [2]], [7, 8, 9], [[7, 8, 9], [14, 16, 18]], names=("a", "× b", "= c"))
     texts = texts_of(chart)
     assert {"a  (2, 1)", "× b  (3,)", "= c  (2, 3)"} <= set(texts)

@@ -32,7 +32,7 @@ def test_waves_say_how_long_a_turn_takes(texts_of: TextsOf) -> None:
     assert "20 positions; columns 0 and 1: a full turn in 6.3 positions" in str(chart.description)
 
 
-def test_a_wave_that_stands_still_is_drawn() -> None:
+def test_a_constant_wave_is_drawn() -> None:
     assert "infinitely many positions" in str(
         position_waves(torch.ones(3, 2) * torch.tensor([0, 1]), [0]).description
     )

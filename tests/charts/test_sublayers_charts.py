@@ -66,7 +66,7 @@ def test_lines_are_named_and_told(log: bool, texts_of: TextsOf) -> None:
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_names_of_lines_that_end_together_stand_apart(log: bool) -> None:
+def test_names_of_lines_that_end_together_do_not_overlap(log: bool) -> None:
     table = _lines(**{f"line {number}": [1.0, 5.0 + 1e-3 * number] for number in range(7)})
     spec = _drawn(table, log=log).to_dict()
     names = next(

@@ -20,7 +20,7 @@ def test_the_curve_says_where_it_is(texts_of: TextsOf) -> None:
     assert {"1.25", "lowest: 0.50", "The number is the loss of update 3."} <= set(texts)
 
 
-def test_the_axis_stands_still_while_the_curve_grows(texts_of: TextsOf) -> None:
+def test_the_axis_is_fixed_while_the_curve_grows(texts_of: TextsOf) -> None:
     ticks = [
         {text for text in texts_of(learning_curve(losses, 40)) if text.isdigit()}
         for losses in ([2.0], [2.0, 1.0, 0.5])

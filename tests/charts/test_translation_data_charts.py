@@ -122,7 +122,7 @@ def test_pieces_are_counted_and_unknown_ones_marked(texts_of: TextsOf) -> None:
     assert str(chart.description).endswith("words: ein Schneehut; pieces: ein Schnee+hut.")
 
 
-def test_pieces_stand_side_by_side_and_words_apart() -> None:
+def test_pieces_are_adjacent_and_words_are_separated() -> None:
     data = sentence_pieces({"cut": [["a", "b"], ["c"]]}).to_dict()["datasets"].values()
     first, second, third = next(rows for rows in data if rows and "symbol" in rows[0])
     assert first["to"] == second["from"]

@@ -45,7 +45,7 @@ def test_right_answers_pass(exercise: ExerciseCheck, seed: str) -> None:
 @by_name
 @pytest.mark.nightly
 def test_mistakes_are_named_with_other_numbers_too(exercise: ExerciseCheck) -> None:
-    """Check a third of the mistakes like a student's code, with other random numbers than the matrix uses."""
+    """Check a third of the mistakes like a student's code, with random numbers other than the matrix's."""
     for mistake in exercise.misconceptions[::3]:
         verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
         assert [named.name for named in verdict.named] == [mistake.name]

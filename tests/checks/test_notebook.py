@@ -87,7 +87,7 @@ def test_two_mistakes_are_both_named() -> None:
     assert told.count("Why:") == 2
 
 
-def test_a_mistake_that_explains_all_failing_tests_stands_in_the_first_line() -> None:
+def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> None:
     exercise = catalogue()["attention_scores"]
     assert isinstance(exercise, ExerciseCheck)
     mistake = next(one for one in exercise.misconceptions if one.name == "not_scaled")

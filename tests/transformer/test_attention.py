@@ -180,7 +180,7 @@ def test_dropout_meets_the_weights_before_the_values_do() -> None:
     assert torch.equal(weights, plain_weights)
 
 
-def test_pitfall_16_the_weights_handed_back_are_those_before_dropout() -> None:
+def test_pitfall_16_the_returned_weights_are_those_before_dropout() -> None:
     query, key, value = numbers(3, 4), numbers(50, 4), numbers(50, 4)
     _, weights = scaled_dot_product_attention(query, key, value, None, torch.nn.Dropout(0.5))
     assert_close(weights.sum(dim=-1), torch.ones(3, dtype=torch.float64))

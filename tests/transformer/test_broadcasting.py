@@ -46,7 +46,7 @@ def test_the_input_is_not_written_into_and_gets_a_gradient() -> None:
     assert x.grad.tolist() == [[2.0, -1.0, -1.0]] * 2
 
 
-def test_it_stands_where_its_input_does(device: str) -> None:
+def test_it_is_on_the_device_of_its_input(device: str) -> None:
     assert pairwise_differences(torch.ones(3, device=device)).device.type == device
 
 

@@ -49,7 +49,7 @@ def test_it_ends_where_no_pair_is_left() -> None:
 
 
 @given(st.dictionaries(st.text("abc", max_size=7), st.integers(1, 5), max_size=6), st.integers(0, 8))
-def test_it_agrees_with_counting_anew(words: dict[str, int], count: int) -> None:
+def test_it_agrees_with_recounting_every_time(words: dict[str, int], count: int) -> None:
     kept = dict(words)
     assert learn_merges(words, count) == slow_merges(words, count)
     assert words == kept

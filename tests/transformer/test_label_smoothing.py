@@ -161,7 +161,7 @@ def test_the_loss_keeps_its_padding_and_smooths_by_a_tenth_unless_told() -> None
     assert_close(loss(logits, labels), F.cross_entropy(logits, labels, label_smoothing=0.1), rtol=1e-6)
 
 
-def test_targets_and_loss_stand_where_the_labels_do() -> None:
+def test_targets_and_loss_are_on_the_device_of_the_labels() -> None:
     labels = torch.ones(2, 3, dtype=torch.long, device="meta")
     assert smooth_targets(labels, 5, PAD, 0.1).is_meta
     assert LabelSmoothingLoss(5, PAD)(torch.empty(2, 3, 5, device="meta"), labels).is_meta

@@ -63,7 +63,7 @@ def test_tokens_may_be_of_any_integer_dtype(dtype: torch.dtype) -> None:
     assert torch.equal(decoder_mask(tokens.to(dtype), PAD), decoder_mask(tokens, PAD))
 
 
-def test_masks_stand_where_the_tokens_do() -> None:
+def test_masks_are_on_the_device_of_the_tokens() -> None:
     tokens = torch.ones(2, 3, dtype=torch.long, device="meta")
     assert padding_mask(tokens, PAD).is_meta
     assert decoder_mask(tokens, PAD).is_meta

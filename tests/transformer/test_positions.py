@@ -98,7 +98,7 @@ def test_pitfall_08_tables_start_normal_so_that_words_are_as_large_as_positions(
     table = TokenEmbedding(vocabulary, d_model).table.weight.detach()
     assert table.std().item() == pytest.approx(d_model**-0.5, rel=0.02)
     assert table.mean().item() == pytest.approx(0.0, abs=0.02 * d_model**-0.5)
-    # 4.6% of a normal distribution lies beyond two standard deviations, and nothing of Xavier's uniform one.
+    # 4.6% of a normal distribution is beyond two standard deviations, but none of Xavier's uniform one is.
     beyond = (table.abs() > 2 * d_model**-0.5).double().mean().item()
     assert beyond == pytest.approx(0.0455, abs=0.005)
 

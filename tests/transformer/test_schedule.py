@@ -111,7 +111,7 @@ def test_every_group_of_weights_is_driven_from_its_own_base() -> None:
     assert scheduler.get_last_lr() == [2 / 16, 6 / 16]
 
 
-def test_a_schedule_that_is_saved_goes_on_where_it_was() -> None:
+def test_a_saved_schedule_resumes_where_it_stopped() -> None:
     weight = nn.Parameter(torch.zeros((), dtype=torch.float64))
     optimizer = torch.optim.SGD([weight], lr=1.0)
     scheduler = make_scheduler(optimizer, 4, 4)

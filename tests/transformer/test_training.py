@@ -293,7 +293,7 @@ def test_adam_is_driven_as_well() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shapes_unchecked")
-def test_pitfall_15_the_copy_task_is_learnt_and_decoded_from_the_symbol_it_was_trained_with() -> None:
+def test_pitfall_15_the_copy_task_is_learned_and_decoded_from_the_symbol_it_was_trained_with() -> None:
     """Sentences have two to five tokens, so that padding, masks, start and end all matter."""
     config = TransformerConfig(layers=1, d_model=32, heads=2, d_ff=64, dropout=0.0)
     model = Transformer(8, 8, config)

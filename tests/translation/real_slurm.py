@@ -85,7 +85,7 @@ class Slurm:
         deadline = time.monotonic() + SECONDS
         self.wait_for(job, "PENDING")
         _until(lambda: _idle(self) == 2)  # Otherwise the first attempt's end would count as the second's.
-        time.sleep(2)  # A node refuses to start a job in the second in which it ends it.
+        time.sleep(2)  # A node refuses to start a job in the same second in which it ended it.
         while self.state(job) == "PENDING":
             assert time.monotonic() < deadline, self.command("scontrol", "show", "job", job)
             # This fails if the job has just started, which the next query of its state shows.

@@ -298,7 +298,7 @@ def outcome_of_an_error(distributed: DistributedInfo, dies: bool) -> str:
             os._exit(0)
         dist.barrier()
         return "waited"
-    if not dies:  # The peer doesn't answer the probe, however long it lasts.
+    if not dies:  # The peer never answers the probe, so a short timeout is enough.
         module = sys.modules[DistributedInfo.__module__]
         pytest.MonkeyPatch().setattr(module, "_PROBE_TIMEOUT", timedelta(seconds=1))
     time.sleep(0.5)

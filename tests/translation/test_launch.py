@@ -69,7 +69,7 @@ def children(process: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads the processes of Linux")
 @pytest.mark.nightly
-def test_a_process_that_dies_is_started_again_and_a_signal_is_handed_on(
+def test_a_process_that_dies_is_started_again_and_a_signal_is_passed_on(
     launch: Launch, config_file: Path, tmp_path: Path
 ) -> None:
     """One process is killed and torchrun restarts both; torchrun gets SIGUSR1; the run is then finished."""

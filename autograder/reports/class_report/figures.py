@@ -247,7 +247,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             if cell.verdict is None:
                 continue
             examined[submission.lesson, cell.exercise] += 1
-            # Each misconception has a statement. A file that was handed in has statements only.
+            # Each misconception has a statement, but a submitted file has statements without misconceptions.
             for name, statement in zip(cell.verdict.misconceptions, cell.verdict.statements, strict=False):
                 made[submission.lesson, cell.exercise, name, statement].append(submission)
     for (lesson, exercise, name, statement), submissions in sorted(

@@ -23,7 +23,7 @@ _MAX_COMPARED = 20_000
 
 
 def explanations(misconceptions: pd.DataFrame) -> list[tuple[dict[Hashable, Any], Misconception]]:
-    """Return the rows of the most common mistakes, at most EXPLAINED, with the misconceptions they count.
+    """Return the rows of the most common mistakes, at most EXPLAINED, each with its misconception.
 
     `misconceptions` is the table of this name in `Figures`. Unknown mistakes are skipped.
     """

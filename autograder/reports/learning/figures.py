@@ -145,9 +145,9 @@ def _attempts(logged: Sequence[Run]) -> Iterator[tuple[object, ...]]:
         if run.verdict not in _NO_ATTEMPT:
             by_check[run.lesson, run.exercise][run.student].append(run)
     for (lesson, exercise), logs in by_check.items():
-        # For each student, the number of runs until the check passed, or 0 if it never did. The runs are
-        # counted from the first one, under the key "", and for each misconception from the run after the
-        # check first named it, under the misconception's name.
+        # `until[""]` holds the number of runs until the check passed for each student, or 0 if it never did.
+        # `until[name]` holds the same for the students whose runs name the misconception `name`, counted from
+        # the run after the check first named it.
         until: dict[str, list[int]] = defaultdict(list)
         for runs in logs.values():
             until[""].append(_passed(runs))

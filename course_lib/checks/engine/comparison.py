@@ -182,7 +182,7 @@ class Comparison:
         )
 
     def _of_containers(self, expected: Value, found: Value, name: str) -> Difference | None:
-        # A list is as good as a tuple.
+        # A list is accepted in place of a tuple.
         same_kind = isinstance(found, tuple if isinstance(expected, tuple) else dict)
         if not same_kind or len(expected) != len(found):
             return _structural(self._expected(name, expected, found))

@@ -127,7 +127,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _close_process_group() -> bool:
-    """Close the process group that the student's code or another cell left open; return if there was one."""
+    """Close the process group that other code has left open. Return whether there was one."""
     is_open = torch.distributed.is_available() and torch.distributed.is_initialized()
     if is_open:
         torch.distributed.destroy_process_group()
@@ -224,7 +224,7 @@ def _explanation(
     }
     known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
     certain = None not in causes.values() and len(known) <= _MAX_CAUSES
-    # A misconception of the exercise says more than an exception, but a combination hardly does.
+    # A single misconception says more than an exception, but a combination of several rarely does.
     explanation = Search(exercise, versions, found, differences).explanation(combine=not certain)
     first = min(causes)
     if explanation.named:

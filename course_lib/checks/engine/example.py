@@ -67,7 +67,7 @@ def example(exercise: ExerciseCheck, backend: Backend, failed: Sequence[Outcome]
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a function, or of the instance that `build` creates."""
+    """A call to a function, or to the instance that `build` creates."""
 
     request: Request
     build: Request | None = None
@@ -147,7 +147,7 @@ def _row(position: tuple[int, ...], expected: Value, found: Value) -> tuple[str,
 
 
 def _code(name: str, call: _Call, is_module: bool, has_weights: bool) -> tuple[str, ...]:
-    """Return the lines of a cell with a call of the exercise `name`."""
+    """Return the lines of a cell that calls the exercise `name`."""
     method = "" if call.request.method == "__call__" else f".{call.request.method}"
     build = "" if call.build is None else _arguments(call.build)
     end = f"{method}{_arguments(call.request)}"

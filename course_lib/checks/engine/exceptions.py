@@ -174,7 +174,10 @@ _WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: 
 
 
 def _key(match: re.Match[str], line: str) -> str:
-    """Explain a KeyError. Return an empty string if a sentence or a `raise` statement explains it."""
+    """Explain a KeyError.
+
+    Return an empty string if its message is a sentence, or if a student's `raise` statement raised it.
+    """
     key, note = match[1], match[2]
     if note or " " in key:
         return ""

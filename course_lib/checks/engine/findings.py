@@ -27,24 +27,21 @@ class Finding:
     """A description of what a person should review; empty if there is nothing."""
 
 
-_recorders: ContextVar[tuple[list[Finding], ...]] = ContextVar("recorders", default=())
+_recorded: ContextVar[list[Finding] | None] = ContextVar("recorded", default=None)
 
 
 @contextmanager
 def record() -> Iterator[list[Finding]]:
-    """Collect the findings of all checks inside the `with` block.
-
-    Blocks can be nested: an outer block also collects the findings of the inner ones.
-    """
+    """Collect the findings of all checks inside the `with` block."""
     findings: list[Finding] = []
-    token = _recorders.set((*_recorders.get(), findings))
+    token = _recorded.set(findings)
     try:
         yield findings
     finally:
-        _recorders.reset(token)
+        _recorded.reset(token)
 
 
 def emit(finding: Finding) -> None:
-    """Add a finding to the lists of all active `record` blocks."""
-    for findings in _recorders.get():
+    """Add a finding to the list of the `record` block, if there is one."""
+    if (findings := _recorded.get()) is not None:
         findings.append(finding)

@@ -31,7 +31,7 @@ from course_lib.time_limit import OutOfTime, time_limit
 #: The maximum length of a recorded message, number of warnings, and length of recorded output.
 MAX_MESSAGE_LENGTH, MAX_WARNINGS, MAX_PRINTED = 10_000, 100, 500
 
-#: Calls of a fixture are counted up to this number.
+#: Calls to a fixture are counted up to this number.
 MAX_CALLS = 20
 
 

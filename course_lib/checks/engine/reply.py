@@ -97,7 +97,7 @@ MAX_BYTES = 64 * 2**20
 #: The maximum size of an integer. A larger one could not be compared with a float, nor printed.
 MAX_BITS = 990
 
-#: The dtypes of plain tensors by name. Torch can hardly compare tensors of other dtypes, such as float8.
+#: The dtypes of plain tensors by name. Torch has limited support for other dtypes, such as float8.
 DTYPES: dict[str, torch.dtype] = {
     name: getattr(torch, name)
     for name in (

@@ -216,7 +216,10 @@ class Search:
         return self._versions.effort > _EFFORT
 
     def _resembling(self, mistakes: Mistakes, number: int) -> Resemblance:
-        """Return the resemblance of misconceptions that explain probe `number`, but not all probes."""
+        """Return a `Resemblance` for misconceptions that explain probe `number`, but not all probes.
+
+        If another combination of the same size explains more of the later probes, it is used instead.
+        """
         unexplained = self._first_unexplained(mistakes)
         assert unexplained is not None
         others = sum(other < unexplained for other in self._failing if other != number)
@@ -503,7 +506,7 @@ def _weight(observed: Value) -> int:
     if isinstance(observed, Text):
         return len(observed.split())
     if isinstance(observed, str):
-        # A fact with a number in it can hardly agree by chance.
+        # A fact that contains a number is unlikely to agree by chance.
         return 3 if any(letter.isdigit() for letter in observed) else 0
     if isinstance(observed, tuple):
         return sum(max(_weight(item), 1) for item in observed)

@@ -56,7 +56,7 @@ def stays_on_device(candidate: Candidate, draw: Draw, *arguments: int | tuple[in
 
 
 def module_stays_on_device(module: Candidate, *inputs: object) -> Observed:
-    """Report whether a call of a module would combine tensors on two devices if its inputs were on a GPU."""
+    """Report whether calling a module would combine tensors on two devices if its inputs were on a GPU."""
     return {"«a tensor stays on the CPU»": module.fixture(left_behind()).call(module, *inputs)}
 
 

@@ -46,8 +46,8 @@ def unequal_parts(
 
     The result maps the name of each such part to the description; it is empty if the model doesn't differ.
     Parts can be correct on their own but wrong together. Then the result names the first part, in the order
-    of the lessons, that makes the model differ when it is added. Both models run on `device`, and for the
-    test in 16 bits, `autocast` is the dtype of matrix products.
+    of the lessons, that makes the model differ when it is added. Both models run on `device`. In the 16-bit
+    test, `autocast` is the dtype of matrix products.
     """
     device = torch.device(device)
     with torch.random.fork_rng(devices=[]):

@@ -45,8 +45,8 @@ LAYER_MODULES = {
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
     """Replace the layers of the reference's Transformer with faster ones that compute in `dtype`.
 
-    Return the merged weights of each new layer, to be passed to `refresh`. Layers with other classes than the
-    reference's are left unchanged, because a student's classes may compute something different.
+    Return the merged weights of each new layer, to be passed to `refresh`. Layers that contain classes other
+    than the reference's are left unchanged, because a student's classes may compute something different.
     """
     if type(model) is not Transformer:
         return []
@@ -103,7 +103,7 @@ def hidden_with_fused_attention(
 class MergedWeights:
     """A layer's weights in one dtype, with the weights of each group concatenated into one tensor.
 
-    After the first call of `views`, the weights may change, but may not be replaced or moved.
+    After the first call to `views`, the weights may change, but may not be replaced or moved.
     """
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> None:

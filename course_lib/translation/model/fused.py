@@ -245,7 +245,7 @@ def _softmax_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the summed loss of some rows of logits, its gradient, and the gradient's column sums.
 
-    The loss is without the mean of the logits; the gradient includes it. Calculations run in the dtype
+    The loss excludes the mean of the logits; the gradient includes it. Calculations run in the dtype
     `exact`, and the logits may be overwritten. Without `needs_gradient`, the second and third results are
     placeholders.
     """

@@ -89,7 +89,7 @@ class BatchLoader:
         return self._load_share(epoch, batches)
 
     def prefetch(self, epoch: int, batches: UpdatePlan) -> None:
-        """Start loading batches that the next call of `load` will probably ask for."""
+        """Start loading batches that the next call to `load` will probably ask for."""
         self._prefetched = (epoch, batches), self._thread.submit(self._load_share, epoch, batches)
 
     def _load_share(self, epoch: int, batches: UpdatePlan) -> list[DeviceBatch]:

@@ -251,8 +251,8 @@ class Experiment:
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
             if self.interruption.requested and training.compile:
                 # torchrun sends a signal to the compiler's processes too, which ends them, so this process
-                # would wait for them forever. Make it compile by itself: without the compiler, an update
-                # would have other dropout.
+                # would wait for them forever. Compile in this process instead. (To run uncompiled is not an
+                # option: the update would have different dropout.)
                 from torch._inductor import config as compiler
 
                 compiler.compile_threads = 1
@@ -363,9 +363,9 @@ class Experiment:
     def _require_finite_weights(self) -> None:
         """Raise BadInputError on all ranks if training has diverged, before a good checkpoint is replaced.
 
-        All ranks have the same weights and the same loss scale. A skipped update, which is normal with
-        float16, is no reason to stop, but a scale this small means that every update is skipped. Must be
-        called on every rank.
+        All ranks have the same weights and the same loss scale. A skipped update is normal with float16 and
+        no reason to stop, but a loss scale below `_SMALLEST_LOSS_SCALE` means that many updates in a row
+        were skipped. Must be called on every rank.
         """
         if self.trainer.loss_scale < _SMALLEST_LOSS_SCALE:
             raise_on_all_ranks(

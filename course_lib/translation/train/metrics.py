@@ -131,7 +131,7 @@ class MetricsWindow:
 
         `mfu`, the model FLOPs utilisation, is the share of the measured matmul rate that the model's own
         matrix products reached. `memory_gib` is the largest peak of any rank so far, as in `peak_memory`.
-        Both are left out if they are unknown. Must be called on every rank.
+        Each is omitted if it is unknown. Must be called on every rank.
         """
         sums = self.state()
         self._sums = torch.zeros_like(self._sums)

@@ -39,7 +39,7 @@ class UpdateProfiler:
         return None
 
     def end(self) -> str | None:
-        """Save an incomplete profile. Return a message for the user, or None if none is incomplete."""
+        """Save an incomplete profile. Return a message for the user, or None if the profile is complete."""
         recorded, self._remaining = self._count - self._remaining, 0
         if recorded >= self._count:
             return None

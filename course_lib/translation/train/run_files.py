@@ -147,9 +147,9 @@ class RunFiles:
         self.finish_writing()
         path = self.folder.model(kind)
         model = load_model(path)
-        # Accept a newer model. It was the best when it was saved, but the process was killed before its
-        # checkpoint. In the resumed run, the rounding on a GPU then made it slightly worse than that of
-        # `best_step`.
+        # Accept a newer model. It was the best one when it was saved, but the process was killed before the
+        # checkpoint of that update was written. The resumed run then rounded differently on a GPU, and found
+        # it slightly worse than the model of update `best_step`.
         if kind == "best" and model.step < best_step:
             raise BadInputError(
                 f"{path}: the best weights were those after update {best_step}, but this file has those "

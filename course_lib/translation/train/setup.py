@@ -68,8 +68,9 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     """Select this rank's device, set its number of threads, and check that the config is equal on all ranks.
 
     All ranks need the same model of GPU, or a CPU, and the same version of PyTorch. Return the config with
-    `precision: auto` resolved, to that of the run if it is resumed, and the device. Must be called on every
-    rank. Raises BadInputError on all ranks if the config cannot be satisfied or if the ranks differ.
+    `precision: auto` resolved (for a resumed run, to the run's own precision), and the device. Must be
+    called on every rank. Raises BadInputError on all ranks if the config cannot be satisfied or if the ranks
+    differ.
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
@@ -135,7 +136,7 @@ def resolve_precision_on_all_ranks(
 
 
 def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.device) -> Precision:
-    """Return what `precision: auto` means for the run in a folder.
+    """Resolve `precision: auto` for the run in a folder.
 
     A resumed run keeps the precision in which it was started. For a new one, the result is `resolved`, the
     choice for this hardware. Raises BadInputError if a run was started in a 16-bit precision that
@@ -268,8 +269,8 @@ def locked_run(folder: RunFolder) -> Iterator[None]:
     The lock is on the file of the metrics, and the operating system releases it if the process is killed. If
     the block raises an exception before anything is written, a new folder is removed again. Raises
     BadInputError if another process is training in the folder, or if the folder cannot be written to. If
-    SLURM or torchrun has restarted this process, wait two minutes for the lock: NFS keeps the lock of a node
-    that has crashed for about 90 seconds.
+    SLURM or torchrun has restarted this process, wait up to two minutes for the lock: NFS keeps the lock of a
+    node that has crashed for about 90 seconds.
     """
     is_new = not folder.path.exists()
     try:

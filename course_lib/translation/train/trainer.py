@@ -45,7 +45,7 @@ class Trainer:
 
     `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates made in the
     current epoch. `loader` loads the batches; it is a context manager, which ends its thread.
-    `compile_backend` is the backend of torch.compile. Other backends than inductor don't compile the loss.
+    `compile_backend` is the backend of torch.compile. Backends other than inductor don't compile the loss.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ def _layer_options() -> dict[str, bool]:
 
     It would compute all gradients of a layer normalisation in one kernel. On an H200, separate kernels for
     the input's gradient and for those of scale and shift take half the time. For the loss, where the gradient
-    is summed likewise, one kernel is faster.
+    is summed the same way, one kernel is faster.
     """
     option = "triton.mix_order_reduction"
     return {option: False} if option in torch._inductor.list_options() else {}

@@ -64,7 +64,7 @@ def to_write(name: str) -> set[str]:
 
 
 @by_lesson
-def test_no_line_that_students_write_stands_in_the_view(lesson: Lesson) -> None:
+def test_no_line_that_students_write_is_in_the_view(lesson: Lesson) -> None:
     withheld = withheld_exercises(CURRICULUM, lesson)
     assert {entry.name for entry in lesson.exercises} <= withheld.keys()
     # An earlier lesson's reference may contain the same line, e.g. `self.dropout = nn.Dropout(dropout)`.

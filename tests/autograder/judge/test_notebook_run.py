@@ -73,7 +73,7 @@ def test_the_same_job_gives_the_same_result(classroom: Classroom) -> None:
         ("while True:\n    try:\n        while True: pass\n    except BaseException: pass", 3),
     ],
 )
-def test_after_a_cell_that_ends_the_kernel_the_rest_goes_on(
+def test_after_a_cell_that_ends_the_kernel_the_other_cells_run(
     classroom: Classroom, fatal: str, cell_seconds: int
 ) -> None:
     result = classroom.run("x = 3", fatal, "print(x)", RIGHT, CHECK, cell_seconds=cell_seconds)
@@ -175,7 +175,7 @@ def test_output_is_cut_where_it_is_too_long(classroom: Classroom) -> None:
     assert short == "y\n"
 
 
-def test_files_of_the_assignment_lie_beside_the_notebook(classroom: Classroom) -> None:
+def test_files_of_the_assignment_are_next_to_the_notebook(classroom: Classroom) -> None:
     files = (("data/words.txt", b"old dog"), ("own_module.py", b"answer = 42"))
     result = classroom.run(
         "import own_module\nprint(open('data/words.txt').read(), own_module.answer)", files=files

@@ -142,7 +142,7 @@ def test_ten_thousand_names_are_told_at_most() -> None:
         assert len(student_objects(channel)) == 10_000
 
 
-def test_each_cell_begins_anew() -> None:
+def test_each_cell_starts_fresh() -> None:
     def serve_two_cells(there: socket.socket) -> None:
         serve(there, {"Scale": Scale})
         serve(there, {"Scale": Scale})

@@ -52,7 +52,7 @@ def test_a_forbidden_name_is_told_where_no_call_was_seen(source: str) -> None:
     assert static_warnings([cell(source)], FORBIDDEN, observed=FORBIDDEN["attend"]) == []
 
 
-def test_cells_that_came_with_the_lesson_are_not_looked_at() -> None:
+def test_released_cells_are_not_examined() -> None:
     assert static_warnings([cell("import ctypes", released=True), cell("import gc", judged=True)], {}) == []
 
 

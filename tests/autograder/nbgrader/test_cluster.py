@@ -277,7 +277,8 @@ def test_slurm_starts_the_workers_and_replaces_one_that_is_killed(
         finally:
             service.terminate()
             service.wait(60)
-            # SLURM follows parent processes here, and loses track of a worker when its job script ends.
+            # Here SLURM finds a job's processes through their parents, so it loses a worker when the job
+            # script ends.
             for process in psutil.process_iter(["cmdline"]):
                 if address in (process.info["cmdline"] or []):
                     process.kill()

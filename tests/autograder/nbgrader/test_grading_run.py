@@ -290,7 +290,7 @@ def test_a_bad_timestamp_is_reported(classroom: Classroom, right: NotebookNode, 
             path.write_text("2025-01-01" + " " * 2000)
         case "binary":
             path.write_bytes(b"\xff\xfe\x00")
-        case "number":  # a number of hours makes the parser fail in another way
+        case "number":  # a huge number of hours makes the parser raise a different error
             path.write_text("1" * 40 + "h")
     said = classroom.autograde()
     told = [line for line in said if line.startswith("bela, 01-scores: not graded: ")]
@@ -331,7 +331,7 @@ def test_folders_in_folders_without_end_stop_nobody_else(classroom: Classroom, r
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"01-scores": ["bela"]}', '{"01-scores": {"bela": 3}}'])
-def test_a_damaged_list_is_begun_anew(classroom: Classroom, right: NotebookNode, content: str) -> None:
+def test_a_damaged_list_is_started_again(classroom: Classroom, right: NotebookNode, content: str) -> None:
     (classroom.course / "autograder" / "not_graded.json").write_text(content)
     assert classroom.autograde() == []
     assert classroom.not_graded == {}

@@ -150,7 +150,7 @@ def test_missing_cells_find_their_place_where_the_text_is_gone_too(released: Not
     assert {cell.id: cell.source for cell in result.notebook.cells if cell.id in SOLVED} == SOLVED
 
 
-def test_a_missing_check_stands_below_a_solution_that_was_moved(released: NotebookNode) -> None:
+def test_a_missing_check_is_restored_below_a_moved_solution(released: NotebookNode) -> None:
     def move(notebook: NotebookNode) -> None:
         remove("check_attention_scores")(notebook)
         solution = cell_of(notebook, "attention_scores")
@@ -185,7 +185,7 @@ def test_metadata_that_are_gone_come_back(released: NotebookNode) -> None:
     assert result.tampering == []
 
 
-def test_a_notebook_typed_anew_is_known_by_its_content(released: NotebookNode) -> None:
+def test_a_retyped_notebook_is_recognised_by_its_content(released: NotebookNode) -> None:
     cells = [
         nbformat.v4.new_markdown_cell("Why the root?"),
         nbformat.v4.new_markdown_cell(SOLVED["explain_root"]),
@@ -312,7 +312,7 @@ def test_cells_of_another_lesson_become_the_students_own(released: NotebookNode)
     assert [note for note in result.notes if "cell 4 claimed to be check_LayerNorm" in note]
 
 
-def test_ids_that_are_spoilt_are_given_anew(released: NotebookNode) -> None:
+def test_invalid_ids_are_replaced(released: NotebookNode) -> None:
     def spoil_ids(notebook: NotebookNode) -> None:
         for number, cell in enumerate(notebook.cells):
             cell.id = ["same", "", "not an id", "mark-scheme-explain_root", "x" * 65][number % 5]

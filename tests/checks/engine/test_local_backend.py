@@ -165,7 +165,7 @@ def test_numbers_of_every_kind() -> None:
     assert candidate("8").number() == Returned("8")
 
 
-def test_fixtures_are_data_until_they_are_handed_over() -> None:
+def test_fixtures_are_data_until_they_are_passed() -> None:
     fixture = multiply(torch.tensor([2.0, 0.0]))
     assert isinstance(fixture, Fixture)
     reply = candidate(lambda f, x: f(x)).call(fixture, torch.ones(2, dtype=torch.float64))
@@ -217,7 +217,7 @@ def test_built_ins_that_compute_the_same_are_seen(
     assert reply.forbidden == (name,)
 
 
-def test_what_is_made_can_be_handed_over_and_looked_at_afterwards() -> None:
+def test_a_built_fixture_can_be_passed_and_examined_afterwards() -> None:
     def update(model, x):
         model(x).sum().backward()
         torch.optim.SGD(model.parameters(), lr=1.0).step()
@@ -237,7 +237,7 @@ def test_what_is_made_can_be_handed_over_and_looked_at_afterwards() -> None:
     assert model.modes() == Returned({"": False})
 
 
-def test_a_model_is_the_same_for_every_holder_and_random_numbers_start_anew() -> None:
+def test_every_backend_gets_the_same_model_and_the_seed_is_reset() -> None:
     first, second = (
         candidate(None).fixture(transformer(7, layers=1, d_model=8, heads=2, d_ff=8)) for _ in range(2)
     )
@@ -249,7 +249,7 @@ def test_a_model_is_the_same_for_every_holder_and_random_numbers_start_anew() ->
     assert noise.call().value.equal(noise.call().value)  # type: ignore[union-attr]
 
 
-def test_keywords_are_handed_on() -> None:
+def test_keywords_are_passed() -> None:
     assert candidate(lambda a, *, b: a - b).call(5, b=2) == Returned(3)
 
 

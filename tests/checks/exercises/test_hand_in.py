@@ -224,9 +224,7 @@ def test_a_file_that_is_not_there_is_missing(tmp_path: Path, monkeypatch: pytest
     assert judge_file(METRICS, {}).verdict == "missing"
 
 
-def test_a_students_own_file_lies_beside_the_notebook(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_students_own_file_is_next_to_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / CONFIG.file).write_bytes(EDITED)
     (tmp_path / METRICS.file).write_bytes(written(rows()))

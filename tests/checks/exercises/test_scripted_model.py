@@ -88,7 +88,7 @@ def test_it_counts_how_often_the_source_is_encoded() -> None:
     assert value(model.call(method="encoded")) == both
 
 
-def test_it_counts_the_calls_of_its_deep_copies() -> None:
+def test_it_counts_the_calls_to_its_deep_copies() -> None:
     candidate = Candidate(LocalBackend(lambda model, *inputs: greedy_decode(copy.deepcopy(model), *inputs)))
     model = candidate.fixture(scripted_model(SCRIPT, vocab=6))
     candidate.call(model, SOURCE, MASK, 9, 1, 2)

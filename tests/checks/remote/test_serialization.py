@@ -144,7 +144,7 @@ def test_exceptions_arrive() -> None:
     assert unpack_reply(pack(raised), handles=1) == raised
 
 
-def test_requests_arrive_with_all_that_probes_hand_over() -> None:
+def test_requests_arrive_with_everything_that_probes_pass() -> None:
     fixture = find_fixture("reader").described(
         {"vocab": 7, "of": Handle(1), "weights": {"a": torch.ones(2)}, "none": None}
     )

@@ -42,7 +42,7 @@ def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-00000007.pt"]
 
 
-def test_where_there_is_none_a_run_starts_anew(tmp_path: Path) -> None:
+def test_without_a_checkpoint_a_run_starts_from_scratch(tmp_path: Path) -> None:
     found = Checkpoints(tmp_path / "missing", 3).find_latest()
     assert (found.checkpoint, found.damaged) == (None, [])
 

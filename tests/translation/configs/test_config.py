@@ -172,7 +172,7 @@ def test_wrong_keys_and_values_are_named(tmp_path: Path, override: str, expected
     assert expected in refusal(tmp_path, f"seed: 1\n{MINIMAL}", *override.split("\n"))
 
 
-def test_all_faults_stand_in_one_line(tmp_path: Path) -> None:
+def test_all_errors_are_in_one_line(tmp_path: Path) -> None:
     message = refusal(tmp_path, MINIMAL, "training.epochs=0", "model.layer=2")
     assert message == (
         'wrong.yaml: there is no key "model.layer"; did you mean "model.layers"?; '

@@ -118,7 +118,7 @@ def test_an_epoch_depends_on_seed_and_epoch_alone(
     assert list(train.of_epoch(4, 4)) != expected[0]
 
 
-def test_training_goes_on_exactly_in_the_same_split(
+def test_training_resumes_with_exactly_the_same_split(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     config = tiny_config("data.bpe_dropout=0.2")

@@ -45,7 +45,7 @@ def test_a_file_comes_and_is_not_asked_for_again(
     assert kept(path.parent) == ["a.gz"]
 
 
-def test_a_kept_file_that_has_changed_is_fetched_anew(
+def test_a_cached_file_that_has_changed_is_downloaded_again(
     tmp_path: Path, server: Callable[[Answer], str]
 ) -> None:
     (tmp_path / "a").write_bytes(CONTENT[:-1] + b"?")
@@ -121,7 +121,7 @@ def test_a_server_that_refuses_is_quoted(
     assert kept(tmp_path) == []
 
 
-def test_one_that_breaks_off_for_good_is_given_up_and_what_came_is_kept(
+def test_a_broken_download_is_abandoned_and_its_part_is_kept(
     tmp_path: Path, server: Callable[[Answer], str]
 ) -> None:
     up = [CHUNK]

@@ -120,7 +120,7 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
     ]
 
 
-def test_both_directions_are_learnt_from_and_one_is_scored_on(bench: Bench) -> None:
+def test_training_uses_both_directions_and_evaluation_one(bench: Bench) -> None:
     data = bench.prepare(both_directions=True, max_length=400)
     plain = data.vocabularies.target
     german, english = (plain.encode(lines(bench.corpus / f"train.{language}")) for language in ("de", "en"))
@@ -213,7 +213,7 @@ def test_any_damage_is_found_and_mended(bench: Bench) -> None:
             assert path.read_bytes() == content or name == "contents.json"
 
 
-def test_other_data_or_options_make_it_anew(bench: Bench) -> None:
+def test_different_data_or_options_cause_a_new_preparation(bench: Bench) -> None:
     prints = [bench.prepare().fingerprint]
     others: list[dict[str, object]] = [
         {"max_length": 30},
@@ -290,7 +290,7 @@ def test_all_processes_share_what_the_first_has_made(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("shapes_unchecked")
-def test_a_run_does_not_go_on_with_another_corpus(
+def test_a_run_does_not_resume_with_a_different_corpus(
     tiny_config: Callable[..., RunConfig], corpus_folder: Path
 ) -> None:
     train(tiny_config("training.epochs=1", *QUICK), SINGLE_PROCESS)

@@ -41,7 +41,7 @@ def test_the_encoder(norm_first: bool, dtype: torch.dtype) -> None:
 
 
 @torch.no_grad()
-def test_other_weights_need_a_model_made_anew() -> None:
+def test_changed_weights_need_a_new_inference_model() -> None:
     layer, x = nn.Linear(192, 512), torch.randn(3, 192)
     before = MergedLinear([layer], torch.float32)(x)
     layer.weight.mul_(2.0)

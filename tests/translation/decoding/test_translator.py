@@ -111,7 +111,7 @@ def test_the_model_that_is_asked_for_is_taken(trained_folder: Path, translator: 
     assert torch.equal(weight(str(RunFolder(trained_folder).model("averaged"))), averaged)
 
 
-def test_a_source_says_which_language_it_is_to_become() -> None:
+def test_a_source_starts_with_the_target_language() -> None:
     subwords = Subwords.learn(["ein Hund", "a dog"], 300, tags=(TO_ENGLISH, TO_GERMAN))
     source = BidirectionalSubwords(subwords).source
     (ids,) = source.encode(["ein Hund"])

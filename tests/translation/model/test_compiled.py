@@ -72,7 +72,7 @@ def with_a_backend_that_fails(distributed: DistributedInfo, *configs: RunConfig)
     return [trained(config, distributed, "no-such-backend") for config in configs]
 
 
-def test_where_compiling_fails_training_goes_on_on_all_processes(
+def test_if_compiling_fails_training_continues_on_all_processes(
     tiny_config: Callable[..., RunConfig],
 ) -> None:
     configs = tiny_config("training.compile=true"), tiny_config()

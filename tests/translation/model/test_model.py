@@ -16,7 +16,7 @@ def rates(model: nn.Module) -> dict[str, float]:
     return {name: part.p for name, part in model.named_modules() if isinstance(part, nn.Dropout)}
 
 
-def test_inner_dropout_is_for_what_lies_inside_the_sublayers() -> None:
+def test_inner_dropout_applies_inside_the_sublayers() -> None:
     model = build_model(ModelConfig(**SIZES, dropout=0.3, inner_dropout=0.1), 7, 7)
     use_fused_layers(model)
     inner = {name for name, rate in rates(model).items() if rate == 0.1}

@@ -1,4 +1,4 @@
-"""Computations on another device than the CPU stay there: no CPU tensor is mixed in.
+"""Computations on a device other than the CPU stay there: no CPU tensor is mixed in.
 
 This needs no GPU. PyTorch's meta device computes shapes without numbers, and refuses, like a GPU, to combine
 its tensors with a CPU tensor. It cannot show that a GPU's results are correct.

@@ -46,7 +46,7 @@ def test_prefetched_batches_are_those_that_are_loaded(tiny_config: Configs) -> N
         prefetched = loader._prefetched[1].result()
         assert loader.load(0, first) is prefetched
         assert_equal_batches(prefetched, expected[0])
-        # Other batches than the prefetched ones are loaded, and so are those of another epoch.
+        # Batches other than the prefetched ones are loaded, and so are those of another epoch.
         loader.prefetch(0, second)
         assert_equal_batches(loader.load(0, third), expected[2])
         loader.prefetch(0, second)

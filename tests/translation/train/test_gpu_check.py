@@ -36,7 +36,8 @@ def run(folder: Path, *parts: str, minutes: str = "10") -> tuple[int, dict[str, 
     return code, {part: report[part]["rows"] for part in parts}
 
 
-#: Without the test of several processes, which is below, and without inductor, which would take minutes.
+#: Runs the command without inductor, which would take minutes, and without the test of several processes,
+#: which has a test of its own below.
 REHEARSAL = """
 import functools, sys
 from course_lib.translation.train.gpu_check import __main__, correctness, workload

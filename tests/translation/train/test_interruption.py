@@ -69,7 +69,7 @@ def two_signals_by_a_launcher() -> None:
     two_signals()
 
 
-def test_a_second_signal_ends_the_process_and_one_handed_on_does_not() -> None:
+def test_a_second_signal_ends_the_process_and_a_forwarded_one_does_not() -> None:
     codes = []
     for function in (two_signals, two_signals_by_a_launcher):
         process = CONTEXT.Process(target=function)
@@ -147,7 +147,7 @@ def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, to
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
-def test_one_of_two_processes_is_told_both_save_and_the_run_goes_on(
+def test_a_signal_to_one_of_two_processes_stops_both_and_the_run_resumes(
     config_file: Path, tmp_path: Path, number: int
 ) -> None:
     """No regular checkpoint is due, so every checkpoint was saved because of the signal."""

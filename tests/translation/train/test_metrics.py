@@ -43,7 +43,7 @@ def test_a_new_run_begins_with_no_rows(tmp_path: Path) -> None:
         assert log.sync() == 0
 
 
-def test_a_window_gives_means_and_begins_anew() -> None:
+def test_closing_a_window_returns_means_and_resets_it() -> None:
     window = MetricsWindow(SINGLE_PROCESS)
     window.add(torch.tensor(6.0), batch(target_tokens=2, tokens=5, tokens_with_padding=10))
     window.add(torch.tensor(4.0), batch(target_tokens=3, tokens=10, tokens_with_padding=10))
@@ -103,7 +103,7 @@ def two_halves(distributed: DistributedInfo) -> tuple[list[dict[str, float]], fl
     return states, later.close()["loss"]
 
 
-def test_a_window_adds_up_over_processes_and_goes_on_from_its_state() -> None:
+def test_a_window_sums_over_processes_and_resumes_from_its_state() -> None:
     for states, loss in in_processes(2, two_halves):
         for state in states:
             assert {

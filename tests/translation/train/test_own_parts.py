@@ -149,7 +149,7 @@ def test_the_weights_are_those_of_the_reference(
     first: dict[str, torch.Tensor] = {}
     for components in (REFERENCE, parts_of(with_habits, config).components()):
         trainer = Trainer(config, *material(config), SINGLE_PROCESS, CPU, components)
-        if first:  # A model of other modules draws its first weights in another order.
+        if first:  # A model with different modules draws its initial weights in a different order.
             trainer.model.load_state_dict(first, strict=False)
         first |= {name: value.clone() for name, value in trainer.model.state_dict().items()}
         rates = [trainer.update([[0, 1], [2]]) for _ in range(4)]
@@ -202,7 +202,7 @@ def test_a_run_is_trained_kept_and_translated_with(
     assert translator.translate(sentences) == written
 
 
-def test_a_run_of_the_references_is_not_gone_on_with(
+def test_a_run_of_the_reference_is_not_resumed_with_own_parts(
     with_habits: Student, tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     own = parts_of(with_habits, tiny_config())

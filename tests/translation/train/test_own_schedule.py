@@ -32,7 +32,7 @@ def no_scheduler_of_torchs(optimizer: Optimizer) -> Any:
 
 
 @pytest.mark.parametrize("make", [counting_by_itself, rate_upon_rate, no_scheduler_of_torchs])
-def test_it_goes_on_where_it_was(make: Any, recwarn: pytest.WarningsRecorder) -> None:
+def test_it_resumes_where_it_stopped(make: Any, recwarn: pytest.WarningsRecorder) -> None:
     def started() -> tuple[Optimizer, StudentSchedule]:
         optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
         return optimizer, StudentSchedule(optimizer, lambda: make(optimizer))

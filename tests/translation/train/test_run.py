@@ -249,7 +249,7 @@ def test_an_update_is_divided_among_more_processes_than_batches(
     )
     run(tiny_config(*exact, *by_hand))
     torch.testing.assert_close(final_weights(tmp_path / "run"), final_weights(tmp_path / "hand"))
-    # The run keeps its batches when it is resumed with fewer processes, and refuses more of them.
+    # The run keeps its batches when it is resumed with fewer processes, and rejects a larger number.
     run(divided.model_copy(update={"training": divided.training.model_copy(update={"epochs": 2})}))
     assert newest(tmp_path / "run")["config"]["training"]["tokens_per_batch"] == 200
     assert "this run has 2 batches in an update" in losses_of(in_processes(3, losses, divided))
@@ -285,7 +285,7 @@ def test_training_ends_after_the_updates_of_the_config_in_the_middle_of_an_epoch
     before = final_weights(tmp_path / "run")
     run(tiny_config(*limited))  # Only the test is left to do.
     assert_same_tensors(final_weights(tmp_path / "run"), before)
-    # With more updates, training continues in the middle of the epoch, and ends with it.
+    # With a larger limit, training continues from the middle of the epoch, and stops at the end of epoch 2.
     run(tiny_config("training.epochs=2", f"training.updates={9 * epoch}", "evaluation.bleu_every=0"))
     run(tiny_config("training.epochs=2", f"run_folder={tmp_path / 'whole'}", "evaluation.bleu_every=0"))
     assert_same_tensors(final_weights(tmp_path / "run"), final_weights(tmp_path / "whole"))

@@ -93,7 +93,7 @@ def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
 
 
-def test_once_begun_it_goes_on_without_the_other(
+def test_a_started_run_no_longer_needs_the_initial_one(
     first_run: Path, tiny_config: Configs, tmp_path: Path
 ) -> None:
     whole = train_from(first_run, tiny_config, f"run_folder={tmp_path / 'whole'}")
@@ -103,7 +103,7 @@ def test_once_begun_it_goes_on_without_the_other(
     assert_same_run(stopped, whole)
 
 
-def test_what_was_learnt_in_both_directions_goes_on_in_one(tiny_config: Configs, tmp_path: Path) -> None:
+def test_a_model_trained_in_both_directions_continues_in_one(tiny_config: Configs, tmp_path: Path) -> None:
     both = tmp_path / "both"
     train(tiny_config(f"run_folder={both}", "data.both_directions=true", *PLAIN), SINGLE_PROCESS)
     folder = train_from(both, tiny_config, "training.epochs=1", "data.max_length=30")

@@ -136,7 +136,7 @@ def test_a_terminal_shows_a_bar(config_file: Path) -> None:
     assert "validation_loss" in text
 
 
-def test_an_interrupted_run_says_how_to_go_on(config_file: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_says_how_to_resume(config_file: Path, tmp_path: Path) -> None:
     started = subprocess.Popen(
         [*TRAIN, str(config_file), "training.epochs=10000"],
         stdout=subprocess.DEVNULL,

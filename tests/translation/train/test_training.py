@@ -37,7 +37,7 @@ def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) 
     assert_equal_weights(weights(trainer), expected, within=1e-6)
 
 
-def test_a_trainer_goes_on_from_a_state_bit_by_bit(tiny_config: Callable[..., RunConfig]) -> None:
+def test_a_trainer_resumes_bit_for_bit(tiny_config: Callable[..., RunConfig]) -> None:
     config = tiny_config("training.optimizer=adamw", "training.weight_decay=0.01")
     whole = new_trainer(config)
     plan = whole.plan()

@@ -48,7 +48,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     arguments = [str(config_file), *OVERRIDES]
-    end(start_command(1, ["--help"]))  # Start the server that forks the others, so that isn't timed.
+    end(start_command(1, ["--help"]))  # Start the fork server now, so that its start isn't timed.
     begin = time.monotonic()
     assert end(start_command(world_size, [*arguments, f"run_folder={whole}"])) == [0] * world_size
     whole_life = time.monotonic() - begin

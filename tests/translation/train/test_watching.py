@@ -48,7 +48,7 @@ def test_the_folder_may_have_any_name(tmp_path: Path) -> None:
     assert f"{folder.path}: another process is training" in run.last_line()
 
 
-def test_a_run_begins_anew_where_one_was(tmp_path: Path) -> None:
+def test_a_run_can_restart_in_the_folder_of_another(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     BackgroundRun.start("no-such-config", folder).stop()
     RunFolder(folder).metrics.write_text('{"step": 7}\n')

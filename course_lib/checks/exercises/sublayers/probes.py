@@ -392,7 +392,7 @@ def _connection_calls(candidate: Candidate, draw: Draw) -> Observed:
         counting = layer.fixture(sublayer(torch.ones(6)))
         result = layer.call(_far_apart(draw, 2, 4, 6), counting)
         calls = first_failure(result, counting.call(method="count"))
-        replies[f"the number of calls of the sublayer with {name}"] = calls
+        replies[f"the number of calls to the sublayer with {name}"] = calls
     return replies
 
 

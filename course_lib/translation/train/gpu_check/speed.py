@@ -97,7 +97,7 @@ def warm_up(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], second
 
 
 def train_for(trainer: Trainer, seconds: float) -> Row:
-    """Train for the given time after a call of `warm_up`, and return the metrics of that time."""
+    """Train for the given time, and return the metrics of that time. Call `warm_up` first."""
     plan = itertools.cycle(trainer.plan())
     following = next(plan)
     trainer.window.restart_clock()
