@@ -105,8 +105,7 @@ class LocalBackend(Backend):
                     value = _ACTIONS[request.action](found, request, given, keywords)
                 self.calls += calls.calls
                 if request.action not in MAKING:
-                    reply = self._returned(value, request, given, caught, calls)
-                    return replace(reply, printed=printed.getvalue())
+                    return self._returned(value, request, given, caught, calls, printed)
         except _UnusableArgument as error:
             raised = error.failure
         except self._caught as error:
@@ -127,6 +126,7 @@ class LocalBackend(Backend):
         given: "Given",
         caught: list[warnings.WarningMessage],
         calls: CallRecorder,
+        printed: io.StringIO,
     ) -> Returned:
         changed = tuple(
             position
@@ -139,7 +139,8 @@ class LocalBackend(Backend):
             if isinstance(argument, Fixture) and isinstance(count := getattr(made, "calls", None), int):
                 called += [argument.name.replace("_", " ")] * min(count, MAX_CALLS)
         known = self._objects if request.action != "number" else ()
-        return Returned(plain(value, known), changed, warned, tuple(calls.seen), tuple(called))
+        result = plain(value, known)
+        return Returned(result, changed, warned, tuple(calls.seen), tuple(called), printed=printed.getvalue())
 
     @contextmanager
     def _surroundings(self) -> Iterator[tuple[list[warnings.WarningMessage], CallRecorder]]:

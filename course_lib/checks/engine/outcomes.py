@@ -76,7 +76,10 @@ def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
     return Outcome(
         _relative(observed, before),
         tuple(_relative(_unwarned(reply), before) for reply in recorder.replies),
-        tuple(replace(one, of=_relative(one.of, before)) for one in recorder.requests),
+        tuple(
+            replace(one, of=_relative(one.of, before)) if one.of.number > before else one
+            for one in recorder.requests
+        ),
     )
 
 
