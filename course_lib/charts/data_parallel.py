@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import check_column, check_count, check_table
+from course_lib.charts.inputs import check_column, check_count
 from course_lib.charts.marks import captioned, fixed_x, scale_of, tips
 from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
 
@@ -13,10 +13,8 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
 
     `table` has one row for each piece of work: its `plan` (at most four), its `row` (at most three different
     names, such as backward and network), its `name`, and its `start` and `end` in milliseconds. Raises
-    ValueError for missing columns, an empty table, too many plans or rows, or times that are negative or not
-    finite.
+    ValueError for too many plans or rows, or times that are negative or not finite.
     """
-    check_table(table, ("plan", "row", "name", "start", "end"))
     check_count(table["plan"].nunique(), 4, "table", "plans")
     check_count(table["row"].nunique(), 3, "table", "different rows")
     check_column(table, "start", "finite, non-negative times", 0)
@@ -76,10 +74,9 @@ def memory_per_rank(table: pd.DataFrame) -> Picture:
     """Draw the gigabytes of memory on one rank as a stacked bar for each plan.
 
     `table` has one row for each `plan` (at most eight) and `kind` (at most four, such as parameters and
-    optimiser state), with `gigabytes`. Raises ValueError for missing columns, an empty table, too many plans
-    or kinds, or sizes that are negative or not finite.
+    optimiser state), with `gigabytes`. Raises ValueError for too many plans or kinds, or sizes that are
+    negative or not finite.
     """
-    check_table(table, ("plan", "kind", "gigabytes"))
     check_count(table["plan"].nunique(), 8, "table", "plans")
     check_count(table["kind"].nunique(), 4, "table", "kinds")
     check_column(table, "gigabytes", "finite, non-negative sizes", 0)

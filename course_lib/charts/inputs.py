@@ -82,14 +82,6 @@ def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
     return listed
 
 
-def check_table(table: pd.DataFrame, columns: Sequence[str], *, name: str = "table") -> None:
-    """Raise ValueError if the table called `name` lacks one of the columns or has no rows."""
-    if missing := [column for column in columns if column not in table.columns]:
-        raise ValueError(f"{name}: missing columns {missing}. Expected {', '.join(columns)}.")
-    if table.empty:
-        raise ValueError(f"{name}: expected at least one row, got an empty table.")
-
-
 def check_column(
     table: pd.DataFrame,
     column: str,

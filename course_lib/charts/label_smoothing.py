@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import Numbers, as_words, check_column, check_count, check_table, from_tensor
+from course_lib.charts.inputs import Numbers, as_words, check_column, check_count, from_tensor
 from course_lib.charts.lines import curves_with_dots
 from course_lib.charts.marks import (
     WEIGHT_SHADES,
@@ -60,10 +60,9 @@ def loss_by_confidence(table: pd.DataFrame) -> Picture:
 
     `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The x axis is
     linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
-    of a line, unless that is at the right end of the chart. Raises ValueError for missing columns, an empty
-    table, more than five smoothings, confidences that aren't between 0 and 1, or losses that aren't finite.
+    of a line, unless that is at the right end of the chart. Raises ValueError for more than five smoothings,
+    confidences that aren't between 0 and 1, or losses that aren't finite.
     """
-    check_table(table, ("smoothing", "confidence", "loss"))
     check_count(table["smoothing"].nunique(), 5, "table", "smoothings")
     check_column(table, "confidence", "each confidence between 0 and 1", 0, 1, ends=False)
     check_column(table, "loss", "finite losses", -math.inf)
@@ -121,11 +120,10 @@ def calibration_curves(table: pd.DataFrame) -> Picture:
     probability that the model assigned to its prediction, and whether the prediction was `right`. The
     predictions are grouped into ten bins by confidence; a point shows the mean confidence and the share of
     correct predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are
-    left out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, an
-    empty table, too many models, confidences outside 0 to 1, or values of `right` that aren't True or False.
-    Also raises it if no bin has enough predictions.
+    left out. On the dashed line, confidence and share are equal. Raises ValueError for too many models,
+    confidences outside 0 to 1, or values of `right` that aren't True or False, and if no bin has enough
+    predictions.
     """
-    check_table(table, ("model", "confidence", "right"))
     names = list(dict.fromkeys(table["model"]))
     check_count(len(names), len(SHAPES), "table", "models")
     if table["right"].dtype != bool:

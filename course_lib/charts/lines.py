@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, check_column, check_count, check_table
+from course_lib.charts.inputs import Floats, check_column, check_count
 from course_lib.charts.marks import captioned, powers_of_ten, scale_of, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
@@ -29,11 +29,9 @@ def named_lines(
 
     `table` has one row for each point, with the columns `line` (at most seven names), `x` and `y`. `across`
     and `up` are the titles of the x axis and the y axis. With `log`, the y axis is logarithmic. Lines in
-    `dashed` are dashed; with `dots`, each point is marked. Raises ValueError for missing columns, an empty
-    table, too many lines, an unknown name in `dashed`, numbers that aren't finite or, with `log`, values of
-    `y` that aren't above 0.
+    `dashed` are dashed; with `dots`, each point is marked. Raises ValueError for too many lines, an
+    unknown name in `dashed`, numbers that aren't finite or, with `log`, values of `y` that aren't above 0.
     """
-    check_table(table, ("line", "x", "y"))
     table = table.reset_index(drop=True)
     names = list(dict.fromkeys(table["line"]))
     check_count(len(names), len(CATEGORIES), "table", "lines")

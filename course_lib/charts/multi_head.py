@@ -12,7 +12,6 @@ from course_lib.charts.inputs import (
     as_words,
     check_column,
     check_count,
-    check_table,
     from_tensor,
     weights_from_tensor,
 )
@@ -91,10 +90,9 @@ def cost_of_heads(table: pd.DataFrame) -> Picture:
     """Draw three counts against the number of heads, as bars in separate panels.
 
     `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
-    `weights`, the total number of attention weights that the softmaxes return. Raises ValueError for missing
-    columns, an empty table, a duplicated number of heads, or counts that are negative or not finite.
+    `weights`, the total number of attention weights that the softmaxes return. Raises ValueError for
+    a duplicated number of heads, or counts that are negative or not finite.
     """
-    check_table(table, ("heads", *COUNTS))
     if table["heads"].duplicated().any():
         twice = table.loc[table["heads"].duplicated(), "heads"].iloc[0]
         raise ValueError(f"table: expected one row for each number of heads, got two for {twice}.")

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, Numbers, as_words, check_column, check_table, from_tensor
+from course_lib.charts.inputs import Floats, Numbers, as_words, check_column, from_tensor
 from course_lib.charts.marks import (
     captioned,
     fixed_x,
@@ -138,9 +138,8 @@ def softmax_saturation(table: pd.DataFrame) -> Picture:
       the softmax's Jacobian, diag(w) - w w^T.
 
     Lines are means over the draws; bands hold 80% of them (from the 10th to the 90th percentile). Raises
-    ValueError for missing columns, an empty table, values outside these ranges, or gradients that are all 0.
+    ValueError for values outside these ranges, or gradients that are all 0.
     """
-    check_table(table, ("d_k", "divided", "largest_weight", "gradient"))
     if table["divided"].dtype != bool:
         raise ValueError(
             f"table: expected True or False in the column 'divided', got {table['divided'].dtype}."

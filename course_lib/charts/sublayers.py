@@ -12,7 +12,6 @@ from course_lib.charts.inputs import (
     as_words,
     check_column,
     check_count,
-    check_table,
     from_tensor,
 )
 from course_lib.charts.marks import (
@@ -115,12 +114,11 @@ def layer_costs(parameters: Mapping[str, int], multiplications: pd.DataFrame) ->
 
     `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
     part and sentence length, with the columns `length` (words, 1 or more), `part` and `multiplications` (for
-    each word). Both together name at most four parts. Raises ValueError for missing columns, an empty table
-    or mapping, lengths below 1, negative counts, only zeros, multiplications or lengths that aren't finite,
-    or more than four parts.
+    each word). Both together name at most four parts. Raises ValueError for an empty mapping,
+    lengths below 1, negative counts, only zeros, multiplications or lengths that aren't finite, or more than
+    four parts.
     """
     name = "multiplications"
-    check_table(multiplications, ("length", "part", "multiplications"), name=name)
     check_column(multiplications, "length", "lengths of 1 or more", 1, name=name)
     check_column(multiplications, "multiplications", "non-negative counts", 0, name=name)
     if not parameters or min(parameters.values()) < 0 or sum(parameters.values()) == 0:

@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Numbers, as_words, check_column, check_table, from_tensor
+from course_lib.charts.inputs import Numbers, as_words, check_column, from_tensor
 from course_lib.charts.marks import Canvas, Cell, Grid, Path, captioned, fixed_x, panel_title, tips
 from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture, on_ramp
 
@@ -163,10 +163,8 @@ def parameters_by_part(
 
     The largest part is at the top, and all panels have the same scale. `table` has one row for each model and
     part, with the columns `model`, `part` and `parameters`; rows of the same model and part are added up.
-    Raises ValueError for missing columns, an empty table, numbers that are negative or not finite, or only
-    zeros.
+    Raises ValueError for numbers that are negative or not finite, or only zeros.
     """
-    check_table(table, ("model", "part", "parameters"))
     check_column(table, "parameters", "non-negative counts", 0)
     if not table["parameters"].sum():
         raise ValueError("table: expected parameters in at least one part, got only zeros.")

@@ -12,7 +12,6 @@ from course_lib.charts.inputs import (
     as_words,
     check_column,
     check_count,
-    check_table,
     from_tensor,
     mask_from_tensor,
 )
@@ -27,10 +26,9 @@ def schedule_curves(
     """Draw the learning rate against the step, with a line for each schedule and a dot at its peak.
 
     `table` has one row for each `step` (1 or more) of each `schedule` (at most six), with its `rate`. Raises
-    ValueError for missing columns, an empty table, more than six schedules, a step below 1, or rates that are
+    ValueError for more than six schedules, a step below 1, or rates that are
     negative or not finite.
     """
-    check_table(table, ("schedule", "step", "rate"))
     check_count(table["schedule"].nunique(), 6, "table", "schedules")
     check_column(table, "step", "steps of 1 or more", 1)
     check_column(table, "rate", "finite, non-negative rates", 0)

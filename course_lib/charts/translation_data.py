@@ -6,7 +6,7 @@ from typing import TypeAlias
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import check_column, check_count, check_index, check_table
+from course_lib.charts.inputs import check_column, check_count, check_index
 from course_lib.charts.marks import Cell, Grid, captioned, fixed_x, index_y, note, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
@@ -244,10 +244,9 @@ def padded_share(table: pd.DataFrame) -> Picture:
     """Draw a bar for each batching plan: the positions that hold tokens, followed by the padding.
 
     `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
-    positions) and `batches`. Raises ValueError for missing columns, an empty table, a plan without tokens, or
-    numbers that are negative or not finite.
+    positions) and `batches`. Raises ValueError for a plan without tokens, or numbers that are negative or not
+    finite.
     """
-    check_table(table, ("plan", "real", "padding", "batches"))
     check_column(table, "real", "real tokens in each plan", 1)
     for column in ("padding", "batches"):
         check_column(table, column, "non-negative counts", 0)

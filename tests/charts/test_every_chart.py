@@ -263,16 +263,6 @@ def test_a_table_stays_as_it_was(name: str) -> None:
     pd.testing.assert_frame_equal(table, before)
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_without_rows_or_without_a_column_is_refused(name: str) -> None:
-    draw, table = TABLES[name]
-    with pytest.raises(ValueError, match="got an empty table"):
-        draw(table.head(0))
-    for column in table:
-        with pytest.raises(ValueError, match=rf"missing columns \['{column}'\]"):
-            draw(table.drop(columns=column))
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_is_available_as_a_table(name: str) -> None:
     table = as_table(example(name))
