@@ -90,18 +90,17 @@ def check_column(
     high: float = float("inf"),
     *,
     ends: bool = True,
-    name: str = "table",
 ) -> None:
     """Raise ValueError unless all numbers of a column are finite and from `low` to `high`.
 
     Without `ends`, the bounds themselves are not allowed. The message describes the allowed values with
-    `expected`, and calls the table `name`.
+    `expected`.
     """
     numbers = table[column].astype(float)
     allowed = numbers.between(low, high, inclusive="both" if ends else "neither") & np.isfinite(numbers)
     if not allowed.all():
         row = int(np.argmin(allowed.to_numpy()))
-        raise ValueError(f"{name}: expected {expected}, got {column} {numbers.iloc[row]:g} in row {row}.")
+        raise ValueError(f"table: expected {expected}, got {column} {numbers.iloc[row]:g} in row {row}.")
 
 
 def check_count(found: int, maximum: int, name: str, what: str) -> None:
