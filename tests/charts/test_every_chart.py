@@ -115,6 +115,7 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     "beam_tree": lambda: charts.beam_tree(
         {("the",): -0.5, ("a",): -1.0, ("the", "dog"): -1.5, ("the", "dog", "</s>"): -1.6},
         ["the", "dog", "</s>"],
+        greedy=["the", "cat", "</s>"],
     ),
     "clock_hands": lambda: charts.clock_hands(_hands(), [0, 1], 2),
     "features_in_heads": lambda: charts.features_in_heads({"cut": torch.arange(12).view(2, 3, 2)}, WORDS[:3]),

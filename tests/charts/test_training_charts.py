@@ -97,12 +97,6 @@ def test_a_loop_that_is_left_early_shows_how_far_it_came(monkeypatch: pytest.Mon
     assert repr(_Display.shown[-1]) == "2 of 9"
 
 
-@pytest.mark.parametrize(("steps", "every", "message"), [(0, 1, "steps: expected 1"), (3, 0, "every: .*0")])
-def test_bad_counts_of_steps(steps: int, every: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        live_progress(steps, lambda: learning_curve([1.0], 1), every=every)
-
-
 def test_each_token_says_what_it_counts(texts_of: TextsOf) -> None:
     texts = texts_of(token_counts(COUNTS, REAL, ["long", "short"]))
     assert texts.count("1") >= 5
