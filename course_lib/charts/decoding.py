@@ -95,7 +95,7 @@ def beam_tree(
     ValueError if a prefix is given without the prefix that it extends, a log-probability isn't finite or is
     above 0, a step has more than 8 prefixes, or `winner` isn't one of the prefixes.
     """
-    totals = {tuple(words): float(total) for words, total in prefixes.items() if len(words)}
+    totals = {tuple(words): float(total) for words, total in prefixes.items()}
     best = tuple(winner)
     _check(totals, best)
     nodes = _nodes(totals, best, tuple(greedy))
