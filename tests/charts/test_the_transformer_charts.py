@@ -95,6 +95,6 @@ def test_many_words_leave_no_room_for_numbers(texts_of: TextsOf) -> None:
     assert "w39" in texts
 
 
-def test_probabilities_without_a_word_for_each_column_are_refused() -> None:
+def test_words_that_do_not_match_the_columns() -> None:
     with pytest.raises(ValueError, match="words: expected 2 words"):
         decoding_steps([[0.5, 0.5]], WORDS, [0])
