@@ -22,7 +22,7 @@ def test_it_gives_nothing_away() -> None:
     found = keys(json.loads(CURRICULUM.read_text(encoding="utf-8")))
     assert not found & INSTRUCTORS_ONLY
     assert found == {
-        *("title", "lessons", "name", "minutes", "paper", "points", "does", "part", "file"),
+        *("title", "lessons", "name", "minutes", "points", "does", "part", "file"),
         *("predictions", "exercises", "explanations", "hand_ins"),
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import as_words, check_count
+from course_lib.charts.inputs import as_words
 from course_lib.charts.marks import Cell, Grid, beside_rows, captioned, fixed_x, fixed_y, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
@@ -48,18 +48,9 @@ def word_by_word(
     `candidates` holds, for each step, at most five words with their probabilities, the likeliest first;
     `written` holds the word selected at each step, which is framed; `attended` holds a pair for each step:
     the source word with the largest attention weight, and this weight. Raises ValueError if the numbers of
-    steps differ, a step has no candidates or more than five, or a probability or a weight isn't between 0 and
-    1.
+    steps differ.
     """
     words = as_words(written, len(candidates), "written")
-    if len(attended) != len(words):
-        raise ValueError(f"attended: expected {len(words)} items, one for each step, got {len(attended)}.")
-    for step, ranked in enumerate(candidates, start=1):
-        check_count(len(ranked), 5, f"candidates of step {step}", "words")
-    numbers = [number for ranked in candidates for number in ranked.values()]
-    for number in (*numbers, *(weight for _, weight in attended)):
-        if not 0 <= number <= 1:
-            raise ValueError(f"candidates, attended: expected numbers from 0 to 1, got {number}.")
     count = max(map(len, candidates))
     columns = ["likeliest", "second", "third", "fourth", "fifth"][:count]
     rows = [f"{step}. {word}" for step, word in enumerate(words, start=1)]
@@ -93,7 +84,7 @@ def beam_tree(
     prefixes: Mapping[Sequence[str], float],
     winner: Sequence[str],
     *,
-    greedy: Sequence[str] = (),
+    greedy: Sequence[str],
 ) -> Picture:
     """Draw the prefixes that the beam kept: a row for each step, with the most probable prefix on the left.
 
@@ -104,7 +95,7 @@ def beam_tree(
     ValueError if a prefix is given without the prefix that it extends, a log-probability isn't finite or is
     above 0, a step has more than 8 prefixes, or `winner` isn't one of the prefixes.
     """
-    totals = {tuple(words): float(total) for words, total in prefixes.items() if len(words)}
+    totals = {tuple(words): float(total) for words, total in prefixes.items()}
     best = tuple(winner)
     _check(totals, best)
     nodes = _nodes(totals, best, tuple(greedy))
@@ -119,11 +110,8 @@ def beam_tree(
         "Orange: the returned sentence. ×: dropped. ■: ended, at no further cost while it stays in the beam.",
     ]
     shared = int(nodes["greedy"].sum())
-    details = ""
-    if greedy:
-        whole = "to the end" if shared == len(greedy) else f"for {shared} of its {len(greedy)} words"
-        lines.append(f"Dashed blue frame: the sentence of greedy decoding, which the beam kept {whole}.")
-        details = f" The beam kept the sentence of greedy decoding {whole}."
+    whole = "to the end" if shared == len(greedy) else f"for {shared} of its {len(greedy)} words"
+    lines.append(f"Dashed blue frame: the sentence of greedy decoding, which the beam kept {whole}.")
     dropped = int((nodes["fate"] == "dropped").sum())
     layers, height = _layers(nodes, columns, steps), ROW * steps + ROW // 2
     return captioned(
@@ -131,7 +119,8 @@ def beam_tree(
         "Which prefixes did the beam keep, and what became of them?",
         lines,
         f"Returned: {' '.join(best)}, with a log-probability of {totals[best]:.2f}. "
-        f"{len(nodes)} prefixes in {steps} steps, of which {dropped} were dropped.{details}",
+        f"{len(nodes)} prefixes in {steps} steps, of which {dropped} were dropped. "
+        f"The beam kept the sentence of greedy decoding {whole}.",
     )
 
 

@@ -45,15 +45,10 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
     A fifth panel shows BLEU if it was measured. `rows` are those of `metrics.jsonl`, each a mapping with
     `step` and any of `loss`, `validation_loss`, `lr`, `tokens_per_second`, `padded` and `bleu`; other keys
     are ignored, and so are values that aren't finite numbers. Axes begin at zero; panels without a number yet
-    are empty. Before the first number, a line of text takes the place of all panels. Raises ValueError for a
-    row without a step.
+    are empty. Before the first number, a line of text takes the place of all panels.
     """
     points = []
     for row in rows:
-        if "step" not in row:
-            raise ValueError(
-                f"rows: expected a step in each row, got one with {', '.join(row) or 'nothing'}."
-            )
         for panel, *_, keys in PANELS:
             for key in keys:
                 value = row.get(key)

@@ -1,10 +1,9 @@
-"""Check and convert what callers pass to a chart: tensors, arrays, lists, words and tables."""
+"""Check and convert what callers pass to a chart: tensors, arrays, lists and words."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -80,36 +79,6 @@ def as_words(words: Sequence[str], count: int, name: str) -> list[str]:
     if len(listed) != count:
         raise ValueError(f"{name}: expected {count} words, one for each row or column, got {len(listed)}.")
     return listed
-
-
-def check_table(table: pd.DataFrame, columns: Sequence[str], *, name: str = "table") -> None:
-    """Raise ValueError if the table called `name` lacks one of the columns or has no rows."""
-    if missing := [column for column in columns if column not in table.columns]:
-        raise ValueError(f"{name}: missing columns {missing}. Expected {', '.join(columns)}.")
-    if table.empty:
-        raise ValueError(f"{name}: expected at least one row, got an empty table.")
-
-
-def check_column(
-    table: pd.DataFrame,
-    column: str,
-    expected: str,
-    low: float,
-    high: float = float("inf"),
-    *,
-    ends: bool = True,
-    name: str = "table",
-) -> None:
-    """Raise ValueError unless all numbers of a column are finite and from `low` to `high`.
-
-    Without `ends`, the bounds themselves are not allowed. The message describes the allowed values with
-    `expected`, and calls the table `name`.
-    """
-    numbers = table[column].astype(float)
-    allowed = numbers.between(low, high, inclusive="both" if ends else "neither") & np.isfinite(numbers)
-    if not allowed.all():
-        row = int(np.argmin(allowed.to_numpy()))
-        raise ValueError(f"{name}: expected {expected}, got {column} {numbers.iloc[row]:g} in row {row}.")
 
 
 def check_count(found: int, maximum: int, name: str, what: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import Numbers, as_words, check_column, check_count, check_table, from_tensor
+from course_lib.charts.inputs import Numbers, as_words, from_tensor
 from course_lib.charts.lines import curves_with_dots
 from course_lib.charts.marks import (
     WEIGHT_SHADES,
@@ -60,13 +60,8 @@ def loss_by_confidence(table: pd.DataFrame) -> Picture:
 
     `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The x axis is
     linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
-    of a line, unless that is at the right end of the chart. Raises ValueError for missing columns, an empty
-    table, more than five smoothings, confidences that aren't between 0 and 1, or losses that aren't finite.
+    of a line, unless that is at the right end of the chart.
     """
-    check_table(table, ("smoothing", "confidence", "loss"))
-    check_count(table["smoothing"].nunique(), 5, "table", "smoothings")
-    check_column(table, "confidence", "each confidence between 0 and 1", 0, 1, ends=False)
-    check_column(table, "loss", "finite losses", -math.inf)
     frame = table.reset_index(drop=True).assign(
         odds=[_log_odds(confidence) for confidence in table["confidence"]],
         line=[f"smoothing {smoothing:g}" for smoothing in table["smoothing"]],
@@ -121,16 +116,10 @@ def calibration_curves(table: pd.DataFrame) -> Picture:
     probability that the model assigned to its prediction, and whether the prediction was `right`. The
     predictions are grouped into ten bins by confidence; a point shows the mean confidence and the share of
     correct predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are
-    left out. On the dashed line, confidence and share are equal. Raises ValueError for missing columns, an
-    empty table, too many models, confidences outside 0 to 1, or values of `right` that aren't True or False.
-    Also raises it if no bin has enough predictions.
+    left out. On the dashed line, confidence and share are equal. Raises ValueError if no bin has enough
+    predictions.
     """
-    check_table(table, ("model", "confidence", "right"))
     names = list(dict.fromkeys(table["model"]))
-    check_count(len(names), len(SHAPES), "table", "models")
-    if table["right"].dtype != bool:
-        raise ValueError(f"table: expected True or False in the column 'right', got {table['right'].dtype}.")
-    check_column(table, "confidence", "confidences from 0 to 1", 0, 1)
     legend = alt.Legend(title=None, orient="right", labelLimit=200)
     colour = alt.Color("model:N", scale=scale_of(names), sort=names, legend=legend)
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1.0]

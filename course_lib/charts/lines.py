@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, check_column, check_count, check_table
+from course_lib.charts.inputs import Floats, check_count
 from course_lib.charts.marks import captioned, powers_of_ten, scale_of, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
@@ -29,20 +29,18 @@ def named_lines(
 
     `table` has one row for each point, with the columns `line` (at most seven names), `x` and `y`. `across`
     and `up` are the titles of the x axis and the y axis. With `log`, the y axis is logarithmic. Lines in
-    `dashed` are dashed; with `dots`, each point is marked. Raises ValueError for missing columns, an empty
-    table, too many lines, an unknown name in `dashed`, numbers that aren't finite or, with `log`, values of
-    `y` that aren't above 0.
+    `dashed` are dashed; with `dots`, each point is marked. Raises ValueError for too many lines, an
+    unknown name in `dashed`, numbers that aren't finite or, with `log`, values of `y` that aren't above 0.
     """
-    check_table(table, ("line", "x", "y"))
     table = table.reset_index(drop=True)
     names = list(dict.fromkeys(table["line"]))
     check_count(len(names), len(CATEGORIES), "table", "lines")
     if unknown := sorted(set(dashed) - set(names)):
         raise ValueError(f"dashed: expected names from {sorted(names)}, got {unknown}.")
     for column in ("x", "y"):
-        check_column(table, column, "finite numbers in x and y", -math.inf)
+        _check_above(-math.inf, table, column, "finite numbers in x and y")
     if log:
-        check_column(table, "y", "y above 0 for a log scale", 0, ends=False)
+        _check_above(0, table, "y", "y above 0 for a log scale")
     low, high = _domain(table["y"].to_numpy(float), log)
     scale = alt.Scale(type="log" if log else "linear", domain=[low, high], nice=False)
     # Axes of integers, such as steps and positions, get no ticks between the integers.
@@ -87,6 +85,15 @@ def named_lines(
         details.append(f"{name}: {heights[0]:.3g} to {heights[-1]:.3g}")
     chart = alt.LayerChart(layer=layers, width=WIDTH - NAME_ROOM, height=HEIGHT)
     return captioned(chart, title, "", f"{up} against {across}, from left to right. {'; '.join(details)}.")
+
+
+def _check_above(bound: float, table: pd.DataFrame, column: str, expected: str) -> None:
+    """Raise ValueError unless all numbers of a column are finite and above `bound`."""
+    numbers = table[column].astype(float)
+    allowed = (numbers > bound) & np.isfinite(numbers)
+    if not allowed.all():
+        row = int(np.argmin(allowed.to_numpy()))
+        raise ValueError(f"table: expected {expected}, got {column} {numbers.iloc[row]:g} in row {row}.")
 
 
 def _domain(values: Floats, log: bool) -> tuple[float, float]:

@@ -35,13 +35,14 @@ def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20
     """Yield the numbers from 1 to `steps` for a loop, and show the loop's progress with a bar and a chart.
 
     After every `every` steps, and after the last, `picture` is called and its chart replaces the previous
-    one. Outside a notebook, only a line of text is printed. Raises ValueError if `steps` or `every` is below
-    1.
+    one. Outside a notebook, only a line of text is printed.
     """
-    for name, number in (("steps", steps), ("every", every)):
-        if number < 1:
-            raise ValueError(f"{name}: expected 1 or more, got {number}.")
-    return _count(steps, picture, every)
+    display = DisplayHandle()
+    display.display(Frame(f"0 of {steps:,}", steps=steps))
+    for step in range(1, steps + 1):
+        yield step
+        if step % every == 0 or step == steps:
+            display.update(Frame(f"{step:,} of {steps:,}", _drawn(picture()), step, steps))
 
 
 def _drawn(chart: Picture) -> str:
@@ -50,15 +51,6 @@ def _drawn(chart: Picture) -> str:
         return as_svg(chart)
     except RuntimeError as error:
         return f"<p>{escape(str(error))}</p>"
-
-
-def _count(steps: int, picture: Callable[[], Picture], every: int) -> Iterator[int]:
-    display = DisplayHandle()
-    display.display(Frame(f"0 of {steps:,}", steps=steps))
-    for step in range(1, steps + 1):
-        yield step
-        if step % every == 0 or step == steps:
-            display.update(Frame(f"{step:,} of {steps:,}", _drawn(picture()), step, steps))
 
 
 def watch_live(
@@ -73,11 +65,8 @@ def watch_live(
 
     The function returns after `timeout` seconds at the latest, so that the cells below can run. `status`
     returns a line to show above the chart; outside a notebook, the line is printed when it changes. The
-    notebook's stop button stops the redrawing, but not the run itself. Raises ValueError if `every` is
-    negative.
+    notebook's stop button stops the redrawing, but not the run itself.
     """
-    if every < 0:
-        raise ValueError(f"every: expected 0 or more seconds, got {every:g}.")
     end = time.monotonic() + timeout
     display = DisplayHandle()
     shown = Frame(status())

@@ -31,11 +31,9 @@ def mask_panels(
 
     The L `words` of the sentence are both the queries and the keys. `masks` maps a name to a boolean mask,
     True for "may attend", that broadcasts to (1, L, L). A mask of shape (1, L) has the same row for every
-    query. Raises ValueError if there is no mask, if a mask isn't boolean or doesn't broadcast to (1, L, L),
-    or if `words` isn't a list.
+    query. Raises ValueError if a mask isn't boolean or doesn't broadcast to (1, L, L), or if `words` isn't a
+    list.
     """
-    if not masks:
-        raise ValueError("masks: expected at least one named mask, got none.")
     tokens = as_words(words, len(words), "words")
     shape = (1, len(tokens), len(tokens))
     allowed = {name: mask_from_tensor(mask, shape)[0] for name, mask in masks.items()}
@@ -60,11 +58,9 @@ def leak_probe(moved: Mapping[str, Numbers], words: Sequence[str], changed: int)
     There is a row for each mask. `moved` maps its name to L distances, one for each of the L words; 0 means
     that the output is exactly the same. If an output before the changed token moved, it depends on a later
     token, so its cell is orange with a "!". An arrow marks the changed token. The title says
-    under how many masks an earlier output moved. Raises ValueError if there is no mask, if `words` is not a
-    list of L words, or if `changed` isn't a position.
+    under how many masks an earlier output moved. Raises ValueError if `words` is not a list of L words, or if
+    `changed` isn't a position.
     """
-    if not moved:
-        raise ValueError("moved: expected at least one named mask, got none.")
     distances = np.stack([from_tensor(row, f"moved[{name!r}]", (1,)) for name, row in moved.items()])
     tokens = as_words(words, distances.shape[1], "words")
     check_index(changed, len(tokens), "changed", "a position")

@@ -10,9 +10,7 @@ from course_lib.charts.inputs import (
     Floats,
     Numbers,
     as_words,
-    check_column,
     check_count,
-    check_table,
     from_tensor,
     weights_from_tensor,
 )
@@ -30,11 +28,8 @@ def features_in_heads(cuts: Mapping[str, Numbers], words: Sequence[str]) -> Pict
     number i * D + f, so that each number identifies its origin: `torch.arange(L * D)`. `words` are the L
     words, at most six. A cell shows the word and the feature that its number comes from, in the colour of
     that word. Each row of a panel belongs to the word next to it; a cell from another word is framed. Raises
-    ValueError if `cuts` is empty, if a number is missing or duplicated, or if the number of words isn't L or
-    is above six.
+    ValueError if a number is missing or duplicated, or if the number of words isn't L or is above six.
     """
-    if not cuts:
-        raise ValueError("cuts: expected at least one way to split a sentence, got none.")
     lines, details = [], []
     for name, numbers in cuts.items():
         heads = from_tensor(numbers, f"cuts[{name!r}]", (3,))
@@ -91,15 +86,8 @@ def cost_of_heads(table: pd.DataFrame) -> Picture:
     """Draw three counts against the number of heads, as bars in separate panels.
 
     `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
-    `weights`, the total number of attention weights that the softmaxes return. Raises ValueError for missing
-    columns, an empty table, a duplicated number of heads, or counts that are negative or not finite.
+    `weights`, the total number of attention weights that the softmaxes return.
     """
-    check_table(table, ("heads", *COUNTS))
-    if table["heads"].duplicated().any():
-        twice = table.loc[table["heads"].duplicated(), "heads"].iloc[0]
-        raise ValueError(f"table: expected one row for each number of heads, got two for {twice}.")
-    for column in COUNTS:
-        check_column(table, column, "non-negative counts", 0)
     table = table.sort_values("heads")
     panels = [
         _count_bars(table, column, name, colour)

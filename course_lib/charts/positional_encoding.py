@@ -87,13 +87,12 @@ def _wave(waves: Floats, pair: int, turn: str, *, last: bool) -> alt.LayerChart:
     return alt.LayerChart(layer=[line, dots, *names], width=width, height=58)
 
 
-def number_field(values: Numbers, *, rows: str, columns: str, value: str = "value", title: str) -> Picture:
+def number_field(values: Numbers, *, rows: str, columns: str, title: str) -> Picture:
     """Draw a table of up to 5,000 finite numbers as a heat map; a tooltip shows each number.
 
-    `values` is (R, C). `rows`, `columns` and `value` are the titles of the axes and of the legend; rows and
-    columns are numbered from 0. Negative numbers are brown and positive numbers blue; if none is negative,
-    the shades start at white. Raises ValueError for more than 5,000 numbers, or for numbers that aren't
-    finite.
+    `values` is (R, C). `rows` and `columns` are the titles of the axes; rows and columns are numbered from 0.
+    Negative numbers are brown and positive numbers blue; if none is negative, the shades start at white.
+    Raises ValueError for more than 5,000 numbers, or for numbers that aren't finite.
     """
     largest = 5_000
     field = from_tensor(values, "values", (2,), finite=True)
@@ -113,14 +112,14 @@ def number_field(values: Numbers, *, rows: str, columns: str, value: str = "valu
         .encode(
             x=alt.X("column:O", title=columns, axis=_numbered(width, across, "top")),
             y=alt.Y("row:O", title=rows, axis=_numbered(height, down, "left")),
-            fill=shades.fill("value", value),
-            tooltip=tips(("row:O", rows), ("column:O", columns), ("value:Q", value, ".4~g")),
+            fill=shades.fill("value", "value"),
+            tooltip=tips(("row:O", rows), ("column:O", columns), ("value:Q", "value", ".4~g")),
         )
     )
     ends = f"{exact(float(field.min()))} to {exact(float(field.max()))}"
     # Use a layered chart, whose title is aligned with the picture instead of the cells.
     chart = alt.LayerChart(layer=[cells], width=across * width, height=down * height)
-    details = f"{height} rows ({rows}) by {width} columns ({columns}); {value} from {ends}."
+    details = f"{height} rows ({rows}) by {width} columns ({columns}); value from {ends}."
     return captioned(chart, title, "", details)
 
 

@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Numbers, as_words, check_column, check_table, from_tensor
+from course_lib.charts.inputs import Numbers, as_words, from_tensor
 from course_lib.charts.marks import Canvas, Cell, Grid, Path, captioned, fixed_x, panel_title, tips
 from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture, on_ramp
 
@@ -32,20 +32,18 @@ def shape_flow(
     encoder: Stages,
     decoder: Stages,
     *,
-    memory_to: Sequence[str] = (),
+    memory_to: Sequence[str],
 ) -> Picture:
     """Draw the output shapes of the stages as bars, in one column for the encoder and one for the decoder.
 
     The columns are read upwards. A bar is wider for longer vectors, on a logarithmic scale. A shape is
     (sentences, positions, features), or (sentences, positions) for tokens, which are not vectors yet.
     `memory_to` names the decoder's stages that take their keys and values from the encoder's last stage.
-    Raises ValueError for a column without stages, a shape that has neither two nor three axes or has a length
-    below 1, or an unknown name in `memory_to`.
+    Raises ValueError for a shape that has neither two nor three axes or has a length below 1, or an unknown
+    name in `memory_to`.
     """
     columns = {"encoder": encoder, "decoder": decoder}
     for column, stages in columns.items():
-        if not stages:
-            raise ValueError(f"{column}: expected at least one stage, got none.")
         for name, shape in stages:
             if len(shape) not in (2, 3) or min(shape) < 1:
                 raise ValueError(
@@ -71,8 +69,7 @@ def shape_flow(
         + ", ".join(f"{name} {' × '.join(map(str, shape))}" for name, shape in stages)
         for column, stages in columns.items()
     ]
-    if memory_to:
-        details.append(f"Keys and values come from the encoder in {', '.join(memory_to)}")
+    details.append(f"Keys and values come from the encoder in {', '.join(memory_to)}")
     lines = [
         "Read it upwards. The longer a bar, the more numbers each position has (log scale).",
         f"Grey: tokens. Blue: {usual} numbers, as in most stages. Orange: another number.",
@@ -152,8 +149,7 @@ def _arrows(canvas: Canvas, table: pd.DataFrame, memory_to: Sequence[str]) -> li
                 name = reader["names"] - LETTER * len(reader["name"]) - 5
                 memory.append(Path(((end["right"], start), (lane, start), (lane, stop), (name, stop))))
                 signs.append((name - 14, reader["text"] + 2.6 * side, sign))
-    labels = [canvas.texts(signs)] if signs else []
-    return [*canvas.arrows(upward), *canvas.arrows(memory, [4, 3]), *labels]
+    return [*canvas.arrows(upward), *canvas.arrows(memory, [4, 3]), canvas.texts(signs)]
 
 
 def parameters_by_part(
@@ -163,13 +159,7 @@ def parameters_by_part(
 
     The largest part is at the top, and all panels have the same scale. `table` has one row for each model and
     part, with the columns `model`, `part` and `parameters`; rows of the same model and part are added up.
-    Raises ValueError for missing columns, an empty table, numbers that are negative or not finite, or only
-    zeros.
     """
-    check_table(table, ("model", "part", "parameters"))
-    check_column(table, "parameters", "non-negative counts", 0)
-    if not table["parameters"].sum():
-        raise ValueError("table: expected parameters in at least one part, got only zeros.")
     parts = list(table.groupby("part")["parameters"].sum().sort_values(ascending=False).index)
     counted = table.groupby(["model", "part"], sort=False, as_index=False)["parameters"].sum()
     totals = counted.groupby("model", sort=False)["parameters"].sum()
@@ -221,21 +211,11 @@ def decoding_steps(probabilities: Numbers, words: Sequence[str], chosen: Sequenc
     """Draw the probability of each word (columns) at each decoding step (rows), darker if it is larger.
 
     `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
-    framed. Raises ValueError if the sizes don't match, a probability is negative, a row doesn't sum to one,
-    or an index is out of range.
+    framed. Raises ValueError if `probabilities` doesn't have two axes, or a column for each of `words`.
     """
     table = from_tensor(probabilities, "probabilities", (2,))
     steps, count = table.shape
     words = as_words(words, count, "words")
-    taken = [int(index) for index in chosen]
-    if len(taken) != steps or not all(0 <= index < count for index in taken):
-        raise ValueError(f"chosen: expected {steps} indices of words, from 0 to {count - 1}, got {taken}.")
-    if not np.allclose(table.sum(axis=1), 1.0, atol=1e-3) or (table < 0).any():
-        raise ValueError(
-            "probabilities: expected non-negative numbers in rows that sum to 1, got row sums from "
-            f"{table.sum(axis=1).min():.4g} to {table.sum(axis=1).max():.4g} and a minimum of "
-            f"{table.min():.4g}. Apply softmax to the logits first."
-        )
     rows, names = [f"step {step + 1}" for step in range(steps)], ("", "", "probability")
     grid = Grid(rows, words, min(44, (WIDTH - 110) // count), names, row_height=26, frame=ALARM_INK)
     largest = float(table.max())
@@ -243,14 +223,14 @@ def decoding_steps(probabilities: Numbers, words: Sequence[str], chosen: Sequenc
         Cell(
             on_ramp(AMOUNTS, value / largest),
             f"{value:.2f}".removeprefix("0") if grid.has_room else "",
-            f"{value:.3f}{', chosen' if column == taken[step] else ''}",
-            framed=column == taken[step],
+            f"{value:.3f}{', chosen' if column == chosen[step] else ''}",
+            framed=column == chosen[step],
         )
         for (step, column), value in np.ndenumerate(table)
     ]
-    sentence = " ".join(words[index] for index in taken)
+    sentence = " ".join(words[index] for index in chosen)
     details = [
-        f"Step {step + 1}: {words[index]} at {table[step, index]:.2f}." for step, index in enumerate(taken)
+        f"Step {step + 1}: {words[index]} at {table[step, index]:.2f}." for step, index in enumerate(chosen)
     ]
     lines = [f"Written: {sentence}", "A frame marks the word that is chosen."]
     return captioned(

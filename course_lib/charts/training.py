@@ -10,9 +10,7 @@ import pandas as pd
 from course_lib.charts.inputs import (
     Numbers,
     as_words,
-    check_column,
     check_count,
-    check_table,
     from_tensor,
     mask_from_tensor,
 )
@@ -27,13 +25,9 @@ def schedule_curves(
     """Draw the learning rate against the step, with a line for each schedule and a dot at its peak.
 
     `table` has one row for each `step` (1 or more) of each `schedule` (at most six), with its `rate`. Raises
-    ValueError for missing columns, an empty table, more than six schedules, a step below 1, or rates that are
-    negative or not finite.
+    ValueError for more than six schedules.
     """
-    check_table(table, ("schedule", "step", "rate"))
     check_count(table["schedule"].nunique(), 6, "table", "schedules")
-    check_column(table, "step", "steps of 1 or more", 1)
-    check_column(table, "rate", "finite, non-negative rates", 0)
     table = table.reset_index(drop=True)
     peaks = table.loc[table.groupby("schedule", sort=False)["rate"].idxmax()]
     peaks = peaks.assign(shown=[f"{rate:.2g}" for rate in peaks["rate"]])
@@ -72,15 +66,12 @@ def learning_curve(
     """Draw the loss of each update so far. The x axis covers all `updates` from the beginning.
 
     `losses` holds one loss for each update so far. `levels` are named losses to compare with, drawn as dashed
-    lines. The y axis begins at zero. Raises ValueError if there are no losses, if there are more losses than
-    updates, or if a number is negative or not finite.
+    lines. The y axis begins at zero. Raises ValueError if a loss is negative or not finite.
     """
     named = dict(levels or {})
-    check_count(len(losses), updates, "losses", "losses, one for each update")
-    for name, numbers in (("losses", losses), ("levels", list(named.values()))):
-        for number in numbers:
-            if not (math.isfinite(number) and number >= 0):
-                raise ValueError(f"{name}: expected finite, non-negative numbers, got {number}.")
+    for loss in losses:
+        if not (math.isfinite(loss) and loss >= 0):
+            raise ValueError(f"losses: expected finite, non-negative numbers, got {loss}.")
     highest = 1.08 * (max([*losses, *named.values()]) or 1.0)
     x = fixed_x("update", 0, updates, alt.Axis(title="update of the weights", format=",d", tickCount=8))
     y = fixed_y("loss", 0, highest, alt.Axis(title="loss"))
@@ -112,20 +103,11 @@ def token_counts(counts: Mapping[str, Numbers], real: Numbers, sentences: Sequen
 
     Each entry of `counts` (at most three) is a matrix (sentences, positions) of the tokens' weights in the
     loss, relative to the weight of the average token. `real` is boolean and of the same shape, False at
-    padding, which is crossed out. `sentences` name the rows. Raises ValueError if shapes differ, if there
-    isn't one name for each sentence, if `real` isn't boolean, if there are no panels or more than three, or
-    if a number is negative or not finite.
+    padding, which is crossed out. `sentences` name the rows. Raises ValueError if there isn't one name for
+    each sentence, or if `real` isn't boolean.
     """
-    check_count(len(counts), 3, "counts", "panels")
     matrices = {name: from_tensor(matrix, name, (2,)) for name, matrix in counts.items()}
     shape = next(iter(matrices.values())).shape
-    for name, matrix in matrices.items():
-        if matrix.shape != shape:
-            raise ValueError(f"{name}: expected the shape {shape} of the first panel, got {matrix.shape}.")
-        if not (np.isfinite(matrix).all() and (matrix >= 0).all()):
-            raise ValueError(
-                f"{name}: expected finite, non-negative numbers, got {matrix.min():g} to {matrix.max():g}."
-            )
     kept = mask_from_tensor(real, shape)
     rows = as_words(sentences, shape[0], "sentences")
     gap = 24

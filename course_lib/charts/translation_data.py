@@ -6,7 +6,7 @@ from typing import TypeAlias
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import check_column, check_count, check_index, check_table
+from course_lib.charts.inputs import check_index
 from course_lib.charts.marks import Cell, Grid, captioned, fixed_x, index_y, note, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
@@ -43,19 +43,8 @@ def merge_steps(
 
     `words` name the rows. `spellings` holds the symbols of each word before the first merge and after each
     merge; `merges` holds the merged pairs, one fewer than there are spellings. `start` is the slider's
-    initial value. Raises ValueError if there are no words or merges, the numbers of words, spellings and
-    merges do not match, the symbols of a word do not spell it, or `start` is out of range.
+    initial value. Raises ValueError if `start` is out of range.
     """
-    if not words or not merges:
-        raise ValueError(f"words, merges: expected at least one of each, got {len(words)} and {len(merges)}.")
-    if len(spellings) != len(merges) + 1:
-        raise ValueError(
-            f"spellings: expected {len(merges) + 1} spellings of the words, one before the first merge and "
-            f"one after each, got {len(spellings)}."
-        )
-    for step, spelling in enumerate(spellings):
-        if (spelled := ["".join(symbols) for symbols in spelling]) != list(words):
-            raise ValueError(f"spellings[{step}]: expected symbols that spell {list(words)}, got {spelled}.")
     check_index(start, len(spellings), "start", "a step")
 
     now = f"datum.step === {STEP}"
@@ -142,11 +131,8 @@ def sentence_pieces(
     """Draw one row for each way to tokenise a sentence, with gaps between words but not between tokens.
 
     `cuts` maps the name of a tokenisation to the sentence: a list of words, each a list of tokens. Tokens in
-    `unknown` are orange, with a question mark. Raises ValueError if `cuts` is empty, or if a sentence has no
-    tokens.
+    `unknown` are orange, with a question mark.
     """
-    if not cuts or not all(any(map(len, words)) for words in cuts.values()):
-        raise ValueError(f"cuts: expected sentences with at least one token, got {dict(cuts)}.")
     boxes: list[dict[str, object]] = []
     for row, words in enumerate(cuts.values()):
         start = 0.0
@@ -193,14 +179,8 @@ def sentence_pieces(
 def length_histograms(lengths: Mapping[str, Sequence[int]]) -> Picture:
     """Draw histograms of sentence lengths below each other, each with the mean and the maximum.
 
-    `lengths` maps each of at most six names to a list of sentence lengths. Raises ValueError for no names or
-    more than six, for a name without sentences, or for a length below 0.
+    `lengths` maps each of at most six names to a list of sentence lengths.
     """
-    check_count(len(lengths), 6, "lengths", "names")
-    for name, numbers in lengths.items():
-        if len(numbers) == 0 or min(numbers) < 0:
-            found = f"{min(numbers)}" if len(numbers) else "none"
-            raise ValueError(f"lengths[{name!r}]: expected non-negative lengths, got {found}.")
     longest = max(max(numbers) for numbers in lengths.values())
     panels, details = [], []
     for number, (name, numbers) in enumerate(lengths.items()):
@@ -244,13 +224,8 @@ def padded_share(table: pd.DataFrame) -> Picture:
     """Draw a bar for each batching plan: the positions that hold tokens, followed by the padding.
 
     `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
-    positions) and `batches`. Raises ValueError for missing columns, an empty table, a plan without tokens, or
-    numbers that are negative or not finite.
+    positions) and `batches`.
     """
-    check_table(table, ("plan", "real", "padding", "batches"))
-    check_column(table, "real", "real tokens in each plan", 1)
-    for column in ("padding", "batches"):
-        check_column(table, column, "non-negative counts", 0)
     frame = table.assign(total=table["real"] + table["padding"])
     frame["share"] = frame["padding"] / frame["total"]
     frame["details"] = [
@@ -295,17 +270,8 @@ def batch_tables(tables: Mapping[str, Sequence[Sequence[str]]]) -> Picture:
     """Draw one table for each name, with a row for each sentence and a cell for each token.
 
     `tables` maps a name to rows of equal length. Cells that hold "<pad>" are grey with a cross; those that
-    hold "<start>" or "<end>" are orange. Raises ValueError if there are no tables, or if a table is empty or
-    has rows of different lengths.
+    hold "<start>" or "<end>" are orange.
     """
-    if not tables:
-        raise ValueError("tables: expected at least one, got none.")
-    for name, rows in tables.items():
-        widths = {len(row) for row in rows}
-        if len(widths) != 1 or 0 in widths:
-            raise ValueError(
-                f"tables[{name!r}]: expected rows of equal length, got the lengths {sorted(widths)}."
-            )
     maximum = max(len(rows[0]) for rows in tables.values())
     size = max(4, min(78, WIDTH // maximum))
     written = size >= 34

@@ -85,8 +85,6 @@ class Lesson(_Table):
     name: str
     title: str
     minutes: int
-    paper: list[str]
-    """The sections of the paper that the lesson teaches."""
     seed: int = -1
     """The seed of the random inputs of the lesson's hidden tests."""
     files: list[str] = field(default_factory=list)
@@ -128,7 +126,6 @@ class Lesson(_Table):
 class Curriculum(_Table):
     """The lessons of the course, and the files that students get with every lesson."""
 
-    title: str
     files: list[str] = field(default_factory=list)
     """Files at the top of `lessons/`, as paths inside `solutions/`."""
     lessons: list[Lesson] = field(default_factory=list)
@@ -159,8 +156,8 @@ def public_json(curriculum: Curriculum) -> str:
     Empty values are omitted.
     """
     entries = asdict(curriculum, dict_factory=_public)
-    lessons = ",\n".join(json.dumps(lesson, ensure_ascii=False) for lesson in entries.pop("lessons"))
-    return json.dumps(entries, ensure_ascii=False)[:-1] + f', "lessons": [\n{lessons}\n]}}\n'
+    lessons = ",\n".join(json.dumps(lesson, ensure_ascii=False) for lesson in entries["lessons"])
+    return f'{{"lessons": [\n{lessons}\n]}}\n'
 
 
 def _public(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -174,7 +171,7 @@ def _public(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def public_curriculum() -> Curriculum:
     """Load the part of the course that students may see. All other fields have their default values."""
     entries = json.loads(CURRICULUM.read_text(encoding="utf-8"))
-    return Curriculum(entries["title"], lessons=[_lesson(lesson) for lesson in entries["lessons"]])
+    return Curriculum(lessons=[_lesson(lesson) for lesson in entries["lessons"]])
 
 
 def _lesson(entries: Mapping[str, Any]) -> Lesson:
@@ -185,4 +182,4 @@ def _lesson(entries: Mapping[str, Any]) -> Lesson:
         "hand_ins": HandIn,
     }
     lists = {key: [kind(**entry) for entry in entries.get(key, ())] for key, kind in kinds.items()}
-    return Lesson(**{"paper": [], **entries, **lists})
+    return Lesson(**{**entries, **lists})

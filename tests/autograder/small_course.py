@@ -12,14 +12,12 @@ from autograder.release.build import COURSE
 LESSON = "01-scores"
 
 MANIFEST = """\
-title = "A small course"
 files = ["AGENTS.md"]
 
 [[lessons]]
 name = "01-scores"
 title = "Scores"
 minutes = 10
-paper = ["3.2.1"]
 seed = 5
 files = ["data/words.txt"]
 

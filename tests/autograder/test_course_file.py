@@ -34,7 +34,7 @@ def test_points_are_by_grade_cell(small: SmallCourse) -> None:
         ('"data/words.txt"', '"data/wrods.txt"', "01-scores/data/wrods.txt does not exist"),
         ('"data/words.txt"', '"../secret"', "files: expected paths inside the folder, got '../secret'"),
         ('"data/words.txt"', '"01-scores.ipynb"', "files: '01-scores.ipynb' cannot be handed out unchanged"),
-        ('title = "A small course"', "title = ", "not valid TOML"),
+        ('title = "Scores"', "title = ", "not valid TOML"),
     ],
 )
 def test_what_is_wrong_is_said_by_name(small: SmallCourse, old: str, new: str, says: str) -> None:

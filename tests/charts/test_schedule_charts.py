@@ -1,6 +1,5 @@
 """The chart of lesson 07: learning-rate schedules."""
 
-import math
 from collections.abc import Callable
 
 import pandas as pd
@@ -32,16 +31,7 @@ def test_rates_of_zero_can_be_drawn(texts_of: TextsOf) -> None:
     assert "short" in texts_of(schedule_curves(_table().assign(rate=0.0)))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda table: table.assign(schedule=table.index.astype(str)), "1 to 6 schedules, got 16"),
-        (lambda table: table.assign(step=0), "steps of 1 or more, got step 0 in row 0"),
-        (lambda table: table.assign(rate=math.nan), "non-negative rates, got rate nan in row 0"),
-        (lambda table: table.assign(rate=math.inf), "non-negative rates, got rate inf"),
-        (lambda table: table.assign(rate=-1.0), "non-negative rates, got rate -1"),
-    ],
-)
-def test_bad_tables(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^table: .*{message}"):
-        schedule_curves(change(_table()))
+def test_too_many_schedules_are_refused() -> None:
+    table = _table()
+    with pytest.raises(ValueError, match="table: expected 1 to 6 schedules, got 16"):
+        schedule_curves(table.assign(schedule=table.index.astype(str)))

@@ -53,20 +53,9 @@ def test_saturation_survives_gradients_that_vanish(texts_of: TextsOf) -> None:
     assert "undivided" in texts_of(softmax_saturation(table))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda table: table.assign(divided="yes"), "expected True or False"),
-        (lambda table: table.assign(largest_weight=1.5), "weights from 0 to 1, got largest_weight 1.5"),
-        (lambda table: table.assign(gradient=-1.0), "non-negative gradients, got gradient -1"),
-        (lambda table: table.assign(gradient=math.nan), "non-negative gradients, got gradient nan"),
-        (lambda table: table.assign(d_k=0), "widths of 1 or more, got d_k 0"),
-        (lambda table: table.assign(gradient=0.0), "expected a gradient above 0"),
-    ],
-)
-def test_bad_tables(change: Callable[[pd.DataFrame], pd.DataFrame], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^table: .*{message}"):
-        softmax_saturation(change(_table()))
+def test_saturation_needs_a_gradient_above_zero() -> None:
+    with pytest.raises(ValueError, match="table: expected a gradient above 0"):
+        softmax_saturation(_table().assign(gradient=0.0))
 
 
 def test_spread_says_each_standard_deviation(texts_of: TextsOf) -> None:
@@ -82,16 +71,6 @@ def test_spread_of_one_width_away_from_zero(texts_of: TextsOf) -> None:
     assert "± 1.00" in texts_of(score_spread({1: [99.0, 101.0]}))
 
 
-@pytest.mark.parametrize(
-    ("samples", "message"),
-    [
-        ({}, "at least one d_k, got none"),
-        ({0: [1.0, 2.0]}, "each d_k to be 1 or more, got 0"),
-        ({4: [1.0]}, r"samples\[4\]: expected finite numbers with at least two different values"),
-        ({4: [1.0, 1.0]}, r"got 2 values \(2 finite, 1 different\)"),
-        ({4: [1.0, math.nan, 2.0]}, r"got 3 values \(2 finite"),
-    ],
-)
-def test_bad_samples(samples: dict[int, list[float]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        score_spread(samples)
+def test_spread_needs_finite_products() -> None:
+    with pytest.raises(ValueError, match=r"samples\[4\]: expected finite numbers"):
+        score_spread({4: [1.0, math.nan, 2.0]})

@@ -125,19 +125,3 @@ def test_costs_say_the_shares(texts_of: TextsOf) -> None:
     told = str(chart.description)
     assert "Parameters: network 60%, attention 30%, norm 10%." in told
     assert "at 1 words network 75%, mean 25%; at 4 words network 43%, mean 57%." in told
-
-
-@pytest.mark.parametrize(
-    ("parameters", "work", "message"),
-    [
-        ({}, _work(), "non-negative counts, not all 0, got {}"),
-        ({"network": -1}, _work(), "non-negative counts, not all 0"),
-        ({"network": 0}, _work(), "non-negative counts, not all 0"),
-        (PARAMETERS, _work().assign(length=0), "lengths of 1 or more"),
-        (PARAMETERS, _work().assign(multiplications=0), "a length with only zeros"),
-        (PARAMETERS | {"more": 1}, _work(), "1 to 4 parts, got 5"),
-    ],
-)
-def test_costs_that_cannot_be_drawn(parameters: dict[str, int], work: pd.DataFrame, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        layer_costs(parameters, work)

@@ -21,28 +21,23 @@ def test_shapes_are_written_on_the_bars(texts_of: TextsOf) -> None:
 
 
 def test_shapes_are_told_in_words() -> None:
-    told = str(shape_flow(ENCODER, DECODER).description)
+    told = str(shape_flow(ENCODER, DECODER, memory_to=["looks at memory"]).description)
     assert "The encoder, from its input on: source tokens 8 × 12, embedding 8 × 12 × 32" in told
-    assert "logits 8 × 9 × 700." in told
+    assert "logits 8 × 9 × 700. Keys and values come from the encoder in looks at memory." in told
 
 
-def test_the_memory_has_a_way_of_its_own() -> None:
-    def points(chart: Picture) -> int:
-        return len(chart.to_dict()["layer"])
-
-    assert points(shape_flow(ENCODER, DECODER, memory_to=["looks at memory"])) > points(
-        shape_flow(ENCODER, DECODER)
-    )
+def test_the_memory_arrives_as_keys_and_values(texts_of: TextsOf) -> None:
+    assert {"K", "V"} <= set(texts_of(shape_flow(ENCODER, DECODER, memory_to=["looks at memory"])))
 
 
 def test_a_single_stage_has_no_arrow() -> None:
-    assert shape_flow(ENCODER[1:2], DECODER[1:2]).to_dict()["height"] == 38 + 6
+    chart = shape_flow(ENCODER[1:2], DECODER[1:2], memory_to=["looks at memory"])
+    assert chart.to_dict()["height"] == 38 + 6
 
 
 @pytest.mark.parametrize(
     ("encoder", "readers", "told"),
     [
-        ([], [], "encoder: expected at least one stage"),
         ([("x", (3,))], [], r"encoder, x: expected the shape .sentences, positions. or .*got \(3,\)"),
         ([("x", (3, 0, 2))], [], r"got \(3, 0, 2\)"),
         (ENCODER, ["nothing"], "memory_to: expected stages of the decoder, got .'nothing'."),
@@ -83,18 +78,6 @@ def test_parameters_are_told_in_words() -> None:
     assert "tied, 44.2 million: words 19.0 M, 43%, feed-forward 25.2 M, 57%." in told
 
 
-@pytest.mark.parametrize(
-    ("table", "told"),
-    [
-        (_parameters().assign(parameters=-1), "non-negative counts, got parameters -1"),
-        (_parameters().assign(parameters=0), "parameters in at least one part"),
-    ],
-)
-def test_parameters_that_cannot_be_drawn(table: pd.DataFrame, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        parameters_by_part(table)
-
-
 WORDS = ["</s>", "a", "dog"]
 
 
@@ -112,16 +95,6 @@ def test_many_words_leave_no_room_for_numbers(texts_of: TextsOf) -> None:
     assert "w39" in texts
 
 
-@pytest.mark.parametrize(
-    ("probabilities", "chosen", "told"),
-    [
-        ([[0.2, 0.3, 0.5]], [0, 1], "chosen: expected 1 indices of words"),
-        ([[0.2, 0.3, 0.5]], [3], "chosen: expected 1 indices of words, from 0 to 2"),
-        ([[2.0, 3.0, 5.0]], [0], "rows that sum to 1"),
-        ([[-1.0, 1.0, 1.0]], [0], "rows that sum to 1"),
-        ([[0.5, 0.5]], [0], "words: expected 2 words"),
-    ],
-)
-def test_steps_that_cannot_be_drawn(probabilities: list, chosen: list[int], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        decoding_steps(probabilities, WORDS, chosen)
+def test_words_that_do_not_match_the_columns() -> None:
+    with pytest.raises(ValueError, match="words: expected 2 words"):
+        decoding_steps([[0.5, 0.5]], WORDS, [0])

@@ -34,19 +34,10 @@ def test_the_curve_is_told() -> None:
     assert chart.description == "It learns. From 2.50 at update 1 to 1.00 at update 2; lowest: 0.50."
 
 
-@pytest.mark.parametrize(
-    ("losses", "levels", "message"),
-    [
-        ([], {}, "losses: expected 1 to 3 losses, one for each update, got 0"),
-        ([1.0] * 4, {}, "got 4"),
-        ([math.nan], {}, "losses: expected finite, non-negative numbers, got nan"),
-        ([-1.0], {}, "got -1.0"),
-        ([1.0], {"low": math.inf}, "levels: expected finite, non-negative numbers, got inf"),
-    ],
-)
-def test_bad_losses(losses: list[float], levels: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        learning_curve(losses, 3, levels=levels)
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -1.0])
+def test_bad_losses(loss: float) -> None:
+    with pytest.raises(ValueError, match=f"losses: expected finite, non-negative numbers, got {loss}"):
+        learning_curve([1.0, loss], 3)
 
 
 class _Display:
@@ -97,12 +88,6 @@ def test_a_loop_that_is_left_early_shows_how_far_it_came(monkeypatch: pytest.Mon
     assert repr(_Display.shown[-1]) == "2 of 9"
 
 
-@pytest.mark.parametrize(("steps", "every", "message"), [(0, 1, "steps: expected 1"), (3, 0, "every: .*0")])
-def test_bad_counts_of_steps(steps: int, every: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        live_progress(steps, lambda: learning_curve([1.0], 1), every=every)
-
-
 def test_each_token_says_what_it_counts(texts_of: TextsOf) -> None:
     texts = texts_of(token_counts(COUNTS, REAL, ["long", "short"]))
     assert texts.count("1") >= 5
@@ -125,9 +110,6 @@ def test_what_tokens_count_is_told() -> None:
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ({}, "expected 1 to 3 panels, got 0"),
-        ({"one": torch.ones(2, 3), "other": torch.ones(2, 4)}, r"other: expected the shape \(2, 3\)"),
-        ({"one": -torch.ones(2, 3)}, "one: expected finite, non-negative numbers"),
         ({"one": torch.ones(3)}, "one: expected 2 axes"),
         ({"one": torch.ones(3, 3)}, "mask: expected a shape that broadcasts"),
     ],

@@ -120,7 +120,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "source": (str,),
     "patch": (list,),
     "exclusive": (bool,),
-    "result": (str,),
     "find": (str,),
     "replace": (str,),
     "value": (int, float),
@@ -162,15 +161,12 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
 @cache
 def common_misconceptions() -> tuple[Misconception, ...]:
     """Return the misconceptions that apply to every exercise, such as a missing result or swapped axes."""
-    keys = ("name", "statement", "hint", "source", "result")
-    tables = [(table, kind == "tensor") for kind in ("any", "tensor") for table in _tables(_COMMON, kind)]
-    problems = [problem for table, _ in tables for problem in _problems(table, _label(_COMMON), keys)]
-    known = [
+    return tuple(
         # A result of None hides all other mistakes, so it isn't combined with them.
-        Misconception(**table, patch=(), of_tensors=of, exclusive=table["result"] == "None")
-        for table, of in (tables if not problems else ())
-    ]
-    return _valid(_COMMON, "tensor", known, problems)
+        Misconception(**table, patch=(), of_tensors=kind == "tensor", exclusive=table["result"] == "None")
+        for kind in ("any", "tensor")
+        for table in _tables(_COMMON, kind)
+    )
 
 
 @cache

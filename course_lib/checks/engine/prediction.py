@@ -16,7 +16,6 @@ from course_lib.checks.engine.reply import Raised
 class PredictionCheck:
     """The check of a number that a student predicts."""
 
-    name: str
     answer: float
     tolerance: float
     """The tolerance of an answer, relative to the correct one."""
@@ -26,6 +25,8 @@ class PredictionCheck:
     """Sentences that explain the correct answer, for those who have found it, perhaps by luck."""
     misconceptions_file: Path | None = None
     """The file with the known wrong answers, which the registry adds."""
+    name: str = ""
+    """The name of the prediction, which the registry takes from the variable in the lesson's probes."""
 
     @cached_property
     def misconceptions(self) -> tuple[WrongNumber, ...]:

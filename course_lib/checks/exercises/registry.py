@@ -35,9 +35,12 @@ def catalogue() -> dict[str, Check]:
     for lesson in public_curriculum().lessons:
         file = misconceptions_file(lesson)
         checks: dict[str, Check] = {}
-        for entry in vars(probes_of(lesson)).values():
-            if isinstance(entry, ExerciseCheck | PredictionCheck):
+        for variable, entry in vars(probes_of(lesson)).items():
+            if isinstance(entry, ExerciseCheck):
                 checks[entry.name] = replace(entry, misconceptions_file=file)
+            elif isinstance(entry, PredictionCheck):
+                name = variable.lower()
+                checks[name] = replace(entry, misconceptions_file=file, name=name)
             elif isinstance(entry, FileCheck):
                 checks[entry.name] = entry
         found |= {name: checks[name] for name in lesson.checked if name in checks}

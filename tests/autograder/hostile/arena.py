@@ -23,7 +23,6 @@ from tests.autograder.small_course import SmallCourse
 LESSON = "01-attention"
 
 MANIFEST = """\
-title = "A course to attack"
 files = ["AGENTS.md"]
 # %(manifest)s
 
@@ -31,7 +30,6 @@ files = ["AGENTS.md"]
 name = "01-attention"
 title = "Attention"
 minutes = 10
-paper = ["3.2.1"]
 seed = %(seed)s
 files = ["data/words.txt"]
 

@@ -49,7 +49,6 @@ ENTRY = f'''
 name = "{LESSON}"
 title = "Doubling"
 minutes = 5
-paper = []
 seed = 3
 
 [[lessons.exercises]]

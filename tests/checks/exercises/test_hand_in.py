@@ -89,7 +89,7 @@ def test_what_a_run_writes_is_worth_everything() -> None:
     ("content", "says"),
     [
         (b"", "expected at least 8 rows with a loss, found 0"),
-        (b"\xff\xfe", "expected UTF-8, but byte 0 is invalid"),
+        (b"\xff\xfe", "expected UTF-8, but line 1 has invalid bytes"),
         (b"not json\n", "line 1: expected one JSON object, found 'not json'"),
         (b"[1, 2]\n", "line 1: expected one JSON object, found [1, 2]"),
         (b"[" * 100_000, "line 1: expected one JSON object"),

@@ -6,8 +6,8 @@ from course_lib.curriculum import Lesson, public_curriculum
 
 @pytest.mark.parametrize("lesson", public_curriculum().lessons, ids=lambda lesson: lesson.name)
 def test_a_lesson_has_exactly_the_checks_of_the_curriculum(lesson: Lesson) -> None:
-    defined = vars(probes_of(lesson)).values()
-    checks = [entry.name for entry in defined if isinstance(entry, Check)]
+    defined = vars(probes_of(lesson)).items()
+    checks = [entry.name or variable.lower() for variable, entry in defined if isinstance(entry, Check)]
     assert sorted(checks) == sorted(lesson.checked)
 
 

@@ -281,7 +281,6 @@ def _attention_gradient(candidate: Candidate, draw: Draw) -> Reply:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_SPREAD = PredictionCheck(
-    name="predict_spread",
     answer=32.0,
     tolerance=0.05,
     hint=(
@@ -295,7 +294,6 @@ PREDICT_SPREAD = PredictionCheck(
 )
 
 PREDICT_SHARE = PredictionCheck(
-    name="predict_share",
     answer=0.5,
     tolerance=0.02,
     hint=(

@@ -376,7 +376,6 @@ case("_sharded_alone", "without a process group, the only rank updates everythin
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_BATCHES = PredictionCheck(
-    name="predict_batches",
     answer=2,
     tolerance=0.001,
     hint="Deal the batches out on paper: batch 0 to rank 0, batch 1 to rank 1, and so on.",
@@ -384,7 +383,6 @@ PREDICT_BATCHES = PredictionCheck(
 )
 
 PREDICT_GLOBAL_MEAN = PredictionCheck(
-    name="predict_global_mean",
     answer=2.25,
     tolerance=0.002,
     hint="What is the total loss of all tokens in nats? How many tokens are there?",
@@ -392,7 +390,6 @@ PREDICT_GLOBAL_MEAN = PredictionCheck(
 )
 
 PREDICT_MISSING_GRADIENT = PredictionCheck(
-    name="predict_missing_gradient",
     answer=32,
     tolerance=0.001,
     hint="Write down each rank's all-reduces in order. The second of rank 0 goes with the second of rank 1.",
@@ -401,7 +398,6 @@ PREDICT_MISSING_GRADIENT = PredictionCheck(
 )
 
 PREDICT_SCALE = PredictionCheck(
-    name="predict_scale",
     answer=4,
     tolerance=0.001,
     hint="You need the sum of the four gradients. DDP gives you their sum divided by 4.",
@@ -409,7 +405,6 @@ PREDICT_SCALE = PredictionCheck(
 )
 
 PREDICT_BUCKETS = PredictionCheck(
-    name="predict_buckets",
     answer=9,
     tolerance=0.001,
     hint="Begin with the last parameter, and add the ones before it as long as they fit.",
@@ -417,7 +412,6 @@ PREDICT_BUCKETS = PredictionCheck(
 )
 
 PREDICT_STATE = PredictionCheck(
-    name="predict_state",
     answer=120,
     tolerance=0.001,
     hint="Multiply the parameters by the numbers that Adam keeps for each, and by 4 bytes. Then divide by 4.",

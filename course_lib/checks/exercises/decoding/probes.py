@@ -469,7 +469,6 @@ def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Observed:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_BEAM_OF_TWO = PredictionCheck(
-    name="predict_beam_of_two",
     answer=0.36,
     tolerance=0.001,
     hint="A beam of two keeps both first words. Compute the probability of every sentence of two words: the "
@@ -478,7 +477,6 @@ PREDICT_BEAM_OF_TWO = PredictionCheck(
 )
 
 PREDICT_CANDIDATES = PredictionCheck(
-    name="predict_candidates",
     answer=24_001.0,
     tolerance=0.00001,
     hint="Count the candidates of an unfinished beam, and those of a beam that has ended.",
@@ -486,7 +484,6 @@ PREDICT_CANDIDATES = PredictionCheck(
 )
 
 PREDICT_SCORE = PredictionCheck(
-    name="predict_score",
     answer=-4.0,
     tolerance=0.001,
     hint="Compute the penalty first: (5 + 49) / 6, to the power of 0.5, which is a square root. Then divide.",

@@ -8,7 +8,6 @@ from course_lib.checks.exercises.final_lab.hand_in import (  # noqa: F401 (the r
 )
 
 PREDICT_MINUTES = PredictionCheck(
-    name="predict_minutes",
     answer=29_000 * 15 * 12 / 5_800 / 60,
     tolerance=0.02,
     hint="Multiply sentences, tokens per sentence and epochs. Divide by the speed, and convert to minutes.",

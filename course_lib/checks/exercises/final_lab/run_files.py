@@ -38,6 +38,15 @@ class FileError(ValueError):
         self.review = review
 
 
+def decoded(content: bytes) -> str:
+    """Decode the content of a submitted file. Raises FileError if it isn't UTF-8."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise FileError(f"expected UTF-8, but line {line} has invalid bytes") from None
+
+
 def read_config(content: bytes) -> "RunConfig":
     """Read a run's configuration. Raises FileError if the content isn't a valid one."""
     # This import is slow, and the checks of all lessons import this module.
@@ -46,9 +55,7 @@ def read_config(content: bytes) -> "RunConfig":
     if len(content) > _MAX_CONFIG_BYTES:
         raise FileError(f"expected at most {_MAX_CONFIG_BYTES:,} bytes, found {len(content):,}")
     try:
-        return parse_config("run configuration", content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise FileError(f"expected UTF-8, but byte {error.start} is invalid") from None
+        return parse_config("run configuration", decoded(content))
     except BadInputError as error:
         text = str(error).rstrip(".")
         raise FileError(text if len(text) <= 500 else f"{text[:499]}…") from None
@@ -145,12 +152,8 @@ def final_bleu(content: bytes) -> float | None:
 
 
 def _rows(content: bytes) -> list[dict[str, Any]]:
-    try:
-        lines = content.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise FileError(f"expected UTF-8, but byte {error.start} is invalid") from None
     rows = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(decoded(content).split("\n"), start=1):
         if not line.strip():
             continue
         try:

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from course_lib.checks.exercises.final_lab.run_files import FileError
+from course_lib.checks.exercises.final_lab.run_files import FileError, decoded
 from course_lib.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -75,10 +75,5 @@ def share_of_provided(content: bytes) -> float:
 
 
 def _lines(content: bytes) -> list[str]:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise FileError(f"expected UTF-8, but line {line} has invalid bytes") from None
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = [line.removesuffix("\r") for line in decoded(content).split("\n")]
     return lines[:-1] if lines[-1] == "" else lines

@@ -222,7 +222,6 @@ def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_TARGET = PredictionCheck(
-    name="predict_target",
     answer=0.91,
     tolerance=0.003,
     hint="The label gives up the smoothing, and gets a share of it back, as every word does.",
@@ -230,7 +229,6 @@ PREDICT_TARGET = PredictionCheck(
 )
 
 PREDICT_GAP = PredictionCheck(
-    name="predict_gap",
     answer=math.log(91),
     tolerance=0.02,
     hint="Divide one probability by the other: the denominators of the softmax cancel, and e to the power of "
@@ -239,7 +237,6 @@ PREDICT_GAP = PredictionCheck(
 )
 
 PREDICT_LOWEST = PredictionCheck(
-    name="predict_lowest",
     answer=-0.91 * math.log(0.91) - 9 * 0.01 * math.log(0.01),
     tolerance=0.02,
     hint="The best possible model predicts exactly the targets. Use the same numbers for q and for p.",

@@ -193,7 +193,6 @@ case("_shift_of_int32", "int32 in, int32 out", 2, 4, dtype=torch.int32)
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_PAIRS = PredictionCheck(
-    name="predict_pairs",
     answer=21.0,
     tolerance=0.001,
     hint="Go through the table row by row: to how many positions may the first word attend, to how many the "
@@ -202,7 +201,6 @@ PREDICT_PAIRS = PredictionCheck(
 )
 
 PREDICT_ALLOWED = PredictionCheck(
-    name="predict_allowed",
     answer=14.0,
     tolerance=0.001,
     hint="Draw the square of 5 by 5. Cross out the columns of padding, then everything above the "
@@ -211,7 +209,6 @@ PREDICT_ALLOWED = PredictionCheck(
 )
 
 PREDICT_GUESSED = PredictionCheck(
-    name="predict_guessed",
     answer=1.0,
     tolerance=0.02,
     hint="The model doesn't need to predict anything. At which position can it read the answer?",

@@ -362,7 +362,6 @@ def _gradients(candidate: Candidate, draw: Draw) -> Observed:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_FEATURE = PredictionCheck(
-    name="predict_feature",
     answer=197,
     tolerance=1e-6,
     hint="How many features does a head have? Head 0 gets that many from the front, head 1 the next ones.",
@@ -370,7 +369,6 @@ PREDICT_FEATURE = PredictionCheck(
 )
 
 PREDICT_PARAMETERS = PredictionCheck(
-    name="predict_parameters",
     answer=1_050_624,
     tolerance=1e-6,
     hint="Each of the layers has a matrix of d_model by d_model and a bias. How many layers are there, "
@@ -379,7 +377,6 @@ PREDICT_PARAMETERS = PredictionCheck(
 )
 
 PREDICT_WEIGHTS = PredictionCheck(
-    name="predict_weights",
     answer=80_000,
     tolerance=1e-6,
     hint="How many weights does one query have in one head? How many queries are there, and how many heads?",

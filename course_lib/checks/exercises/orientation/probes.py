@@ -39,7 +39,6 @@ def _gradient(candidate: Candidate, draw: Draw) -> Reply:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_BROADCAST = PredictionCheck(
-    name="predict_broadcast",
     answer=12.0,
     tolerance=0.001,
     hint="Write one shape below the other, aligned at the right, and compare them from right to left.",
@@ -47,7 +46,6 @@ PREDICT_BROADCAST = PredictionCheck(
 )
 
 PREDICT_SILENT = PredictionCheck(
-    name="predict_silent",
     answer=4 / 3,
     tolerance=0.01,
     hint="The shapes (3, 1) and (3,) differ, so they broadcast. Write down the whole table of differences.",

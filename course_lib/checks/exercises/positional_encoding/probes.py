@@ -292,7 +292,6 @@ def _sum_copies(candidate: Candidate, draw: Draw) -> Observed:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_ORDERS = PredictionCheck(
-    name="predict_orders",
     answer=1.0,
     tolerance=0.01,
     hint="The output of attention is a weighted mean of the values. Does a mean depend on their order?",
@@ -301,7 +300,6 @@ PREDICT_ORDERS = PredictionCheck(
 )
 
 PREDICT_WAVE = PredictionCheck(
-    name="predict_wave",
     answer=2 * math.pi * 100,
     tolerance=0.01,
     hint="After how many positions has the angle, position / 10000^(4/8), made one full turn?",
@@ -309,7 +307,6 @@ PREDICT_WAVE = PredictionCheck(
 )
 
 PREDICT_LENGTH = PredictionCheck(
-    name="predict_length",
     answer=16.0,
     tolerance=0.01,
     hint="Take one pair, a sine and a cosine of the same angle. What is the sum of their squares?",

@@ -198,7 +198,6 @@ case("two schedulers that are used in turn don't affect each other", updates_in_
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_FIRST_MOVE = PredictionCheck(
-    name="predict_first_move",
     answer=0.01,
     tolerance=0.02,
     hint="Put t = 1 into the formulas: what is left of the mean of the gradients, and of the square root of "
@@ -208,7 +207,6 @@ PREDICT_FIRST_MOVE = PredictionCheck(
 )
 
 PREDICT_PEAK = PredictionCheck(
-    name="predict_peak",
     answer=(512 * 4000) ** -0.5,
     tolerance=0.02,
     hint="The peak is where the two terms of the minimum are equal. Put that step into either of them.",
@@ -216,7 +214,6 @@ PREDICT_PEAK = PredictionCheck(
 )
 
 PREDICT_WARMUP = PredictionCheck(
-    name="predict_warmup",
     answer=500.0,
     tolerance=0.005,
     hint="How many times is the scheduler stepped for each update of the weights?",

@@ -462,7 +462,6 @@ def _connection_copy(candidate: Candidate, draw: Draw) -> Observed:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_NORMALISED = PredictionCheck(
-    name="predict_normalised",
     answer=math.sqrt(3),
     tolerance=0.01,
     hint="The mean is 1, so the centred features are -1, -1, -1 and 3. What is their standard deviation?",
@@ -473,7 +472,6 @@ _ATTENTION = 4 * (512 * 512 + 512)
 _FEED_FORWARD = 512 * 2048 + 2048 + 2048 * 512 + 512
 
 PREDICT_NETWORK_SHARE = PredictionCheck(
-    name="predict_network_share",
     answer=_FEED_FORWARD / (_FEED_FORWARD + _ATTENTION),
     tolerance=0.02,
     hint="Count the two kinds of matrices: attention has four of 512 by 512, the network two of 512 by 2048.",
@@ -482,7 +480,6 @@ PREDICT_NETWORK_SHARE = PredictionCheck(
 )
 
 PREDICT_STREAM = PredictionCheck(
-    name="predict_stream",
     answer=math.sqrt(13),
     tolerance=0.01,
     hint="Variances of independent numbers add up: one from the start, and one more from each sublayer.",

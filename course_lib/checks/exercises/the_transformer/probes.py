@@ -710,15 +710,13 @@ def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_DECODER_LAYER = PredictionCheck(
-    name="predict_decoder_layer",
     answer=4.204032,
     tolerance=0.02,
     hint="Which sublayer is added in the decoder? Count its matrices: each has 512 x 512 numbers.",
     reason="It has a second attention, of four matrices of 512 · 512: 3.15 + 1.05 = 4.2.",
 )
 
-PREDICT_PARAMETERS = PredictionCheck(
-    name="predict_base_model",
+PREDICT_BASE_MODEL = PredictionCheck(
     answer=63.1,
     tolerance=0.05,
     hint="Add up, in millions: the shared matrix of 37,000 rows and 512 columns; six encoder layers of 3.15 "
@@ -727,7 +725,6 @@ PREDICT_PARAMETERS = PredictionCheck(
 )
 
 PREDICT_RUNS = PredictionCheck(
-    name="predict_runs",
     answer=20.0,
     tolerance=0.001,
     hint="Each run of the decoder adds one token to every row of the batch.",

@@ -99,7 +99,6 @@ def _one_graph(candidate: Candidate, draw: Draw) -> Reply:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_BATCH_LOSS = PredictionCheck(
-    name="predict_batch_loss",
     answer=2.5,
     tolerance=0.001,
     hint="Add up the losses of all 40 tokens, micro-batch by micro-batch, and divide by 40.",
@@ -107,7 +106,6 @@ PREDICT_BATCH_LOSS = PredictionCheck(
 )
 
 PREDICT_FIRST_LOSS = PredictionCheck(
-    name="predict_first_loss",
     answer=math.log(13),
     tolerance=0.02,
     hint="Each of the 13 words has probability 1/13, so every term of the cross-entropy has the same "
@@ -117,7 +115,6 @@ PREDICT_FIRST_LOSS = PredictionCheck(
 )
 
 PREDICT_WHOLE = PredictionCheck(
-    name="predict_whole",
     answer=0.99**20,
     tolerance=0.005,
     hint="All 20 must be correct: the first, then the second after a correct first, and so on. Such "

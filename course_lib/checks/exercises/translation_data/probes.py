@@ -328,7 +328,6 @@ def _batch_of_drawn_lengths(candidate: Candidate, draw: Draw) -> Observed:
 # --- predictions --------------------------------------------------------------------------------------------
 
 PREDICT_PAIR = PredictionCheck(
-    name="predict_pair",
     answer=12.0,
     tolerance=0.005,
     hint="List the pairs of each word, and count each pair as often as the word occurs.",
@@ -336,7 +335,6 @@ PREDICT_PAIR = PredictionCheck(
 )
 
 PREDICT_SIZE = PredictionCheck(
-    name="predict_size",
     answer=8060.0,
     tolerance=0.0001,
     hint="Symbols are those that exist before the first merge, and those that each merge adds.",
@@ -344,7 +342,6 @@ PREDICT_SIZE = PredictionCheck(
 )
 
 PREDICT_PADDING = PredictionCheck(
-    name="predict_padding",
     answer=0.6,
     tolerance=0.005,
     hint="The batch has as many positions as its longest sentence has tokens, times the number of sentences.",
