@@ -22,6 +22,7 @@ from course_lib.translation.distributed import (
     timeouts_reported,
 )
 from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.evaluation import BestWeights, Evaluator
 from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
@@ -95,8 +96,8 @@ def train(
         config, data, latest, start = open_run(folder, given, distributed, student)
         state = latest.checkpoint.state if latest.checkpoint else None
         components = student.components() if student else REFERENCE
-        trainer = Trainer(config, data.train, data.vocabularies, distributed, device, components)
-        stack.enter_context(trainer.loader)
+        loader = BatchLoader(config, data.train, data.vocabularies, distributed, device, components)
+        trainer = Trainer(stack.enter_context(loader))
         _prepare_device(trainer, config, distributed, device)
         if state is not None:
             trainer.load(state["trainer"])

@@ -22,6 +22,7 @@ from course_lib.translation.decoding.inference_model import InferenceTransformer
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.decoding.taught import (
     END,
@@ -253,7 +254,7 @@ def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) 
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
     pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))
-    trainer = Trainer(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu"))
+    trainer = Trainer(BatchLoader(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu")))
     trainer.update(trainer.plan()[0])
     assert supports_cache(trainer.model)
 

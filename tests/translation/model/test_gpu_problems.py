@@ -25,7 +25,7 @@ from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import in_processes
-from tests.translation.train.micro_training import material, new_trainer
+from tests.translation.train.micro_training import new_trainer
 
 CPU = torch.device("cpu")
 Configs = Callable[..., RunConfig]
@@ -213,7 +213,7 @@ def test_nothing_is_estimated_for_code_that_fake_tensors_cannot_run(
 ) -> None:
     config = tiny_config()
     components = replace(REFERENCE, loss=BooleanIndexing)
-    trainer = Trainer(config, *material(config), SINGLE_PROCESS, CPU, components)
+    trainer = new_trainer(config, components=components)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
     setup.require_enough_memory(trainer, config, SINGLE_PROCESS, CPU)
     with pytest.raises(BadInputError, match=r"but only 0\.0 GiB are free"):
