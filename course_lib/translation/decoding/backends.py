@@ -17,7 +17,7 @@ from course_lib.translation.decoding.inference_model import InferenceTransformer
 from course_lib.translation.model.fast_layers import LAYER_MODULES, FastDecoderLayer, FastEncoderLayer
 from course_lib.translation.model.fused import fused_attention
 from course_lib.translation.model.precision import autocast, has_bfloat16, resolve_precision
-from course_lib.translation.model.seq2seq import Seq2SeqModel, TransformerModel
+from course_lib.translation.model.seq2seq import TransformerModel
 
 #: The smallest d_model for which a CPU decodes in bfloat16 by default. With AVX-512 bfloat16, models with a
 #: d_model of 512 are 1.5 times as fast. Smaller models gain less, and stay in float32, so that a translation
@@ -80,7 +80,7 @@ class Ensemble(nn.ModuleList):
 
 
 def make_backend(
-    model: Seq2SeqModel | Ensemble, precision: Precision = "float32", any_size: bool = False
+    model: TransformerModel | Ensemble, precision: Precision = "float32", any_size: bool = False
 ) -> DecoderBackend:
     """Prepare a model for decoding with the fastest backend that supports it.
 
@@ -146,17 +146,17 @@ class CachedBackend:
 
 
 class UncachedBackend:
-    """A backend for any `Seq2SeqModel`, which recomputes the whole prefix for every token.
+    """A backend for any `TransformerModel`, which recomputes the whole prefix for every token.
 
     Only one thread may use it at a time, because the model may not be thread-safe.
     """
 
     thread_safe = False
 
-    def __init__(self, model: Seq2SeqModel, precision: Precision) -> None:
-        assert isinstance(model, nn.Module), "a Seq2SeqModel is a module"
+    def __init__(self, model: TransformerModel, precision: Precision) -> None:
+        assert isinstance(model, nn.Module), "a TransformerModel is a module"
         self.module: nn.Module = model
-        self._model: Seq2SeqModel = model
+        self._model: TransformerModel = model
         self._precision = precision
 
     def start(
@@ -173,7 +173,7 @@ class UncachedDecoder:
 
     def __init__(
         self,
-        model: Seq2SeqModel,
+        model: TransformerModel,
         memory: Float[Tensor, "B S D"],
         source_mask: Bool[Tensor, "B 1 S"],
         precision: Precision,
