@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.checkpoint import CheckpointState, RunState
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel
@@ -104,9 +103,9 @@ def train(
         elif start is not None:
             rank_zero_first(distributed, partial(trainer.load_weights, start.model.weights))
 
-        log = rank_zero_first(distributed, partial(_open_log, folder, state, distributed))
-        if log is not None:
-            stack.enter_context(log)
+        log = None
+        if distributed.is_rank_zero:
+            log = stack.enter_context(MetricsLog.open(folder.metrics, state["metrics_bytes"] if state else 0))
         total_updates = _total_updates(config.training, len(trainer.plan()))
         display = stack.enter_context(
             RunDisplay(total_updates, trainer.step, silent=not distributed.is_rank_zero)
@@ -427,14 +426,3 @@ class Experiment:
 def _total_updates(training: TrainingConfig, updates_per_epoch: int) -> int:
     limits = [training.updates, training.epochs and training.epochs * updates_per_epoch]
     return min(limit for limit in limits if limit is not None)
-
-
-def _open_log(
-    folder: RunFolder, state: CheckpointState | None, distributed: DistributedInfo
-) -> MetricsLog | None:
-    if not distributed.is_rank_zero:
-        return None
-    try:
-        return MetricsLog.open(folder.metrics, state["metrics_bytes"] if state else 0)
-    except OSError as error:
-        raise BadInputError(f"{folder.metrics}: cannot write to the run folder ({error.strerror}).") from None
