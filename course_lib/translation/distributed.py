@@ -23,7 +23,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from course_lib.errors import BadInputError
-from course_lib.tied_weights import memory_of
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -249,6 +248,11 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
         # Send the tensor as bytes, because gloo doesn't support every dtype.
         dist.broadcast(tensor.contiguous().flatten().view(torch.uint8), 0)
     return result  # type: ignore[return-value]
+
+
+def memory_of(tensor: Tensor) -> tuple[object, ...]:
+    """Return a key that is equal for tensors that are the same numbers in memory, such as tied weights."""
+    return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 class _TensorPickler(pickle.Pickler):

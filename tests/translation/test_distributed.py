@@ -26,6 +26,7 @@ from course_lib.translation.distributed import (
     global_max,
     global_sum,
     lost_peers_reported,
+    memory_of,
     process_group,
     rank_zero_first,
     timeouts_reported,
@@ -179,6 +180,13 @@ def state_from_first(distributed: DistributedInfo) -> bool:
 
 def test_tensors_are_sent_as_they_are() -> None:
     assert in_processes(2, state_from_first) == [True, True]
+
+
+def test_only_the_same_numbers_in_memory_have_the_same_key() -> None:
+    weight = torch.arange(6.0).view(2, 3)
+    assert memory_of(weight.detach().view(2, 3)) == memory_of(torch.nn.Parameter(weight)) == memory_of(weight)
+    others = (weight.clone(), weight[1:], weight.view(3, 2), weight.view(torch.int32), weight.view(6)[:4])
+    assert len({memory_of(each) for each in (weight, *others)}) == 6
 
 
 def freeze(distributed: DistributedInfo, rank: int) -> str:
