@@ -78,7 +78,7 @@ class Evaluator:
         The search is greedy by default; `decode`, if given, replaces it. An empty sentence stays empty.
         """
         found = self._find(model, sentences, settings, decode)
-        return [candidates[0].text if candidates else "" for candidates in found]
+        return [candidates[0][0] if candidates else "" for candidates in found]
 
     def tune(
         self,
@@ -89,7 +89,8 @@ class Evaluator:
     ) -> TunedAlpha:
         """Find the exponent of the length penalty with which a search with this beam gets the best BLEU."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
-        return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
+        empty = ("", Hypothesis([], 0.0, 0.0))
+        return tune_alpha([candidates or [empty] for candidates in found], references)
 
     def settings(
         self, model: TransformerModel, sentences: Sequence[Sequence[int]], references: Sequence[str]
@@ -126,10 +127,7 @@ class Evaluator:
         found: list[list[Candidate]] = [[] for _ in sentences]
         for index, hypotheses in all_gather(self.distributed, mine):
             texts = self.vocabularies.target.decode([each.ids for each in hypotheses])
-            found[index] = [
-                Candidate(text, len(each.ids), each.log_probability)
-                for text, each in zip(texts, hypotheses, strict=True)
-            ]
+            found[index] = list(zip(texts, hypotheses, strict=True))
         return found
 
     def _shard(self, batches: Sequence[list[int]]) -> Sequence[list[int]]:

@@ -92,8 +92,8 @@ def train(
             stack.enter_context(failing_cell_named(student.parts, distributed))
         lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
         rank_zero_first(distributed, partial(stack.enter_context, lock))
-        config, data, latest, start = open_run(folder, given, distributed, student)
-        state = latest.checkpoint.state if latest.checkpoint else None
+        config, data, (checkpoint, damaged), start = open_run(folder, given, distributed, student)
+        state = checkpoint.state if checkpoint else None
         components = student.components() if student else REFERENCE
         loader = BatchLoader(config, data.train, data.vocabularies, distributed, device, components)
         trainer = Trainer(stack.enter_context(loader))
@@ -110,7 +110,7 @@ def train(
         display = stack.enter_context(
             RunDisplay(total_updates, trainer.step, silent=not distributed.is_rank_zero)
         )
-        for path in latest.damaged:
+        for path in damaged:
             display.print(f"{path} is damaged and was skipped.")
         experiment = Experiment(
             config,
@@ -130,7 +130,7 @@ def train(
         else:
             rank_zero_first(distributed, experiment.files.clear_snapshots)
         # Free this memory: the states are as large as the model and its optimiser.
-        del latest, state, start
+        del checkpoint, state, start
         experiment.train()
         return experiment.test()
 
