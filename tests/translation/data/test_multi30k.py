@@ -2,19 +2,16 @@
 
 import gzip
 import shutil
-from collections import Counter
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-import spacy
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.corpora.published import MULTI30K
-from tests.translation.web_server import Answer, send
+from tests.translation.web_server import Answer
 
 NAMES = [file.name for file in MULTI30K.files]
 
@@ -35,25 +32,6 @@ def test_a_mirror_is_read_from_itself_or_its_subfolder(published: Path, tmp_path
     assert [len(corpus.train), len(corpus.validation), len(corpus.test)] == [29000, 1014, 1000]
     assert corpus.train.german[0] == "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche."
     assert corpus.train.english[0] == "Two young, White males are outside near many bushes."
-
-
-@pytest.mark.slow
-def test_the_numbers_in_lesson_10(published: Path) -> None:
-    corpus = MULTI30K.load(published)
-    shares = {}
-    for language in ("german", "english"):
-        tokenizer = spacy.blank({"german": "de", "english": "en"}[language])
-        counts = Counter(
-            token.text for line in getattr(corpus.train, language)[:6000] for token in tokenizer(line)
-        )
-        new = [token.text for line in getattr(corpus.validation, language) for token in tokenizer(line)]
-        shares[language] = (
-            len(counts),
-            list(counts.values()).count(1),
-            round(100 * sum(word not in counts for word in new) / len(new), 1),
-        )
-    assert shares["german"] == (6927, 4197, 7.3)
-    assert shares["english"][2] == 3.6
 
 
 def test_the_variable_names_the_mirror(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,22 +57,6 @@ def test_a_changed_file_of_a_mirror_is_refused(tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / name).write_bytes(gzip.compress(b"eins\n"))
     assert f"{tmp_path / 'train.de.gz'}: not the published file" in refusal(mirror=tmp_path)
-
-
-def test_a_download_is_kept_and_not_repeated(
-    published: Path, tmp_path: Path, server: Callable[[Answer], str]
-) -> None:
-    asked = []
-
-    def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
-        asked.append(name)
-        send(handler, (published / name).read_bytes())
-
-    url = server(answer)
-    first = MULTI30K.load(url=url, cache=tmp_path)
-    assert sorted(asked) == sorted(NAMES)
-    assert MULTI30K.load(url=url, cache=tmp_path) == first
-    assert len(asked) == len(NAMES)
 
 
 def test_neither_mirror_nor_download_says_what_would_do(

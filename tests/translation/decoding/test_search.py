@@ -265,12 +265,6 @@ def test_an_own_attention_function_has_no_cache() -> None:
     assert not supports_cache(model)
 
 
-def test_the_model_keeps_its_mode() -> None:
-    model = taught().train()
-    found(model, sentences(1, [3]), [5], SearchSettings(2))
-    assert all(module.training for module in model.modules())
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -284,21 +278,3 @@ def test_the_model_keeps_its_mode() -> None:
 def test_a_search_that_cannot_be_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SearchSettings(**wrong)
-
-
-def test_it_runs_on_every_device() -> None:
-    model, rows = taught().float(), sentences(5, LENGTHS)
-    source = padded(rows)
-    limits = torch.tensor(LIMITS)
-    for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
-        mask = padding_mask(source, PAD).to(device)
-        got = search(
-            make_backend(model.to(device)),
-            source.to(device),
-            mask,
-            limits,
-            SearchSettings(3, 0.6),
-            START,
-            END,
-        )
-        assert [len(each) for each in got] == [1] * len(rows)

@@ -113,10 +113,6 @@ def test_processes_get_two_batches_or_three_or_none(count: int, monkeypatch: pyt
     assert [config.training.compile for config in configs[4:]] == [False, False, True, True]
 
 
-def test_several_processes_are_tested_before_this_process_occupies_a_gpu() -> None:
-    assert correctness.TESTS[0] is correctness.several_processes
-
-
 @pytest.mark.parametrize(
     ("cards", "count"), [(["H100"], 1), (["T4", "L4"], 1), (["H100"] * 8, 8), (["T4", "T4"], 2)]
 )
