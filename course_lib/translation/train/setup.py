@@ -50,7 +50,6 @@ _LOCAL_SETTINGS = {
     "run_folder",
     "data.folder",
     "data.mirror",
-    "data.cache",
     "data.prepared",
     "training.threads",
     "training.init_from",

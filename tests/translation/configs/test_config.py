@@ -73,12 +73,12 @@ def test_a_written_config_is_read_back_the_same(tmp_path: Path) -> None:
         tmp_path,
         MINIMAL,
         "training.lr_factor=1e-3",
-        "data.cache='a: strange, #name'",
+        "data.mirror='a: strange, #name'",
         "model.norm_first=true",
         "training.epochs=7",
     )
     assert (config.training.lr_factor, config.model.norm_first, config.training.epochs) == (1e-3, True, 7)
-    assert config.data.cache == "a: strange, #name"
+    assert config.data.mirror == "a: strange, #name"
     assert written(tmp_path, documented_yaml(config)) == config
 
 
