@@ -31,6 +31,7 @@ from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
 from course_lib.translation.model.devices import peak_memory
 from course_lib.translation.model.precision import resolve_precision
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.gpu_check.speed import (
     TextbookTraining,
     fixed_batches,
@@ -84,7 +85,7 @@ def new_trainer(
     distributed: DistributedInfo = SINGLE_PROCESS,
 ) -> Trainer:
     """Return a trainer of the lab."""
-    return Trainer(config, TokenPairs.of(pairs), vocabularies, distributed, CPU)
+    return Trainer(BatchLoader(config, TokenPairs.of(pairs), vocabularies, distributed, CPU))
 
 
 def against_the_textbook(console: Console, quick: bool) -> None:

@@ -7,7 +7,6 @@ import nbformat
 import pytest
 
 from course_lib.translation.configs.loader import load_config, provided_configs
-from course_lib.translation.train.__main__ import main as train
 from course_lib.translation.translate import main as translate
 
 LESSON = Path(__file__).parents[2] / "lessons" / "13-final-lab"
@@ -68,9 +67,3 @@ def test_the_command_that_translates_takes_what_is_typed(
     arguments = command.split()[2:]
     assert translate(arguments) == 2  # there is no such run here; an unknown option would exit
     assert "../runs/my-run" in capsys.readouterr().err
-
-
-def test_the_option_for_ones_own_parts_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        train(["--help"])
-    assert "--parts FOLDER" in capsys.readouterr().out

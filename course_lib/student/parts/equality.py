@@ -39,25 +39,23 @@ _OPTIONAL_WEIGHT = "generator.bias"
 
 @torch.inference_mode(False)  # A cell of the notebook may have turned gradients off.
 @torch.enable_grad()
-def unequal_parts(
-    parts: Parts, device: torch.device | str = "cpu", autocast: torch.dtype = torch.bfloat16
-) -> dict[str, str]:
+def unequal_parts(parts: Parts, device: torch.device | str = "cpu") -> dict[str, str]:
     """Find the student's parts that make the model differ from the reference, and describe each difference.
 
     The result maps the name of each such part to the description; it is empty if the model doesn't differ.
     Parts can be correct on their own but wrong together. Then the result names the first part, in the order
-    of the lessons, that makes the model differ when it is added. Both models run on `device`. In the 16-bit
-    test, `autocast` is the dtype of matrix products.
+    of the lessons, that makes the model differ when it is added. Both models run on `device`. The 16-bit test
+    uses the autocast dtype of this device, which `torch.autocast(..., dtype, enabled=False)` sets.
     """
     device = torch.device(device)
     with torch.random.fork_rng(devices=[]):
-        expected = dict(_compute(parts.only(()), device, autocast))
-    if not parts.yours or not (first := _first_difference(expected, parts, device, autocast)):
+        expected = dict(_compute(parts.only(()), device))
+    if not parts.yours or not (first := _first_difference(expected, parts, device)):
         return {}
-    if alone := _unequal_alone(expected, parts, parts.yours, device, autocast):
+    if alone := _unequal_alone(expected, parts, parts.yours, device):
         return alone
     for count in range(2, len(parts.yours) + 1):
-        if difference := _first_difference(expected, parts.only(parts.yours[:count]), device, autocast):
+        if difference := _first_difference(expected, parts.only(parts.yours[:count]), device):
             return {
                 parts.yours[count - 1]: f"correct on its own, but not with your earlier parts ({difference})"
             }
@@ -67,23 +65,21 @@ def unequal_parts(
 
 
 def _unequal_alone(
-    expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device, autocast: torch.dtype
+    expected: dict[str, Tensor], parts: Parts, names: list[str], device: torch.device
 ) -> dict[str, str]:
     """Find the parts in `names` that cause a difference on their own, and describe each difference.
 
     This is a binary search: halves of `names` that cause no difference are skipped.
     """
-    difference = _first_difference(expected, parts.only(names), device, autocast) if names else ""
+    difference = _first_difference(expected, parts.only(names), device) if names else ""
     if not difference or len(names) == 1:
         return dict.fromkeys(names, difference) if difference else {}
     halves = names[: len(names) // 2], names[len(names) // 2 :]
-    first, second = (_unequal_alone(expected, parts, half, device, autocast) for half in halves)
+    first, second = (_unequal_alone(expected, parts, half, device) for half in halves)
     return first | second
 
 
-def _first_difference(
-    expected: dict[str, Tensor], parts: Parts, device: torch.device, autocast: torch.dtype
-) -> str:
+def _first_difference(expected: dict[str, Tensor], parts: Parts, device: torch.device) -> str:
     try:
         with (
             time_limit(_TIMEOUT),
@@ -92,7 +88,7 @@ def _first_difference(
             torch.random.fork_rng(devices=[]),
         ):
             warnings.simplefilter("ignore")
-            for name, found in _compute(parts, device, autocast):
+            for name, found in _compute(parts, device):
                 if difference := _difference(name, expected[name], found):
                     return f"{name}: {difference}"
             return ""
@@ -129,7 +125,7 @@ def _difference(name: str, expected: Tensor, found: object) -> str:
     return f"off by up to {float((left - right).abs().max()):.2g}"
 
 
-def _compute(parts: Parts, device: torch.device, autocast: torch.dtype) -> Iterator[tuple[str, Tensor]]:
+def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]:
     """Compute the results of the parts one by one, and yield the name and the value of each.
 
     The caller can stop early. This function seeds torch's global random number generator.
@@ -163,7 +159,7 @@ def _compute(parts: Parts, device: torch.device, autocast: torch.dtype) -> Itera
     yield "the logits with tied embeddings", logits
     yield "the tokens of greedy_decode", ids
     yield from _training_functions(parts, labels)
-    yield from _lower_precision(parts, batch, labels, autocast)
+    yield from _lower_precision(parts, batch, labels)
 
 
 def _sentences() -> tuple[Tensor, Tensor]:
@@ -274,12 +270,11 @@ def _decoding_functions(parts: Parts, source: Tensor, source_mask: Tensor) -> It
         yield "the average of three checkpoints", parts["average_checkpoints"](states)["table"]
 
 
-def _lower_precision(
-    parts: Parts, batch: tuple[Tensor, ...], labels: Tensor, autocast: torch.dtype
-) -> Iterator[tuple[str, Tensor]]:
+def _lower_precision(parts: Parts, batch: tuple[Tensor, ...], labels: Tensor) -> Iterator[tuple[str, Tensor]]:
     model = _model(parts, norm_first=False).float().to(labels.device)
     yield "the logits in float32", model(*batch)
-    with torch.autocast(labels.device.type, autocast):
+    with torch.autocast(labels.device.type):
         logits = model(*batch)
     _loss(parts, logits.float(), labels).backward()
-    yield f"whether the logits in {str(autocast).removeprefix('torch.')} are finite", logits.isfinite().all()
+    dtype = str(torch.get_autocast_dtype(labels.device.type)).removeprefix("torch.")
+    yield f"whether the logits in {dtype} are finite", logits.isfinite().all()

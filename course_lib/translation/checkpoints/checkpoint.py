@@ -86,14 +86,6 @@ class StepFiles:
                 path.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class LatestCheckpoint:
-    """The newest intact checkpoint, if there is one, and the damaged ones that are newer."""
-
-    checkpoint: Checkpoint | None
-    damaged: list[Path]
-
-
 class Checkpoints(StepFiles):
     """The newest checkpoints of a run, which resumes from the newest one that is intact."""
 
@@ -106,8 +98,8 @@ class Checkpoints(StepFiles):
         save_checksummed(self.path(step), state)
         self.remove_others(up_to=step)
 
-    def find_latest(self) -> LatestCheckpoint:
-        """Find and load the newest intact checkpoint. If there is none, the result's `checkpoint` is None.
+    def find_latest(self) -> tuple[Checkpoint | None, list[Path]]:
+        """Load the newest intact checkpoint, if there is one. Return it and the damaged ones that are newer.
 
         Raises BadInputError if all checkpoints are damaged, or if one cannot be read before an intact one is
         found. An unreadable checkpoint is not skipped, because it may be intact.
@@ -115,7 +107,7 @@ class Checkpoints(StepFiles):
         damaged: list[Path] = []
         for path in self.newest_first():
             try:
-                return LatestCheckpoint(Checkpoint(path, load_checkpoint(path)), damaged)
+                return Checkpoint(path, load_checkpoint(path)), damaged
             except DamagedFileError:
                 damaged.append(path)
         if damaged:
@@ -123,7 +115,7 @@ class Checkpoints(StepFiles):
                 f"{self.folder}: expected an intact checkpoint, but found only damaged ones "
                 f"({', '.join(path.name for path in damaged)}). Remove the folder to start the run again."
             )
-        return LatestCheckpoint(None, [])
+        return None, []
 
 
 def load_checkpoint(path: Path) -> CheckpointState:

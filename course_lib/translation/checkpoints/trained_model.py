@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from course_lib.errors import BadInputError
-from course_lib.tied_weights import memory_of
 from course_lib.transformer import average_checkpoints
 from course_lib.translation.checkpoints.checkpoint import StepFiles
 from course_lib.translation.checkpoints.checksummed_files import (
@@ -24,6 +23,7 @@ from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
+from course_lib.translation.distributed import memory_of
 
 
 @dataclass(frozen=True)

@@ -61,11 +61,7 @@ class DataConfig(Section):
     sentence per line, plain or gzipped (.gz)."""
     mirror: MayChange[str | None] = None
     """A folder with the published files, either directly or in a subfolder named after the corpus. It is read
-    instead of downloading. Default: the environment variable COURSE_DATA."""
-    url: MayChange[str | None] = None
-    """The address to download the published files from. Default: the publisher's address."""
-    cache: MayChange[str | None] = None
-    """The folder to keep downloads in. Default: the user's cache folder."""
+    instead of downloading to the user's cache folder. Default: the environment variable COURSE_DATA."""
     train_pairs: int | None = Field(default=None, ge=1)
     """Train only on the first pairs of the training split, at most this many. Default: on all."""
     vocab_size: int = Field(default=8000, ge=300)

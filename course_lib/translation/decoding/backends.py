@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard, cast, runtime_checkable
+from typing import TypeGuard, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,50 +17,12 @@ from course_lib.translation.decoding.inference_model import InferenceTransformer
 from course_lib.translation.model.fast_layers import LAYER_MODULES, FastDecoderLayer, FastEncoderLayer
 from course_lib.translation.model.fused import fused_attention
 from course_lib.translation.model.precision import autocast, has_bfloat16, resolve_precision
-from course_lib.translation.model.seq2seq import Seq2SeqModel, TransformerModel
+from course_lib.translation.model.seq2seq import TransformerModel
 
 #: The smallest d_model for which a CPU decodes in bfloat16 by default. With AVX-512 bfloat16, models with a
 #: d_model of 512 are 1.5 times as fast. Smaller models gain less, and stay in float32, so that a translation
 #: doesn't depend on the other sentences of its batch.
 BFLOAT16_MIN_D_MODEL = 512
-
-
-@runtime_checkable
-class IncrementalDecoder(Protocol):
-    """A decoder that processes the beams of a batch of sentences token by token."""
-
-    dtype: torch.dtype
-    """The dtype that the logits are computed in. They may be returned in a wider one."""
-
-    def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Process the next token of every beam, and return the logits of the token after it.
-
-        The first step processes one token per sentence, the start token. Later steps process one per beam.
-        """
-
-    def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
-
-    def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except those at the indices `sentences`."""
-
-
-@runtime_checkable
-class DecoderBackend(Protocol):
-    """A model prepared for decoding with its current weights."""
-
-    @property
-    def module(self) -> nn.Module:
-        """The model that the backend decodes with."""
-
-    @property
-    def thread_safe(self) -> bool:
-        """Whether several threads may decode with this backend at the same time."""
-
-    def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
-    ) -> IncrementalDecoder:
-        """Encode a batch, and return a decoder for `beam` hypotheses per sentence."""
 
 
 class Ensemble(nn.ModuleList):
@@ -80,8 +42,8 @@ class Ensemble(nn.ModuleList):
 
 
 def make_backend(
-    model: Seq2SeqModel | Ensemble, precision: Precision = "float32", any_size: bool = False
-) -> DecoderBackend:
+    model: TransformerModel | Ensemble, precision: Precision = "float32", any_size: bool = False
+) -> "DecoderBackend":
     """Prepare a model for decoding with the fastest backend that supports it.
 
     `precision` is the precision of training. With a cache, a model that was trained in bfloat16 is decoded in
@@ -140,28 +102,28 @@ class CachedBackend:
 
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
-    ) -> IncrementalDecoder:
+    ) -> CachedDecoder:
         """Encode a batch, compute the keys and values of cross-attention, and return a decoder."""
         return CachedDecoder(self.model, self.model.encode(source, source_mask), source_mask, beam)
 
 
 class UncachedBackend:
-    """A backend for any `Seq2SeqModel`, which recomputes the whole prefix for every token.
+    """A backend for any `TransformerModel`, which recomputes the whole prefix for every token.
 
     Only one thread may use it at a time, because the model may not be thread-safe.
     """
 
     thread_safe = False
 
-    def __init__(self, model: Seq2SeqModel, precision: Precision) -> None:
-        assert isinstance(model, nn.Module), "a Seq2SeqModel is a module"
+    def __init__(self, model: TransformerModel, precision: Precision) -> None:
+        assert isinstance(model, nn.Module), "a TransformerModel is a module"
         self.module: nn.Module = model
-        self._model: Seq2SeqModel = model
+        self._model: TransformerModel = model
         self._precision = precision
 
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
-    ) -> IncrementalDecoder:
+    ) -> "UncachedDecoder":
         """Encode a batch, and return a decoder for it. `beam` is not used."""
         with autocast(self._precision, source.device):
             memory = self._model.encode(source, source_mask)
@@ -173,7 +135,7 @@ class UncachedDecoder:
 
     def __init__(
         self,
-        model: Seq2SeqModel,
+        model: TransformerModel,
         memory: Float[Tensor, "B S D"],
         source_mask: Bool[Tensor, "B 1 S"],
         precision: Precision,
@@ -215,7 +177,7 @@ class EnsembleBackend:
     """A backend for an `Ensemble`, with one backend for each member."""
 
     module: Ensemble
-    members: Sequence[DecoderBackend]
+    members: Sequence["DecoderBackend"]
 
     @property
     def thread_safe(self) -> bool:
@@ -224,7 +186,7 @@ class EnsembleBackend:
 
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
-    ) -> IncrementalDecoder:
+    ) -> "EnsembleDecoder":
         """Encode a batch with every member, and return a decoder that averages their predictions."""
         return EnsembleDecoder([member.start(source, source_mask, beam) for member in self.members])
 
@@ -232,10 +194,10 @@ class EnsembleBackend:
 class EnsembleDecoder:
     """A decoder that averages the probabilities that the members predict for the next token."""
 
-    def __init__(self, members: Sequence[IncrementalDecoder]) -> None:
+    def __init__(self, members: Sequence["IncrementalDecoder"]) -> None:
         self._members = members
         dtypes = [member.dtype for member in members]
-        self.dtype = max(dtypes, key=lambda dtype: torch.finfo(dtype).bits)
+        self.dtype: torch.dtype = max(dtypes, key=lambda dtype: torch.finfo(dtype).bits)
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
         """Process the next token of every beam, and return log-probabilities of the token after it.
@@ -255,3 +217,12 @@ class EnsembleDecoder:
         """Remove all sentences from the batch except those at the indices `sentences`."""
         for member in self._members:
             member.keep_sentences(sentences)
+
+
+#: A decoder that processes the beams of a batch of sentences token by token. The first step processes one
+#: token per sentence, the start token. Later steps process one per beam. `dtype` is the dtype that the logits
+#: are computed in; they may be returned in a wider one.
+IncrementalDecoder = CachedDecoder | UncachedDecoder | EnsembleDecoder
+#: A model prepared for decoding with its current weights. Several threads may decode with it at the same time
+#: if it is `thread_safe`.
+DecoderBackend = CachedBackend | UncachedBackend | EnsembleBackend

@@ -16,22 +16,7 @@ from course_lib.translation.model.fused import fused_attention
 
 
 @runtime_checkable
-class Seq2SeqModel(Protocol):
-    """An encoder-decoder `nn.Module`, with the methods that decoding uses."""
-
-    @property
-    def generator(self) -> nn.Module:
-        """The layer that turns the decoder's output into logits."""
-
-    def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        """Encode source tokens, (B, S) to (B, S, D), with a padding mask (B, 1, S)."""
-
-    def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
-        """Decode target tokens with attention to the encoder's output `memory`, (B, T) to (B, T, D)."""
-
-
-@runtime_checkable
-class TransformerModel(Seq2SeqModel, Protocol):
+class TransformerModel(Protocol):
     """A Transformer with the submodules that lesson 06 requires, such as the reference's or a student's."""
 
     @property
@@ -53,6 +38,12 @@ class TransformerModel(Seq2SeqModel, Protocol):
     @property
     def decoder_layers(self) -> nn.ModuleList:
         """The decoder layers, each with submodules `self_attention`, `cross_attention` and `feed_forward`."""
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Tensor:
+        """Encode source tokens, (B, S) to (B, S, D), with a padding mask (B, 1, S)."""
+
+    def decode(self, memory: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
+        """Decode target tokens with attention to the encoder's output `memory`, (B, T) to (B, T, D)."""
 
     def __call__(self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor) -> Tensor:
         """Compute the logits of all target positions, (B, T, V)."""

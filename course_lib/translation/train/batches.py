@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -36,31 +37,25 @@ class DeviceBatch(NamedTuple):
     counts: BatchCounts
 
 
+@dataclass
 class BatchLoader:
     """A loader of this rank's batches, which can prefetch those of one update in a thread.
 
     The end of a `with` block ends the thread.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        pairs: TokenPairs,
-        vocabularies: Vocabularies,
-        distributed: DistributedInfo,
-        device: torch.device,
-        components: Components = REFERENCE,
-    ) -> None:
-        self._config = config
-        self._pairs = pairs
-        self._vocabularies = vocabularies
-        self._distributed = distributed
-        self._device = device
-        self._components = components
+    config: RunConfig
+    pairs: TokenPairs
+    vocabularies: Vocabularies
+    distributed: DistributedInfo
+    device: torch.device
+    components: Components = REFERENCE
+
+    def __post_init__(self) -> None:
         self._current: tuple[int, TokenPairs, NDArray[np.int64]] | None = None
         self._prefetched: tuple[tuple[int, UpdatePlan], Future[list[DeviceBatch]]] | None = None
         # Select the GPU in the new thread, whose current device would otherwise be the first GPU.
-        on_device = partial(torch.cuda.set_device, device) if device.index is not None else None
+        on_device = partial(torch.cuda.set_device, self.device) if self.device.index is not None else None
         self._thread = ThreadPoolExecutor(1, "prefetch", on_device)
 
     def __enter__(self) -> "BatchLoader":
@@ -71,9 +66,9 @@ class BatchLoader:
 
     def plan(self, epoch: int) -> list[list[list[int]]]:
         """Return the plan of an epoch: a list of updates, as returned by `epoch_plan`."""
-        training = self._config.training
+        training = self.config.training
         sizes = training.tokens_per_batch, training.batches_per_update
-        return epoch_plan(self._pairs_of(epoch)[1], *sizes, self._config.seed, epoch)
+        return epoch_plan(self._pairs_of(epoch)[1], *sizes, self.config.seed, epoch)
 
     def label_count(self, epoch: int, batches: UpdatePlan) -> int:
         """Count the labels of an update on all ranks, without communication: every rank knows the plan."""
@@ -93,16 +88,16 @@ class BatchLoader:
         self._prefetched = (epoch, batches), self._thread.submit(self._load_share, epoch, batches)
 
     def _load_share(self, epoch: int, batches: UpdatePlan) -> list[DeviceBatch]:
-        rank, world_size = self._distributed.rank, self._distributed.world_size
-        share = self._components.shard(list(enumerate(batches)), rank, world_size)
+        rank, world_size = self.distributed.rank, self.distributed.world_size
+        share = self.components.shard(list(enumerate(batches)), rank, world_size)
         pairs, _ = self._pairs_of(epoch)
         return [self._load_batch(pairs, number, batch) for number, batch in share]
 
     def _load_batch(self, pairs: TokenPairs, number: int, batch: Sequence[int]) -> DeviceBatch:
         """Collate a batch, count its tokens, and start copying it to the device."""
-        ids, config, device = self._vocabularies, self._config, self._device
+        ids, config, device = self.vocabularies, self.config, self.device
         source, target = pairs.collate(batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
-        positions = real_positions(target, ids.pad_id, self._components)
+        positions = real_positions(target, ids.pad_id, self.components)
         source_lengths, target_lengths = (source != ids.pad_id).sum(1), (target != ids.pad_id).sum(1)
         counts = BatchCounts(
             target_tokens=len(positions),
@@ -121,8 +116,8 @@ class BatchLoader:
     def _pairs_of(self, epoch: int) -> tuple[TokenPairs, NDArray[np.int64]]:
         """Return the pairs of an epoch and their lengths, (pairs, 2), with start and end tokens."""
         if self._current is None or self._current[0] != epoch:
-            pairs = self._pairs.of_epoch(self._config.seed, epoch)
-            lengths = np.minimum(pairs.lengths + 2, self._config.data.max_length)
+            pairs = self.pairs.of_epoch(self.config.seed, epoch)
+            lengths = np.minimum(pairs.lengths + 2, self.config.data.max_length)
             self._current = epoch, pairs, lengths
         return self._current[1:]
 

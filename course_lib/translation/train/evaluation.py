@@ -6,6 +6,7 @@ ranks.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,47 +29,42 @@ from course_lib.translation.train.scoring import Candidate, TunedAlpha, tune_alp
 GREEDY = SearchSettings()
 
 
+@dataclass
 class Evaluator:
     """An evaluator of models, whose methods must be called on every rank, with all of the sentences."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        vocabularies: Vocabularies,
-        distributed: DistributedInfo,
-        device: torch.device,
-        components: Components = REFERENCE,
-    ) -> None:
-        self._components = components
-        self._vocabularies = vocabularies
-        self._config = config.evaluation
-        self._max_length = config.data.max_length
-        self._precision: Precision = config.training.precision
-        self._distributed = distributed
-        self._device = device
-        self._decoder = BatchDecoder(vocabularies, device, self._max_length, self._config)
+    config: RunConfig
+    vocabularies: Vocabularies
+    distributed: DistributedInfo
+    device: torch.device
+    components: Components = REFERENCE
+
+    def __post_init__(self) -> None:
+        self._evaluation, self._max_length = self.config.evaluation, self.config.data.max_length
+        self._precision: Precision = self.config.training.precision
+        self._decoder = BatchDecoder(self.vocabularies, self.device, self._max_length, self._evaluation)
 
     def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
         """Return the mean cross-entropy per token of all pairs in nats, without label smoothing.
 
         Sentences that exceed `data.max_length` are truncated.
         """
-        ids = self._vocabularies
+        ids = self.vocabularies
         loss_sum = LossSum(model, LabelSmoothingLoss(len(ids.target), ids.pad_id, 0.0), self._precision)
-        total = torch.zeros((), dtype=torch.float64, device=self._device)
-        count = torch.zeros((), dtype=torch.int64, device=self._device)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        count = torch.zeros((), dtype=torch.int64, device=self.device)
         lengths = [min(max(len(source), len(target)) + 2, self._max_length) for source, target in pairs]
-        batches = token_batches(lengths, self._config.tokens_per_batch)
+        batches = token_batches(lengths, self._evaluation.tokens_per_batch)
         # Run eagerly, because the layers would be compiled again for the shapes of evaluation.
         with evaluating(loss_sum), torch.compiler.set_stance("force_eager"):
             for batch in self._shard(batches):
                 source, target = collate(
                     [pairs[index] for index in batch], ids.pad_id, ids.start_id, ids.end_id, self._max_length
                 )
-                source, target = source.to(self._device), target.to(self._device)
+                source, target = source.to(self.device), target.to(self.device)
                 total += loss_sum(source, target)
                 count += (target[:, 1:] != ids.pad_id).sum()
-        return self._components.global_token_mean(total, count).item()
+        return self.components.global_token_mean(total, count).item()
 
     def translate(
         self,
@@ -82,7 +78,7 @@ class Evaluator:
         The search is greedy by default; `decode`, if given, replaces it. An empty sentence stays empty.
         """
         found = self._find(model, sentences, settings, decode)
-        return [candidates[0].text if candidates else "" for candidates in found]
+        return [candidates[0][0] if candidates else "" for candidates in found]
 
     def tune(
         self,
@@ -93,13 +89,14 @@ class Evaluator:
     ) -> TunedAlpha:
         """Find the exponent of the length penalty with which a search with this beam gets the best BLEU."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
-        return tune_alpha([candidates or [Candidate("", 0, 0.0)] for candidates in found], references)
+        empty = ("", Hypothesis([], 0.0, 0.0))
+        return tune_alpha([candidates or [empty] for candidates in found], references)
 
     def settings(
         self, model: TransformerModel, sentences: Sequence[Sequence[int]], references: Sequence[str]
     ) -> SearchSettings:
         """Return the search settings of the config. If `alpha` is `auto`, it is tuned on `sentences`."""
-        alpha, beam = self._config.alpha, self._config.beam_size
+        alpha, beam = self._evaluation.alpha, self._evaluation.beam_size
         if beam == 1:
             return SearchSettings()  # With a single hypothesis, the length penalty has no effect.
         if alpha == "auto":
@@ -128,16 +125,13 @@ class Evaluator:
                     rows = decode(model, [sentences[index] for index in batch], settings)
                     mine += zip(batch, rows, strict=True)
         found: list[list[Candidate]] = [[] for _ in sentences]
-        for index, hypotheses in all_gather(self._distributed, mine):
-            texts = self._vocabularies.target.decode([each.ids for each in hypotheses])
-            found[index] = [
-                Candidate(text, len(each.ids), each.log_probability)
-                for text, each in zip(texts, hypotheses, strict=True)
-            ]
+        for index, hypotheses in all_gather(self.distributed, mine):
+            texts = self.vocabularies.target.decode([each.ids for each in hypotheses])
+            found[index] = list(zip(texts, hypotheses, strict=True))
         return found
 
     def _shard(self, batches: Sequence[list[int]]) -> Sequence[list[int]]:
-        return self._components.shard(batches, self._distributed.rank, self._distributed.world_size)
+        return self.components.shard(batches, self.distributed.rank, self.distributed.world_size)
 
 
 class BestWeights:

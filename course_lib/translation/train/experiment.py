@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.checkpoint import CheckpointState, RunState
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel
@@ -22,6 +21,7 @@ from course_lib.translation.distributed import (
     timeouts_reported,
 )
 from course_lib.translation.model.seq2seq import REFERENCE, TransformerModel
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.evaluation import BestWeights, Evaluator
 from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
@@ -92,25 +92,25 @@ def train(
             stack.enter_context(failing_cell_named(student.parts, distributed))
         lock = locked_run(folder) if distributed.is_rank_zero else contextlib.nullcontext()
         rank_zero_first(distributed, partial(stack.enter_context, lock))
-        config, data, latest, start = open_run(folder, given, distributed, student)
-        state = latest.checkpoint.state if latest.checkpoint else None
+        config, data, (checkpoint, damaged), start = open_run(folder, given, distributed, student)
+        state = checkpoint.state if checkpoint else None
         components = student.components() if student else REFERENCE
-        trainer = Trainer(config, data.train, data.vocabularies, distributed, device, components)
-        stack.enter_context(trainer.loader)
+        loader = BatchLoader(config, data.train, data.vocabularies, distributed, device, components)
+        trainer = Trainer(stack.enter_context(loader))
         _prepare_device(trainer, config, distributed, device)
         if state is not None:
             trainer.load(state["trainer"])
         elif start is not None:
             rank_zero_first(distributed, partial(trainer.load_weights, start.model.weights))
 
-        log = rank_zero_first(distributed, partial(_open_log, folder, state, distributed))
-        if log is not None:
-            stack.enter_context(log)
+        log = None
+        if distributed.is_rank_zero:
+            log = stack.enter_context(MetricsLog.open(folder.metrics, state["metrics_bytes"] if state else 0))
         total_updates = _total_updates(config.training, len(trainer.plan()))
         display = stack.enter_context(
             RunDisplay(total_updates, trainer.step, silent=not distributed.is_rank_zero)
         )
-        for path in latest.damaged:
+        for path in damaged:
             display.print(f"{path} is damaged and was skipped.")
         experiment = Experiment(
             config,
@@ -130,7 +130,7 @@ def train(
         else:
             rank_zero_first(distributed, experiment.files.clear_snapshots)
         # Free this memory: the states are as large as the model and its optimiser.
-        del latest, state, start
+        del checkpoint, state, start
         experiment.train()
         return experiment.test()
 
@@ -426,14 +426,3 @@ class Experiment:
 def _total_updates(training: TrainingConfig, updates_per_epoch: int) -> int:
     limits = [training.updates, training.epochs and training.epochs * updates_per_epoch]
     return min(limit for limit in limits if limit is not None)
-
-
-def _open_log(
-    folder: RunFolder, state: CheckpointState | None, distributed: DistributedInfo
-) -> MetricsLog | None:
-    if not distributed.is_rank_zero:
-        return None
-    try:
-        return MetricsLog.open(folder.metrics, state["metrics_bytes"] if state else 0)
-    except OSError as error:
-        raise BadInputError(f"{folder.metrics}: cannot write to the run folder ({error.strerror}).") from None

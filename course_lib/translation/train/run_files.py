@@ -17,12 +17,12 @@ from torch.utils._pytree import tree_map_only
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
-from course_lib.tied_weights import memory_of
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, CheckpointState, RunState
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
 from course_lib.translation.configs.schema import ModelKind, RunConfig
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
+from course_lib.translation.distributed import memory_of
 from course_lib.translation.train.dashboards import Dashboards
 from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from sacrebleu.metrics import BLEU
 
 from course_lib.transformer import length_penalty
+from course_lib.translation.decoding.search_settings import Hypothesis
 
+#: The text of a translation found by a search, and its hypothesis.
+Candidate = tuple[str, Hypothesis]
 #: The candidate exponents of the length penalty.
 ALPHAS = tuple(tenths / 10 for tenths in range(0, 21, 2))
 
@@ -49,16 +52,6 @@ def tokenized_score(translations: Sequence[str], references: Sequence[str], lang
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A translation found by a search."""
-
-    text: str
-    length: int
-    """The number of tokens, including the end token."""
-    log_probability: float
-
-
-@dataclass(frozen=True)
 class TunedAlpha:
     """The exponent of the length penalty with the best BLEU, and the BLEU of every candidate exponent."""
 
@@ -75,7 +68,7 @@ def tune_alpha(found: Sequence[Sequence[Candidate]], references: Sequence[str]) 
     bleu: dict[float, float] = {}
     scored: dict[tuple[str, ...], float] = {}
     for alpha in ALPHAS:
-        chosen = tuple(best_candidate(candidates, alpha).text for candidates in found)
+        chosen = tuple(best_candidate(candidates, alpha)[0] for candidates in found)
         if chosen not in scored:
             scored[chosen] = score(chosen, references).bleu
         bleu[alpha] = scored[chosen]
@@ -84,4 +77,9 @@ def tune_alpha(found: Sequence[Sequence[Candidate]], references: Sequence[str]) 
 
 def best_candidate(candidates: Sequence[Candidate], alpha: float) -> Candidate:
     """Return the candidate with the highest log-probability divided by its length penalty."""
-    return max(candidates, key=lambda each: each.log_probability / length_penalty(each.length, alpha))
+
+    def penalised(candidate: Candidate) -> float:
+        _, hypothesis = candidate
+        return hypothesis.log_probability / float(length_penalty(len(hypothesis.ids), alpha))
+
+    return max(candidates, key=penalised)

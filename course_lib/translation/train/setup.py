@@ -20,7 +20,6 @@ from course_lib.translation.checkpoints.checkpoint import (
     Checkpoint,
     Checkpoints,
     CheckpointState,
-    LatestCheckpoint,
     require_same_config,
 )
 from course_lib.translation.checkpoints.provided import load_run
@@ -51,7 +50,6 @@ _LOCAL_SETTINGS = {
     "run_folder",
     "data.folder",
     "data.mirror",
-    "data.cache",
     "data.prepared",
     "training.threads",
     "training.init_from",
@@ -303,26 +301,25 @@ def _was_restarted() -> bool:
 
 def open_run(
     folder: RunFolder, config: RunConfig, distributed: DistributedInfo, student: StudentCode | None
-) -> tuple[RunConfig, PreparedData, LatestCheckpoint, TrainedRun | None]:
+) -> tuple[RunConfig, PreparedData, tuple[Checkpoint | None, list[Path]], TrainedRun | None]:
     """Load the latest checkpoint if there is one, and prepare the data. Must be called on every rank.
 
     Return the config, with each update divided into at least one batch for each process, the data, the
-    checkpoint and, without a checkpoint, the run that `training.init_from` names, if any. Rank 0 also saves
-    the config and the student's code in the folder. Raises BadInputError on all ranks if the folder contains
-    a different run or only damaged checkpoints, if the run to start from doesn't fit, or if the data cannot
-    be prepared.
+    result of `find_latest` and, without a checkpoint, the run that `training.init_from` names, if any. Rank 0
+    also saves the config and the student's code in the folder. Raises BadInputError on all ranks if the
+    folder contains a different run or only damaged checkpoints, if the run to start from doesn't fit, or if
+    the data cannot be prepared.
     """
-    latest = broadcast_from_rank_zero(
+    checkpoint, damaged = broadcast_from_rank_zero(
         distributed, Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find_latest
     )
-    checkpoint = latest.checkpoint
     start = broadcast_from_rank_zero(distributed, lambda: None if checkpoint else load_starting_run(config))
     config, data = rank_zero_first(
         distributed, lambda: _load(folder, config, distributed, checkpoint, student, start)
     )
     facts = {"the vocabulary": data.vocabularies.fingerprint, "the prepared data": data.fingerprint}
     require_equal(distributed, facts)
-    return config, data, latest, start
+    return config, data, (checkpoint, damaged), start
 
 
 def _load(

@@ -18,15 +18,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.token_pairs import TokenPairs
-from course_lib.translation.data.vocabularies import Vocabularies
-from course_lib.translation.distributed import DistributedInfo, global_max, global_sum
+from course_lib.translation.distributed import global_max, global_sum
 from course_lib.translation.model.flops import measure_matmul_rate
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.memory import MemoryEstimate, estimate_memory
 from course_lib.translation.model.precision import resolve_precision
-from course_lib.translation.model.seq2seq import REFERENCE, Components, build_model
+from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from course_lib.translation.train.batches import BatchLoader, DeviceBatch, UpdatePlan, example_batches
 from course_lib.translation.train.metrics import MetricsWindow
 from course_lib.translation.train.optimization import make_optimizer, make_scheduler
@@ -44,27 +41,18 @@ class Trainer:
     """A model in training, with its optimiser, its schedule and its progress.
 
     `step` counts all updates, `epochs_done` the complete epochs, and `updates_done` the updates made in the
-    current epoch. `loader` loads the batches; it is a context manager, which ends its thread.
+    current epoch. `loader` loads the batches; use it in a `with` block, which ends its thread.
     `compile_backend` is the backend of torch.compile. Backends other than inductor don't compile the loss.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        pairs: TokenPairs,
-        vocabularies: Vocabularies,
-        distributed: DistributedInfo,
-        device: torch.device,
-        components: Components = REFERENCE,
-        compile_backend: str | Callable[..., Any] = "inductor",
-    ) -> None:
-        self._components = components
-        self._config = config
-        self._vocabularies = vocabularies
-        self._distributed = distributed
-        self._device = device
+    def __init__(self, loader: BatchLoader, compile_backend: str | Callable[..., Any] = "inductor") -> None:
+        self.loader = loader
+        self._config = config = loader.config
+        self._vocabularies = vocabularies = loader.vocabularies
+        self._distributed = distributed = loader.distributed
+        self._device = device = loader.device
+        self._components = components = loader.components
         self._compile_backend = compile_backend
-        self.loader = BatchLoader(config, pairs, vocabularies, distributed, device, components)
         training = config.training
 
         #: Messages for the user, one line each.

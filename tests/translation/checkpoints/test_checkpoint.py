@@ -43,8 +43,7 @@ def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
 
 
 def test_without_a_checkpoint_a_run_starts_from_scratch(tmp_path: Path) -> None:
-    found = Checkpoints(tmp_path / "missing", 3).find_latest()
-    assert (found.checkpoint, found.damaged) == (None, [])
+    assert Checkpoints(tmp_path / "missing", 3).find_latest() == (None, [])
 
 
 def test_the_newest_few_are_kept(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_the_newest_few_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 99_999_999, 100_000_000):
         checkpoints.save(step, STATE)
     assert names(tmp_path) == ["step-100000000.pt", "step-99999999.pt"]
-    found = checkpoints.find_latest().checkpoint
+    found, _ = checkpoints.find_latest()
     assert found is not None
     assert found.path == tmp_path / "step-100000000.pt"
 
@@ -63,9 +62,9 @@ def test_damaged_ones_are_passed_over_and_don_t_push_out_whole_ones(tmp_path: Pa
         checkpoints.save(step, STATE)
     newest = tmp_path / "step-00000020.pt"
     newest.write_bytes(newest.read_bytes()[:-1])
-    found = checkpoints.find_latest()
-    assert found.checkpoint is not None
-    assert (found.checkpoint.path, found.damaged) == (tmp_path / "step-00000010.pt", [newest])
+    found, damaged = checkpoints.find_latest()
+    assert found is not None
+    assert (found.path, damaged) == (tmp_path / "step-00000010.pt", [newest])
     checkpoints.save(15, STATE)
     assert names(tmp_path) == ["step-00000010.pt", "step-00000015.pt"]
 

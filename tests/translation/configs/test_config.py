@@ -73,12 +73,12 @@ def test_a_written_config_is_read_back_the_same(tmp_path: Path) -> None:
         tmp_path,
         MINIMAL,
         "training.lr_factor=1e-3",
-        "data.cache='a: strange, #name'",
+        "data.mirror='a: strange, #name'",
         "model.norm_first=true",
         "training.epochs=7",
     )
     assert (config.training.lr_factor, config.model.norm_first, config.training.epochs) == (1e-3, True, 7)
-    assert config.data.cache == "a: strange, #name"
+    assert config.data.mirror == "a: strange, #name"
     assert written(tmp_path, documented_yaml(config)) == config
 
 
@@ -219,14 +219,3 @@ def test_changed_values_leave_out_what_shapes_no_weight(tmp_path: Path) -> None:
     now = written(tmp_path, MINIMAL, "model.d_ff=64", "seed=2", "training.epochs=9", "run_folder=elsewhere")
     assert changed_values(before, now) == {"seed": ("1", "2"), "model.d_ff": ("2048", "64")}
     assert changed_values(before, before) == {}
-
-
-def test_a_config_does_not_change(tmp_path: Path) -> None:
-    config = written(tmp_path, MINIMAL)
-    with pytest.raises(ValueError, match="frozen"):
-        config.seed = 3  # type: ignore[misc]
-
-
-def test_overrides_replace_values_of_a_provided_config() -> None:
-    config = load_config("captions", ["training.epochs=3", "model.dropout=0.2"])
-    assert (config.training.epochs, config.model.dropout) == (3, 0.2)

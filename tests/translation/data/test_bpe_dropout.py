@@ -18,6 +18,7 @@ from course_lib.translation.data.preparation import prepare
 from course_lib.translation.data.prepared import PreparedData, open_run_data
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.phrases import phrase_pairs
 from tests.translation.real_processes import in_processes
@@ -125,7 +126,8 @@ def test_training_resumes_with_exactly_the_same_split(
     data = prepared(config, tmp_path)
 
     def trainer() -> Trainer:
-        return Trainer(config, data.train, data.vocabularies, SINGLE_PROCESS, torch.device("cpu"))
+        cpu = torch.device("cpu")
+        return Trainer(BatchLoader(config, data.train, data.vocabularies, SINGLE_PROCESS, cpu))
 
     whole = trainer()
     for batches in whole.plan()[:2]:

@@ -104,12 +104,6 @@ def test_another_file_is_refused_and_not_kept(tmp_path: Path, server: Callable[[
     assert kept(tmp_path) == []
 
 
-def test_a_file_cut_short_on_the_server_is_refused(tmp_path: Path, server: Callable[[Answer], str]) -> None:
-    url = server(lambda handler, name: send(handler, CONTENT[:60_000])) + "a"
-    assert "the downloaded file is not the published one" in refusal(url, tmp_path / "a")
-    assert kept(tmp_path) == []
-
-
 @pytest.mark.parametrize("status", [404, 403, 503])
 def test_a_server_that_refuses_is_quoted(
     tmp_path: Path, server: Callable[[Answer], str], status: int

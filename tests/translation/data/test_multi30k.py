@@ -2,26 +2,24 @@
 
 import gzip
 import shutil
-from collections import Counter
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-import spacy
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig
+from course_lib.translation.data import corpora
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.corpora.published import MULTI30K
-from tests.translation.web_server import Answer, send
+from tests.translation.web_server import Answer
 
 NAMES = [file.name for file in MULTI30K.files]
 
 
-def refusal(**arguments: object) -> str:
+def refusal(function: Callable[..., object], *arguments: object) -> str:
     with pytest.raises(BadInputError) as refused:
-        MULTI30K.load(**arguments)  # type: ignore[arg-type]
+        function(*arguments)
     message = str(refused.value)
     assert "\n" not in message
     return message
@@ -35,25 +33,6 @@ def test_a_mirror_is_read_from_itself_or_its_subfolder(published: Path, tmp_path
     assert [len(corpus.train), len(corpus.validation), len(corpus.test)] == [29000, 1014, 1000]
     assert corpus.train.german[0] == "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche."
     assert corpus.train.english[0] == "Two young, White males are outside near many bushes."
-
-
-@pytest.mark.slow
-def test_the_numbers_in_lesson_10(published: Path) -> None:
-    corpus = MULTI30K.load(published)
-    shares = {}
-    for language in ("german", "english"):
-        tokenizer = spacy.blank({"german": "de", "english": "en"}[language])
-        counts = Counter(
-            token.text for line in getattr(corpus.train, language)[:6000] for token in tokenizer(line)
-        )
-        new = [token.text for line in getattr(corpus.validation, language) for token in tokenizer(line)]
-        shares[language] = (
-            len(counts),
-            list(counts.values()).count(1),
-            round(100 * sum(word not in counts for word in new) / len(new), 1),
-        )
-    assert shares["german"] == (6927, 4197, 7.3)
-    assert shares["english"][2] == 3.6
 
 
 def test_the_variable_names_the_mirror(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +49,7 @@ def test_the_config_names_the_mirror_before_the_variable(
 
 
 def test_the_missing_files_of_a_mirror_are_named(tmp_path: Path) -> None:
-    message = refusal(mirror=tmp_path)
+    message = refusal(MULTI30K.load, tmp_path)
     assert message.startswith("multi30k: train.de.gz, train.en.gz, val.de.gz, val.en.gz, ")
     assert f"not found in the mirror folder {tmp_path} or its subfolder multi30k. " in message
 
@@ -78,30 +57,22 @@ def test_the_missing_files_of_a_mirror_are_named(tmp_path: Path) -> None:
 def test_a_changed_file_of_a_mirror_is_refused(tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / name).write_bytes(gzip.compress(b"eins\n"))
-    assert f"{tmp_path / 'train.de.gz'}: not the published file" in refusal(mirror=tmp_path)
+    assert f"{tmp_path / 'train.de.gz'}: not the published file" in refusal(MULTI30K.load, tmp_path)
 
 
-def test_a_download_is_kept_and_not_repeated(
-    published: Path, tmp_path: Path, server: Callable[[Answer], str]
+def test_without_a_mirror_the_user_s_cache_is_read(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-
-    def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
-        asked.append(name)
-        send(handler, (published / name).read_bytes())
-
-    url = server(answer)
-    first = MULTI30K.load(url=url, cache=tmp_path)
-    assert sorted(asked) == sorted(NAMES)
-    assert MULTI30K.load(url=url, cache=tmp_path) == first
-    assert len(asked) == len(NAMES)
+    shutil.copytree(published, tmp_path / "multi30k")
+    monkeypatch.setattr(corpora.published, "user_cache_path", lambda name: tmp_path)
+    assert len(MULTI30K.load().test) == 1000
 
 
 def test_neither_mirror_nor_download_says_what_would_do(
     tmp_path: Path, server: Callable[[Answer], str]
 ) -> None:
     url = server(lambda handler, name: handler.send_error(404))
-    message = refusal(url=url, cache=tmp_path)
+    message = refusal(MULTI30K.fetch, tmp_path, url)
     assert message.startswith(
         f"{url}train.de.gz: cannot be downloaded (the server responded 404 Not Found); or"
     )

@@ -15,7 +15,7 @@ from course_lib.translation.data.preparation import prepare
 from course_lib.translation.data.prepared import PreparedData, digest, open_run_data
 from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
 from course_lib.translation.data.vocabularies import load_vocabularies
-from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, rank_zero_first
+from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.experiment import train
 from tests.translation.phrases import phrase_pairs, write_split
 from tests.translation.real_processes import in_processes
@@ -273,20 +273,6 @@ def test_where_no_more_can_be_written_it_is_said_and_a_later_start_mends_it(benc
     with pytest.raises(BadInputError, match="missing or incomplete"):
         open_run_data(bench.data, bench.vocabulary)
     assert bench.prepare(learn=False).fingerprint == fingerprint
-
-
-def share(distributed: DistributedInfo, bench: Bench) -> tuple[str, list[object]]:
-    def make_or_open() -> PreparedData:
-        return bench.prepare() if distributed.is_rank_zero else open_run_data(bench.data, bench.vocabulary)
-
-    data = rank_zero_first(distributed, make_or_open)
-    return data.fingerprint, list(data.train)
-
-
-def test_all_processes_share_what_the_first_has_made(bench: Bench) -> None:
-    first, second = in_processes(2, share, bench)
-    assert first == second
-    assert json.loads((bench.data / "contents.json").read_text())["dtype"] == "<u2"
 
 
 @pytest.mark.usefixtures("shapes_unchecked")

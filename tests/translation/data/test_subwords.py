@@ -1,14 +1,10 @@
 """Subwords lose nothing, are the same each time, and never encode text as special tokens."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.errors import BadInputError
 from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.data.vocabularies import load_vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from tests.translation.phrases import phrase_pairs
 from tests.translation.real_processes import in_processes
@@ -57,20 +53,3 @@ def test_the_size_is_a_limit() -> None:
 def test_the_same_sentences_give_the_same_subwords_in_every_process() -> None:
     assert set(in_processes(2, fingerprint, SENTENCES)) == {LEARNT.fingerprint}
     assert fingerprint(SINGLE_PROCESS, SENTENCES[:100]) != LEARNT.fingerprint
-
-
-def test_a_saved_vocabulary_is_loaded_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "subwords.json"
-    LEARNT.save(path)
-    loaded = load_vocabularies(path)
-    assert loaded.fingerprint == LEARNT.fingerprint
-    assert loaded.source.encode(["<pad> zwei"]) == LEARNT.encode(["<pad> zwei"])
-    assert [entry.name for entry in tmp_path.iterdir()] == ["subwords.json"]
-
-
-def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="cannot read"):
-        load_vocabularies(tmp_path / "none.json")
-    (tmp_path / "half.json").write_text('{"version": "1.0", "model":')
-    with pytest.raises(BadInputError, match=r"half\.json: not a vocabulary written by a run"):
-        load_vocabularies(tmp_path / "half.json")

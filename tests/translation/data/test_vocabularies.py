@@ -42,7 +42,7 @@ def test_every_kind_is_written_and_read_back(tmp_path: Path, tokens: str) -> Non
         (vocabularies.target, again.target, TRAIN.english),
     ):
         assert isinstance(mine, Vocabulary)
-        assert mine.encode(sentences) == other.encode(sentences)
+        assert mine.encode([*sentences, "<pad> zwei"]) == other.encode([*sentences, "<pad> zwei"])
         assert other.decode(mine.encode(sentences)) == sentences
     assert [entry.name for entry in tmp_path.iterdir()] == ["vocabulary.json"]
 

@@ -11,7 +11,6 @@ from course_lib.transformer.vocabulary import build_vocabulary
 from course_lib.translation.data.corpora.published import MULTI30K
 from course_lib.translation.data.subwords import SPECIALS
 from course_lib.translation.data.words import Words
-from tests.translation.phrases import phrase_pairs
 
 ENGLISH = [
     "He isn't here, is he?",
@@ -73,16 +72,6 @@ def test_decoding_leaves_out_start_end_and_padding() -> None:
     words = Words.learn(ENGLISH, "en", min_count=1)
     (ids,) = words.encode(["We are here."])
     assert words.decode([[words.start_id, *ids, words.end_id, words.pad_id]]) == ["We are here."]
-
-
-def test_what_is_written_is_read_back() -> None:
-    german = [german for german, _ in phrase_pairs(100, seed=0)]
-    words = Words.learn(german, "de", min_count=2)
-    again = Words.from_json(words.to_json())
-    assert again.to_json() == words.to_json()
-    rows = words.encode(german)
-    assert again.encode(german) == rows
-    assert again.decode(rows) == words.decode(rows) == german
 
 
 def test_without_spacy_words_are_refused_and_subwords_are_not() -> None:

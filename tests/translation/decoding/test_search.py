@@ -22,6 +22,7 @@ from course_lib.translation.decoding.inference_model import InferenceTransformer
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.decoding.taught import (
     END,
@@ -253,7 +254,7 @@ def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) 
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
     pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))
-    trainer = Trainer(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu"))
+    trainer = Trainer(BatchLoader(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu")))
     trainer.update(trainer.plan()[0])
     assert supports_cache(trainer.model)
 
@@ -262,12 +263,6 @@ def test_an_own_attention_function_has_no_cache() -> None:
     model = taught()
     model.encoder_layers[1].self_attention.attention = lambda *arguments: None
     assert not supports_cache(model)
-
-
-def test_the_model_keeps_its_mode() -> None:
-    model = taught().train()
-    found(model, sentences(1, [3]), [5], SearchSettings(2))
-    assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize(
@@ -283,21 +278,3 @@ def test_the_model_keeps_its_mode() -> None:
 def test_a_search_that_cannot_be_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SearchSettings(**wrong)
-
-
-def test_it_runs_on_every_device() -> None:
-    model, rows = taught().float(), sentences(5, LENGTHS)
-    source = padded(rows)
-    limits = torch.tensor(LIMITS)
-    for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else [])):
-        mask = padding_mask(source, PAD).to(device)
-        got = search(
-            make_backend(model.to(device)),
-            source.to(device),
-            mask,
-            limits,
-            SearchSettings(3, 0.6),
-            START,
-            END,
-        )
-        assert [len(each) for each in got] == [1] * len(rows)

@@ -1,9 +1,10 @@
 """The length penalty is selected with the hypotheses of one search."""
 
-from course_lib.translation.train.scoring import ALPHAS, Candidate, best_candidate, tune_alpha
+from course_lib.translation.decoding.search_settings import Hypothesis
+from course_lib.translation.train.scoring import ALPHAS, best_candidate, tune_alpha
 
-SHORT = Candidate("A dog runs off.", 3, -3.0)
-LONG = Candidate("Some dogs are running over the grass.", 9, -4.0)
+SHORT = ("A dog runs off.", Hypothesis([7] * 3, -3.0, 0.0))
+LONG = ("Some dogs are running over the grass.", Hypothesis([7] * 9, -4.0, 0.0))
 
 
 def test_a_larger_exponent_prefers_longer_translations() -> None:
@@ -14,7 +15,7 @@ def test_a_larger_exponent_prefers_longer_translations() -> None:
 
 def test_the_best_by_bleu_is_chosen_and_the_smallest_of_equal_ones() -> None:
     for wanted, alpha in ((SHORT, 0.0), (LONG, 0.6)):
-        tuned = tune_alpha([[SHORT, LONG]] * 4, [wanted.text] * 4)
+        tuned = tune_alpha([[SHORT, LONG]] * 4, [wanted[0]] * 4)
         assert tuned.alpha == alpha
         assert tuple(tuned.bleu) == ALPHAS
         assert tuned.bleu[alpha] > 99

@@ -17,7 +17,7 @@ from course_lib.translation.configs.schema import ModelConfig, Precision, RunCon
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model import devices
 from course_lib.translation.model.loss import LossSum
-from course_lib.translation.model.memory import GIB, MemoryEstimate, estimate_memory
+from course_lib.translation.model.memory import estimate_memory
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from course_lib.translation.train import setup
 from course_lib.translation.train.__main__ import main
@@ -25,7 +25,7 @@ from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import in_processes
-from tests.translation.train.micro_training import material, new_trainer
+from tests.translation.train.micro_training import new_trainer
 
 CPU = torch.device("cpu")
 Configs = Callable[..., RunConfig]
@@ -121,18 +121,6 @@ def test_the_estimate_contains_the_logits_of_a_chunk(
     assert loss_sum.logits_bytes(100, CPU) == eager.logits_bytes(100, CPU)
 
 
-def test_a_card_without_enough_memory_is_told_what_to_set(tiny_config: Configs) -> None:
-    estimate = MemoryEstimate(GIB, GIB, 2 * GIB, 29 * GIB, GIB)
-    message = setup.too_little_memory(tiny_config(), estimate, 15 * GIB, largest=240)
-    assert (
-        "needs about 37.4 GiB (weights 1.00, gradients 1.00, optimiser 2.00, activations 29.00, logits 1.00)"
-        in message
-    )
-    assert "only 15.0 GiB are free" in message
-    assert "At most 240 tokens fit" in message
-    assert "Set training.tokens_per_batch=200 training.batches_per_update=6" in message
-
-
 @pytest.mark.slow
 def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
     tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
@@ -213,7 +201,7 @@ def test_nothing_is_estimated_for_code_that_fake_tensors_cannot_run(
 ) -> None:
     config = tiny_config()
     components = replace(REFERENCE, loss=BooleanIndexing)
-    trainer = Trainer(config, *material(config), SINGLE_PROCESS, CPU, components)
+    trainer = new_trainer(config, components=components)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
     setup.require_enough_memory(trainer, config, SINGLE_PROCESS, CPU)
     with pytest.raises(BadInputError, match=r"but only 0\.0 GiB are free"):

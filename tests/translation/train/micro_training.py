@@ -10,6 +10,8 @@ from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
+from course_lib.translation.model.seq2seq import REFERENCE, Components
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.trainer import Trainer
 
 
@@ -24,9 +26,10 @@ def new_trainer(
     config: RunConfig,
     distributed: DistributedInfo = SINGLE_PROCESS,
     compile_backend: str | Callable[..., Any] = "inductor",
+    components: Components = REFERENCE,
 ) -> Trainer:
-    cpu = torch.device("cpu")
-    trainer = Trainer(config, *material(config), distributed, cpu, compile_backend=compile_backend)
+    loader = BatchLoader(config, *material(config), distributed, torch.device("cpu"), components)
+    trainer = Trainer(loader, compile_backend)
     if config.training.compile:
         trainer.compile()
     return trainer

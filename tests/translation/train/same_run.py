@@ -21,7 +21,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def newest(folder: Path) -> dict[str, Any]:
     """Return the checkpoint from which a run would resume."""
-    checkpoint = Checkpoints(folder / "checkpoints", 3).find_latest().checkpoint
+    checkpoint, _ = Checkpoints(folder / "checkpoints", 3).find_latest()
     assert checkpoint is not None
     return {**checkpoint.state}
 

@@ -19,6 +19,7 @@ import torch
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.gpu_check import __main__ as gpu_check
 from course_lib.translation.train.gpu_check import correctness, speed, workload
 from course_lib.translation.train.gpu_check.__main__ import PARTS, main
@@ -112,10 +113,6 @@ def test_processes_get_two_batches_or_three_or_none(count: int, monkeypatch: pyt
     assert [config.training.compile for config in configs[4:]] == [False, False, True, True]
 
 
-def test_several_processes_are_tested_before_this_process_occupies_a_gpu() -> None:
-    assert correctness.TESTS[0] is correctness.several_processes
-
-
 @pytest.mark.parametrize(
     ("cards", "count"), [(["H100"], 1), (["T4", "L4"], 1), (["H100"] * 8, 8), (["T4", "T4"], 2)]
 )
@@ -184,7 +181,7 @@ def test_a_model_that_does_not_fit_is_left_out_and_the_others_are_measured(
 
 
 def test_a_model_is_compared_with_a_gpu_s_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload, "Trainer", lambda *arguments: Trainer(*arguments[:-1], CPU))
+    monkeypatch.setattr(workload, "BatchLoader", lambda *arguments: BatchLoader(*arguments[:-1], CPU))
     config = workload.run_config(workload.SMALL, workload.REHEARSAL)
     for free in (0, 2**40):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, free))

@@ -36,13 +36,6 @@ def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
     ]
 
 
-def test_a_new_run_begins_with_no_rows(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("old\n")
-    with MetricsLog.open(path) as log:
-        assert log.sync() == 0
-
-
 def test_closing_a_window_returns_means_and_resets_it() -> None:
     window = MetricsWindow(SINGLE_PROCESS)
     window.add(torch.tensor(6.0), batch(target_tokens=2, tokens=5, tokens_with_padding=10))

@@ -28,10 +28,9 @@ from course_lib.translation.train.student_code.parts import (
     load_student_code,
     require_same_code,
 )
-from course_lib.translation.train.trainer import Trainer
 from tests.student.parts.conftest import Student, stub
 from tests.translation.real_processes import in_processes
-from tests.translation.train.micro_training import SINGLE_PROCESS, assert_equal_weights, material, weights
+from tests.translation.train.micro_training import SINGLE_PROCESS, assert_equal_weights, new_trainer, weights
 
 pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
 
@@ -117,7 +116,7 @@ def weights_after(distributed: DistributedInfo, folder: str, cases: list[tuple[R
     found = []
     for config, updates in cases:
         components = load_student_code(PartsChoice(folder), config, distributed, CPU).components()
-        trainer = Trainer(config, *material(config), distributed, CPU, components)
+        trainer = new_trainer(config, distributed, components=components)
         for batches in updates:
             trainer.update(batches)
         found.append(weights(trainer))
@@ -148,7 +147,7 @@ def test_the_weights_are_those_of_the_reference(
     outcomes: list[Any] = []
     first: dict[str, torch.Tensor] = {}
     for components in (REFERENCE, parts_of(with_habits, config).components()):
-        trainer = Trainer(config, *material(config), SINGLE_PROCESS, CPU, components)
+        trainer = new_trainer(config, components=components)
         if first:  # A model with different modules draws its initial weights in a different order.
             trainer.model.load_state_dict(first, strict=False)
         first |= {name: value.clone() for name, value in trainer.model.state_dict().items()}
@@ -220,9 +219,7 @@ def test_the_view_has_the_weights_and_no_copy(
     with_habits: Student, tiny_config: Callable[..., RunConfig]
 ) -> None:
     config = tiny_config()
-    trainer = Trainer(
-        config, *material(config), SINGLE_PROCESS, CPU, parts_of(with_habits, config).components()
-    )
+    trainer = new_trainer(config, components=parts_of(with_habits, config).components())
     size = trainer.model.generator.out_features
     view = reference_view(trainer.model, config.model, size, size)
     assert type(view) is Transformer

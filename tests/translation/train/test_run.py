@@ -22,7 +22,6 @@ from course_lib.translation.checkpoints.trained_model import load_model, save_mo
 from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
-from course_lib.translation.model.devices import choose_device
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.metrics import MetricsLog
@@ -512,9 +511,3 @@ def test_a_run_folder_that_cannot_be_made_is_refused(
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(BadInputError, match="cannot write to the run folder"):
         run(tiny_config(f"run_folder={tmp_path / 'file' / 'run'}"))
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the GPU that the test wants missing")
-def test_a_gpu_that_is_not_there_is_refused(tiny_config: Callable[..., RunConfig]) -> None:
-    with pytest.raises(BadInputError, match=r"there is no GPU that PyTorch can use \(none was found\)"):
-        choose_device(tiny_config("training.device=cuda").training, SINGLE_PROCESS)

@@ -170,12 +170,6 @@ def test_one_direction_cannot_become_both(first_run: Path, tiny_config: Configs)
     assert "was trained without data.both_directions" in told
 
 
-def test_a_run_of_the_other_direction_is_refused(first_run: Path, tiny_config: Configs) -> None:
-    assert "data.direction is de-en there and en-de here" in refusal(
-        tiny_config, first_run, "data.direction=en-de"
-    )
-
-
 def who_refused(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
     with pytest.raises(BadInputError) as caught:
         train(config, distributed)

@@ -101,19 +101,6 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_sides_of_different_length_are_one_line(
-    config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    english = tmp_path / "corpus" / "train.en"
-    english.write_text(english.read_text("utf-8") + "One more.\n", "utf-8")
-    assert "got 240 German and 241 English sentences" in refused(capsys, str(config_file))
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_unknown_config_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 'Did you mean "captions"?' in refused(capsys, "caption")
-
-
 def test_a_terminal_shows_a_bar(config_file: Path) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(reader, "rb", closefd=True) as terminal:

@@ -23,8 +23,7 @@ def load_corpus(config: DataConfig) -> Corpus:
     """
     if config.corpus in PUBLISHED:
         mirror = config.mirror or os.environ.get("COURSE_DATA")
-        cache = Path(config.cache) if config.cache else None
-        corpus = PUBLISHED[config.corpus].load(Path(mirror) if mirror else None, config.url, cache)
+        corpus = PUBLISHED[config.corpus].load(Path(mirror) if mirror else None)
     else:
         corpus = _read_folder(Path(config.folder or CAPTIONS))
     return replace(corpus, train=corpus.train.first(config.train_pairs))

@@ -50,8 +50,8 @@ def download(url: str, path: Path, checksum: str) -> Path:
         if isinstance(error, requests.RequestException):
             raise BadInputError(f"{url}: cannot be downloaded ({_reason(error)})") from None
         raise BadInputError(
-            f"{path.parent}: cannot write downloads ({error.strerror}). Choose another folder (in a config: "
-            "data.cache)."
+            f"{path.parent}: cannot write downloads ({error.strerror}). Download the files into another "
+            "folder with `course fetch`, and set COURSE_DATA to it."
         ) from None
     return path
 

@@ -49,15 +49,15 @@ class PublishedCorpus:
         checksums = [self.name, *(file.checksum for file in self.files)]
         return hashlib.sha256("\n".join(checksums).encode()).hexdigest()
 
-    def load(self, mirror: Path | None = None, url: str | None = None, cache: Path | None = None) -> Corpus:
-        """Read the corpus from the folder `mirror` or, if that is None, from the cache, as `fetch` fills it.
+    def load(self, mirror: Path | None = None) -> Corpus:
+        """Read the corpus from the folder `mirror` or, if that is None, from the user's cache folder.
 
-        The default cache is in the user's cache folder. Raises BadInputError if a file is missing from the
+        Files that are not in the cache are downloaded. Raises BadInputError if a file is missing from the
         mirror, cannot be downloaded, or differs from the published one.
         """
         if mirror is not None:
             return self.read(self._find(mirror))
-        return self.read(self.fetch(cache or user_cache_path("build-the-transformer"), url))
+        return self.read(self.fetch(user_cache_path("build-the-transformer")))
 
     def fetch(self, folder: Path, url: str | None = None) -> dict[str, Path]:
         """Download the files into the subfolder of `folder` that is named after the corpus.

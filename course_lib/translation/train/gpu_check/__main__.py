@@ -60,7 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, default=Path("gpu-check.json"), help="the JSON file to write")
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto", help="default: auto")
-    parser.add_argument("--small", action="store_true", help="small sizes, as in the rehearsal on a CPU")
     parser.add_argument(
         "--minutes", type=float, default=11, help="the approximate limit for all parts; default: 11"
     )
@@ -77,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # In a file, the tables may be wider than rich's default of 80 columns.
     width = None if sys.stdout.isatty() else 200
     console = Console(highlight=False, soft_wrap=True, width=width)
-    scale = REHEARSAL if options.small or device.type == "cpu" else GPU
+    scale = REHEARSAL if device.type == "cpu" else GPU
     machine = describe_machine(device) | {"size": "rehearsal" if scale is REHEARSAL else "full"}
     console.print(", ".join(f"{key} {value}" for key, value in machine.items()))
     if scale is REHEARSAL:

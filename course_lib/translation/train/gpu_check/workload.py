@@ -10,6 +10,7 @@ from course_lib.translation.data.token_pairs import IdPair, TokenPairs
 from course_lib.translation.data.vocabularies import SeparateVocabularies
 from course_lib.translation.data.words import Words
 from course_lib.translation.distributed import SINGLE_PROCESS
+from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.setup import require_enough_memory
 from course_lib.translation.train.trainer import Trainer
 
@@ -81,7 +82,7 @@ def new_trainer(config: RunConfig, scale: Scale, device: torch.device) -> Traine
     Raises BadInputError if training won't fit into the GPU's memory.
     """
     pairs, vocabularies = TokenPairs.of(sentence_pairs(scale)), number_vocabularies(scale.vocabulary)
-    trainer = Trainer(config, pairs, vocabularies, SINGLE_PROCESS, device)
+    trainer = Trainer(BatchLoader(config, pairs, vocabularies, SINGLE_PROCESS, device))
     if device.type == "cuda":
         require_enough_memory(trainer, config, SINGLE_PROCESS, device)
     if config.training.compile:

@@ -149,11 +149,13 @@ def load_student_code(
         for part in parts
         if part.problem and not part.unwritten and not part.notebook_missing
     }
-    # After the parts that differ individually have been removed, the others may still differ in combination.
-    autocast = product_dtype(config.training.precision, device) or torch.bfloat16
-    while found := _unequal(parts, unused, distributed, device, autocast):
-        faults |= found
-        parts = parts.without({name: f"it is left out: {difference}" for name, difference in found.items()})
+    # Set the dtype of the 16-bit test.
+    dtype = product_dtype(config.training.precision, device) or torch.bfloat16
+    with torch.autocast(device.type, dtype, enabled=False):
+        # After the parts that differ individually have been removed, the others may differ in combination.
+        while found := _unequal(parts, unused, distributed, device):
+            faults |= found
+            parts = parts.without({name: f"it is left out: {reason}" for name, reason in found.items()})
     if faults and choice.unequal == "refuse":
         raise_on_all_ranks(distributed, _refusal(faults))
     notes = dict.fromkeys(search_exercises(config.evaluation.beam_size), "translates the test split") | unused
@@ -209,11 +211,7 @@ def _read(folder: str, distributed: DistributedInfo) -> Parts:
 
 
 def _unequal(
-    parts: Parts,
-    unused: dict[str, str],
-    distributed: DistributedInfo,
-    device: torch.device,
-    autocast: torch.dtype,
+    parts: Parts, unused: dict[str, str], distributed: DistributedInfo, device: torch.device
 ) -> dict[str, str]:
     """Return a description of each part that differs from the reference, the same on all ranks.
 
@@ -221,9 +219,7 @@ def _unequal(
     """
     skipped = {*unused, *LESSONS["12-data-parallel"]}
     model_parts = [name for name in parts.yours if name not in skipped]
-    found = broadcast_from_rank_zero(
-        distributed, lambda: unequal_parts(parts.only(model_parts), device, autocast)
-    )
+    found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
     differences: dict[str, str] = {}
     compare: Callable[[Any, DistributedInfo], str]
     for name, compare in (("shard", _compare_shard), ("global_token_mean", _compare_mean)):
