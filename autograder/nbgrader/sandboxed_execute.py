@@ -14,7 +14,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, Unicode
 
-from autograder.graded_notebooks.record import GRADING, GradingRecord
+from autograder.graded_notebooks.record import GradingRecord
 from autograder.graded_notebooks.verdicts import is_check
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
@@ -78,14 +78,12 @@ class SandboxedExecute(NbGraderPreprocessor):
         """The jobs and results of the submission that nbgrader processes next, by notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the result of a notebook, which must be in `finished`, into the notebook.
-
-        Also write the grading record into `resources`, for `RecordGrading`.
-        """
+        """Write the result of a notebook, which must be in `finished`, and its record into the notebook."""
         job, result = self.finished[resources["nbgrader"]["notebook"]]
         insert_outputs(nb, result)
-        repaired = GradingRecord.of(nb)  # ClearMetadataPreprocessor removes the record.
-        resources[GRADING] = GradingRecord(
+        repaired = GradingRecord.of(nb)
+        # This can already say that grading is complete: nbgrader writes the file after the last preprocessor.
+        GradingRecord(
             complete=True,
             handed_in=repaired.handed_in,
             result=job.digest,
@@ -95,7 +93,7 @@ class SandboxedExecute(NbGraderPreprocessor):
             tampering=[*repaired.tampering, *result.warnings],
             violations=result.violations,
             findings=result.findings,
-        )
+        ).write(nb)
         return nb, resources
 
     @contextmanager
@@ -164,18 +162,6 @@ class SandboxedExecute(NbGraderPreprocessor):
             }
         )
         return Job(lesson, cells, tuple(sorted(files.items())), limits, checks_version(source))
-
-
-class RecordGrading(NbGraderPreprocessor):
-    """A preprocessor that writes the grading record, which says that grading has finished, into a notebook.
-
-    It must be the last preprocessor.
-    """
-
-    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Add the grading record to the notebook's metadata."""
-        resources[GRADING].write(nb)
-        return nb, resources
 
 
 def insert_outputs(notebook: NotebookNode, result: Result) -> None:
