@@ -162,8 +162,11 @@ def _unavailable_reason(mechanism: str, disabled: frozenset[str]) -> str:
     match mechanism:
         case "bubblewrap" if shutil.which("bwrap") is None:
             return "bubblewrap is not installed: there is no program bwrap."
-        case "landlock" if reason := landlock.unavailable_reason():
-            return f"Landlock can't be used: {reason}."
+        case "landlock":
+            try:
+                landlock.abi()
+            except OSError as error:
+                return f"Landlock can't be used: {error}."
         case "seccomp" if reason := system_calls.unavailable_reason():
             return f"seccomp can't be used: {reason}."
     try:
