@@ -18,12 +18,11 @@ from autograder.graded_notebooks.record import GradingRecord
 from autograder.graded_notebooks.verdicts import is_check
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
-from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerExecutor
+from autograder.results.local_executor import SharedExecutor, WorkerExecutor
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.results.version import checks_version, installed_version
-from autograder.results.worker import initialize
-from autograder.sandbox.confinement import probe, require
+from autograder.results.worker import start_workers
 from autograder.sandbox.limits import Limits
 
 #: The environment variable with the folder of the result store, and the default folder in the course.
@@ -119,9 +118,7 @@ class SandboxedExecute(NbGraderPreprocessor):
             from autograder.results.cluster import connect
 
             return connect(address, self.allow_unconfined, self.allow_plain_tcp, self.log)
-        confinement = probe()
-        require(confinement, self.allow_unconfined)
-        return LocalExecutor(self.worker_count, initialize, (os.getpid(), confinement))
+        return start_workers(self.worker_count, self.allow_unconfined)
 
     @property
     def worker_count(self) -> int:
