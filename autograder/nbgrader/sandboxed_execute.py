@@ -85,7 +85,6 @@ class SandboxedExecute(NbGraderPreprocessor):
         GradingRecord(
             complete=True,
             handed_in=repaired.handed_in,
-            result=job.digest,
             depends_on=job.depends_on,
             mechanism=result.mechanism,
             repairs=repaired.repairs,
