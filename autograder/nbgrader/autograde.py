@@ -89,7 +89,7 @@ class CourseAutograde(RecordingConverter, Autograde):
             with self._execute.running(self._workers) as results:
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
                     self.exporter.register_preprocessor(step)
-                GradingRun(self, self._execute, results, self._students).run()
+                GradingRun(self, self.grade, self._execute, results, self._students).run()
         except (CourseError, NbGraderException) as error:
             self.log.error("%s", error)  # The command itself would end without a message.
             raise NbGraderException(str(error)) from error
@@ -121,7 +121,7 @@ class CourseAutograde(RecordingConverter, Autograde):
         )
 
     def grade(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
-        """Grade one submission with nbgrader: see `Grader`."""
+        """Grade one submission with nbgrader: see `GradingRun`."""
         submission, self._gradebook = prepared.submission, book
         self._execute.finished = {name: (prepared.jobs[name], result) for name, result in results.items()}
         self.exporter.repaired = {
