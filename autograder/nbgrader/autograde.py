@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbconvert.exporters import Exporter, NotebookExporter
+from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
@@ -39,10 +39,8 @@ class RepairedNotebookExporter(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **options: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Convert the repaired notebook of a file if there is one, otherwise the file itself."""
-        notebook = self.repaired.get(filename)
-        if notebook is None:
-            return super().from_filename(filename, resources, **options)
+        """Convert the repaired notebook of a file. Raises KeyError if there is none."""
+        notebook = self.repaired[filename]
         path = Path(filename)
         resources = {**(resources or {}), "metadata": {"name": path.stem, "path": str(path.parent)}}
         resources = self._init_resources(resources)
@@ -59,7 +57,7 @@ class CourseAutograde(RecordingConverter, Autograde):
     graded.
     """
 
-    exporter_class = Type(RepairedNotebookExporter, klass=Exporter).tag(config=True)
+    exporter_class = Type(RepairedNotebookExporter).tag(config=True)
 
     def __init__(
         self,
