@@ -97,7 +97,7 @@ class Confinement:
         if not self.bubblewrap:
             yield "The size limit of the scratch folder is checked a few times a second, but not enforced."
         yield "The memory limit of each process is enforced; the limit on their sum is only checked."
-        if not self.bubblewrap or _is_root():
+        if not self.bubblewrap or (os.name == "posix" and os.geteuid() == 0):
             yield "The limit on processes is checked a few times a second, but not enforced."
         yield "Bugs in Linux itself and timing side channels are not covered."
 
@@ -253,10 +253,6 @@ def _victim() -> Iterator[subprocess.Popen[bytes]]:
             yield victim
         finally:
             victim.kill()
-
-
-def _is_root() -> bool:
-    return os.name == "posix" and os.geteuid() == 0
 
 
 # The functions below run inside the sandbox.
