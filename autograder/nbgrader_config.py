@@ -5,7 +5,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from nbconvert.preprocessors import ClearMetadataPreprocessor, CSSHTMLHeaderPreprocessor
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader.preprocessors import (
     AssignLatePenalties,
     CheckCellMetadata,
@@ -24,7 +24,7 @@ from autograder.graded_notebooks.feedback import FeedbackExporter, PrepareFeedba
 from autograder.graded_notebooks.safe_html import SanitizeNotebook
 from autograder.nbgrader.install import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
-from autograder.nbgrader.sandboxed_execute import RecordGrading, SandboxedExecute
+from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.nbgrader.save_scores import SaveScores
 from autograder.release.solutions import refresh_at_start
 from autograder.release.stubs import NamedStubs
@@ -122,12 +122,10 @@ c.LimitOutput.max_traceback = 30
 c.Autograde.autograde_preprocessors = [
     SandboxedExecute,
     IgnorePattern,
-    ClearMetadataPreprocessor,
     LimitOutput,
     SaveScores,
     AssignLatePenalties,
     ShowMarkScheme,
-    RecordGrading,
 ]
 c.ShowMarkScheme.solutions = str(course / "solutions")
 

@@ -16,15 +16,12 @@ class GradingRecord(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-    version: int = 1
     complete: bool = False
     """Whether grading has finished."""
     handed_in: str | None = None
     """The digest of the submission's files: see `Submission.digest`."""
-    result: str | None = None
-    """The digest of the job whose result was inserted."""
     depends_on: dict[str, str] | None = None
-    """The hashes of the parts of this job: see `Job.depends_on`."""
+    """The hashes of the parts of the job whose result was inserted: see `Job.depends_on`."""
     mechanism: str = ""
     """The mechanisms that confined the student's code."""
     repairs: list[str] = []

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbconvert.exporters import Exporter, NotebookExporter
+from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import setenv
-from traitlets import Type
+from traitlets import TraitError, Type
 from traitlets.utils.importstring import import_item
 
 from autograder.judge.job import Result
@@ -39,10 +39,8 @@ class RepairedNotebookExporter(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **options: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Convert the repaired notebook of a file if there is one, otherwise the file itself."""
-        notebook = self.repaired.get(filename)
-        if notebook is None:
-            return super().from_filename(filename, resources, **options)
+        """Convert the repaired notebook of a file. Raises KeyError if there is none."""
+        notebook = self.repaired[filename]
         path = Path(filename)
         resources = {**(resources or {}), "metadata": {"name": path.stem, "path": str(path.parent)}}
         resources = self._init_resources(resources)
@@ -59,7 +57,7 @@ class CourseAutograde(RecordingConverter, Autograde):
     graded.
     """
 
-    exporter_class = Type(RepairedNotebookExporter, klass=Exporter).tag(config=True)
+    exporter_class = Type(RepairedNotebookExporter).tag(config=True)
 
     def __init__(
         self,
@@ -89,8 +87,8 @@ class CourseAutograde(RecordingConverter, Autograde):
             with self._execute.running(self._workers) as results:
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
                     self.exporter.register_preprocessor(step)
-                GradingRun(self, self._execute, results, self._students).run()
-        except (CourseError, NbGraderException) as error:
+                GradingRun(self, self.grade, self._execute, results, self._students).run()
+        except (CourseError, NbGraderException, TraitError) as error:
             self.log.error("%s", error)  # The command itself would end without a message.
             raise NbGraderException(str(error)) from error
 
@@ -121,7 +119,7 @@ class CourseAutograde(RecordingConverter, Autograde):
         )
 
     def grade(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
-        """Grade one submission with nbgrader: see `Grader`."""
+        """Grade one submission with nbgrader: see `GradingRun`."""
         submission, self._gradebook = prepared.submission, book
         self._execute.finished = {name: (prepared.jobs[name], result) for name, result in results.items()}
         self.exporter.repaired = {

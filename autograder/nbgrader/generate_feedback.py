@@ -12,7 +12,7 @@ from functools import partial
 
 from nbgrader.converters import GenerateFeedback
 
-from autograder.graded_notebooks.feedback import FeedbackExporter, digest_in, render, start_rendering
+from autograder.graded_notebooks.feedback import digest_in, render, start_rendering
 from autograder.nbgrader.replacing_converter import ReplacingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.results.local_executor import LocalExecutor
@@ -33,7 +33,7 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
         with ExitStack() as stack:
             self._executor: LocalExecutor | None = None
             workers = min(SandboxedExecute(parent=self).worker_count, len(self.assignments) // _PER_WORKER)
-            if workers > 1 and isinstance(self.exporter, FeedbackExporter):
+            if workers > 1:
                 self._executor = LocalExecutor(workers, start_rendering, (self.exporter.own_config,))
                 stack.callback(self._executor.shutdown, cancel_futures=True)
             super().convert_notebooks()
@@ -72,7 +72,7 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
         An error is raised later, when the submission is converted, so that it is reported for it.
         """
         exporter, excluded = self.exporter, self.coursedir.student_id_exclude.split(",")
-        if not isinstance(exporter, FeedbackExporter) or self.names(notebooks[0])["student"] in excluded:
+        if self.names(notebooks[0])["student"] in excluded:
             return
         old = self.replacement(notebooks[0])
         failed: Future[str] = Future()

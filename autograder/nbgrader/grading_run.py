@@ -7,15 +7,12 @@ reported by name, and the others are graded.
 import glob
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from logging import Logger
-from typing import Protocol
 
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.converters.base import NbGraderException
-from nbgrader.coursedir import CourseDirectory
+from nbgrader.converters.base import BaseConverter, NbGraderException
 from sqlalchemy.exc import DBAPIError
 
 from autograder.judge.job import NotComputedError, Result
@@ -47,35 +44,24 @@ class _FilesChangedError(Exception):
     """The error raised if the files of a submission have changed since they were read."""
 
 
-class Grader(Protocol):
-    """The converter that a run grades with: its options, and nbgrader's own part of grading."""
-
-    coursedir: CourseDirectory
-    log: Logger
-    force: bool
-    """Whether to grade submissions again that have a grade and haven't changed."""
-
-    def grade(self, prepared: PreparedSubmission, results: Mapping[str, Result], book: Gradebook) -> None:
-        """Write the graded notebooks and the grade of one submission, and raise an error if that fails.
-
-        `results` are those of its notebooks, by name, and `book` is the gradebook.
-        """
-
-
 class GradingRun:
     """A run that grades all submissions selected by the options of a converter.
 
-    If `students` is given, only their submissions are graded.
+    `grade` writes the graded notebooks and the grade of one submission. Its arguments are the submission, the
+    results of its notebooks, by name, and the gradebook. If `students` is given, only their submissions are
+    graded.
     """
 
     def __init__(
         self,
-        grader: Grader,
+        converter: BaseConverter,
+        grade: Callable[[PreparedSubmission, Mapping[str, Result], Gradebook], None],
         execute: SandboxedExecute,
         results: Results,
         students: Collection[str] | None,
     ) -> None:
-        self._grader, self._course, self._log = grader, grader.coursedir, grader.log
+        self._write_grade, self._force = grade, converter.force
+        self._course, self._log = converter.coursedir, converter.log
         self._results, self._students = results, students
         self._not_graded = NotGraded(grading_folder(self._course), self._log)
         self._failed: list[str] = []
@@ -143,7 +129,7 @@ class GradingRun:
                 self._log.warning("Undid the changes of an interrupted run to %s", replacement.folder)
             self._preparation.inspect(submission)
             records = grading_records(self._course, submission)
-            if self._grader.force or not all(record.complete for record in records):
+            if self._force or not all(record.complete for record in records):
                 return True
             if {record.handed_in for record in records} != {submission.digest()}:
                 return True
@@ -213,7 +199,7 @@ class GradingRun:
             refused = {submission.folder} if submission.all_refused else submission.refused
             course.ignore = [*ignored, *map(glob.escape, refused)]
             try:
-                self._grader.grade(prepared, results, gradebook)
+                self._write_grade(prepared, results, gradebook)
                 if submission.digest() != prepared.digest:
                     raise _FilesChangedError
             finally:

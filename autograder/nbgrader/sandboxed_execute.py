@@ -14,16 +14,15 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, Unicode
 
-from autograder.graded_notebooks.record import GRADING, GradingRecord
+from autograder.graded_notebooks.record import GradingRecord
 from autograder.graded_notebooks.verdicts import is_check
 from autograder.judge.job import Cell, Job, Result
 from autograder.judge.lesson_source import LessonSource, ReleasedCell, load_lesson_source
-from autograder.results.local_executor import LocalExecutor, SharedExecutor, WorkerExecutor
+from autograder.results.local_executor import SharedExecutor, WorkerExecutor
 from autograder.results.results import Results
 from autograder.results.store import ResultStore
 from autograder.results.version import checks_version, installed_version
-from autograder.results.worker import initialize
-from autograder.sandbox.confinement import probe, require
+from autograder.results.worker import start_workers
 from autograder.sandbox.limits import Limits
 
 #: The environment variable with the folder of the result store, and the default folder in the course.
@@ -49,21 +48,26 @@ class SandboxedExecute(NbGraderPreprocessor):
         False,
         help="Whether to run code that this machine cannot confine. Only for code that you trust.",
     ).tag(config=True)
-    cell_seconds = Float(_DEFAULTS.cell_seconds, help="The time limit of a cell, in seconds").tag(config=True)
-    notebook_seconds = Float(_DEFAULTS.notebook_seconds, help="The time limit of a notebook, in seconds").tag(
+    cell_seconds = Float(_DEFAULTS.cell_seconds, min=1, help="The time limit of a cell, in seconds").tag(
         config=True
     )
-    memory_bytes = Integer(_DEFAULTS.memory_bytes, help="The memory limit of a process, in bytes").tag(
+    notebook_seconds = Float(
+        _DEFAULTS.notebook_seconds, min=1, help="The time limit of a notebook, in seconds"
+    ).tag(config=True)
+    memory_bytes = Integer(_DEFAULTS.memory_bytes, min=1, help="The memory limit of a process, in bytes").tag(
         config=True
     )
     total_memory_bytes = Integer(
         _DEFAULTS.total_memory_bytes,
+        min=1,
         help="The memory limit of all processes of a notebook together, in bytes",
     ).tag(config=True)
-    processes = Integer(_DEFAULTS.processes, help="The limit on a notebook's processes").tag(config=True)
-    output_bytes = Integer(_DEFAULTS.output_bytes, help="The limit on the output of a cell, in bytes").tag(
+    processes = Integer(_DEFAULTS.processes, min=1, help="The limit on a notebook's processes").tag(
         config=True
     )
+    output_bytes = Integer(
+        _DEFAULTS.output_bytes, min=1, help="The limit on the output of a cell, in bytes"
+    ).tag(config=True)
 
     cluster = Unicode(
         help="The address of a Dask scheduler whose workers run the notebooks; by default $COURSE_CLUSTER"
@@ -78,24 +82,21 @@ class SandboxedExecute(NbGraderPreprocessor):
         """The jobs and results of the submission that nbgrader processes next, by notebook."""
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the result of a notebook, which must be in `finished`, into the notebook.
-
-        Also write the grading record into `resources`, for `RecordGrading`.
-        """
+        """Write the result of a notebook, which must be in `finished`, and its record into the notebook."""
         job, result = self.finished[resources["nbgrader"]["notebook"]]
         insert_outputs(nb, result)
-        repaired = GradingRecord.of(nb)  # ClearMetadataPreprocessor removes the record.
-        resources[GRADING] = GradingRecord(
+        repaired = GradingRecord.of(nb)
+        # This can already say that grading is complete: nbgrader writes the file after the last preprocessor.
+        GradingRecord(
             complete=True,
             handed_in=repaired.handed_in,
-            result=job.digest,
             depends_on=job.depends_on,
             mechanism=result.mechanism,
             repairs=repaired.repairs,
             tampering=[*repaired.tampering, *result.warnings],
             violations=result.violations,
             findings=result.findings,
-        )
+        ).write(nb)
         return nb, resources
 
     @contextmanager
@@ -121,9 +122,7 @@ class SandboxedExecute(NbGraderPreprocessor):
             from autograder.results.cluster import connect
 
             return connect(address, self.allow_unconfined, self.allow_plain_tcp, self.log)
-        confinement = probe()
-        require(confinement, self.allow_unconfined)
-        return LocalExecutor(self.worker_count, initialize, (os.getpid(), confinement))
+        return start_workers(self.worker_count, self.allow_unconfined)
 
     @property
     def worker_count(self) -> int:
@@ -164,18 +163,6 @@ class SandboxedExecute(NbGraderPreprocessor):
             }
         )
         return Job(lesson, cells, tuple(sorted(files.items())), limits, checks_version(source))
-
-
-class RecordGrading(NbGraderPreprocessor):
-    """A preprocessor that writes the grading record, which says that grading has finished, into a notebook.
-
-    It must be the last preprocessor.
-    """
-
-    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Add the grading record to the notebook's metadata."""
-        resources[GRADING].write(nb)
-        return nb, resources
 
 
 def insert_outputs(notebook: NotebookNode, result: Result) -> None:

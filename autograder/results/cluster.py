@@ -19,8 +19,7 @@ from distributed import Client, Reschedule, Worker, WorkerPlugin, get_worker
 
 from autograder.results.local_executor import LocalExecutor, WorkerExecutor
 from autograder.results.version import installed_version
-from autograder.results.worker import initialize
-from autograder.sandbox.confinement import probe, require
+from autograder.results.worker import start_workers
 from course_lib.curriculum.course_file import CourseError
 
 P = ParamSpec("P")
@@ -72,9 +71,7 @@ class SandboxPlugin(WorkerPlugin):
             raise CourseError(
                 "its version of the course, of Python or of a package differs from the grader's"
             )
-        confinement = probe()
-        require(confinement, self._allow_unconfined)
-        executor = LocalExecutor(count, initialize, (os.getpid(), confinement))
+        executor = start_workers(count, self._allow_unconfined)
         try:
             executor.submit(os.getpid).result()
         except BaseException:

@@ -10,7 +10,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -39,16 +38,6 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     """The time that the job took."""
     sha256: str
     """The checksum of the second line."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file of the store."""
-
-    path: Path
-    header: Header | None
-    """The first line of the file; None if the entry is damaged."""
-    problem: str = ""
 
 
 class ResultStore:
@@ -100,25 +89,17 @@ class ResultStore:
             with contextlib.suppress(PermissionError):
                 os.fchmod(file.fileno(), stat.S_IMODE(path.parent.stat().st_mode) & 0o664)
 
-    def entries(self, verify: bool = False) -> Iterator[Entry]:
-        """Yield all entries, including damaged ones. Damage below the header is only found with `verify`."""
+    def entries(self) -> Iterator[tuple[Path, Header | None]]:
+        """Yield the path and the header of each entry. The header is None if the entry is damaged."""
         for path in sorted(self.folder.glob("??/*")) if self.folder.is_dir() else []:
-            try:
-                if path.suffix != _SUFFIX or path.name.startswith("."):
-                    raise DamagedResultError(
-                        "it is not a result file, or it is an incomplete file left by a killed process"
-                    )
-                if not path.is_file() or path.is_symlink():
-                    raise DamagedResultError("it is not a regular file")
-                if verify:
-                    header, body = _parse(path.read_bytes(), path.stem)
-                    Result.from_json(body, header.seconds)
-                else:
-                    with path.open("rb") as file:
-                        header = _parse_header(file.readline(), path.stem)
-                yield Entry(path, header)
-            except (ValueError, OSError) as error:
-                yield Entry(path, None, str(error))
+            header = None
+            # Other files include the incomplete ones of killed processes.
+            if path.suffix == _SUFFIX and path.is_file() and not path.is_symlink():
+                with contextlib.suppress(ValueError, OSError):
+                    found, body = _parse(path.read_bytes(), path.stem)
+                    Result.from_json(body, found.seconds)
+                    header = found
+            yield path, header
 
     def _path(self, digest: str) -> Path:
         return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
@@ -138,20 +119,15 @@ class ResultStore:
 
 def _parse(content: bytes, digest: str) -> tuple[Header, bytes]:
     first, _, rest = content.partition(b"\n")
-    header = _parse_header(first, digest)
-    body = rest.removesuffix(b"\n")
-    if not rest.endswith(b"\n") or hashlib.sha256(body).hexdigest() != header.sha256:
-        raise DamagedResultError("its checksum doesn't match: it is incomplete, or was changed")
-    return header, body
-
-
-def _parse_header(line: bytes, digest: str) -> Header:
     try:
-        header = msgspec.json.decode(line, type=Header)
+        header = msgspec.json.decode(first, type=Header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise DamagedResultError("its first line is not the header of a result") from None
     if header.format != _FORMAT:
         raise DamagedResultError(f"it has format {header.format}, but this version reads format {_FORMAT}")
     if header.digest != digest or digest_of(header.lesson, header.depends_on) != digest:
         raise DamagedResultError("it is the result of another job")
-    return header
+    body = rest.removesuffix(b"\n")
+    if not rest.endswith(b"\n") or hashlib.sha256(body).hexdigest() != header.sha256:
+        raise DamagedResultError("its checksum doesn't match: it is incomplete, or was changed")
+    return header, body

@@ -1,4 +1,4 @@
-"""The code that runs in a worker. It loads torch and the checks; the parent process does not."""
+"""The code that runs in a worker, and its start. A worker loads torch and the checks, its parent does not."""
 
 import ctypes
 import faulthandler
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from autograder.judge.job import Job, NotComputedError
 from autograder.judge.lesson_source import LessonSource
+from autograder.results.local_executor import LocalExecutor
 from autograder.results.version import checks_version, installed_version
-from autograder.sandbox.confinement import Confinement
+from autograder.sandbox.confinement import Confinement, probe, require
 from autograder.sandbox.fork_server import ForkServer
 
 if TYPE_CHECKING:
@@ -97,6 +98,16 @@ def initialize(parent: int, confinement: Confinement) -> None:
     if os.getppid() != parent:
         os._exit(0)  # The parent ended before `prctl` took effect.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles an interrupt, and ends its workers.
+
+
+def start_workers(count: int, allow_unconfined: bool) -> LocalExecutor:
+    """Return an executor whose workers have warm sandboxes on this machine.
+
+    Raises CourseError if nothing can confine students' code and `allow_unconfined` is false.
+    """
+    confinement = probe()
+    require(confinement, allow_unconfined)
+    return LocalExecutor(count, initialize, (os.getpid(), confinement))
 
 
 def grade(source: LessonSource, job: Job) -> tuple[bytes, float]:

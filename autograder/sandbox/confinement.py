@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,23 +97,23 @@ class Confinement:
         if not self.bubblewrap:
             yield "The size limit of the scratch folder is checked a few times a second, but not enforced."
         yield "The memory limit of each process is enforced; the limit on their sum is only checked."
-        if not self.bubblewrap or _is_root():
+        if not self.bubblewrap or (os.name == "posix" and os.geteuid() == 0):
             yield "The limit on processes is checked a few times a second, but not enforced."
         yield "Bugs in Linux itself and timing side channels are not covered."
 
 
-def probe(without: Iterable[str] = ()) -> Confinement:
+def probe() -> Confinement:
     """Test the confinement mechanisms on this machine, and return the result, which is cached.
 
-    Mechanisms in `without` or in the environment variable COURSE_SANDBOX_WITHOUT are disabled. Raises
-    ValueError if one of these names is unknown.
+    Mechanisms in the environment variable COURSE_SANDBOX_WITHOUT are disabled. Raises ValueError if one of
+    these names is unknown.
     """
-    named = [name.strip() for name in os.environ.get(WITHOUT, "").split(",")]
-    disabled = frozenset(without) | frozenset(filter(None, named))
+    named = (name.strip() for name in os.environ.get(WITHOUT, "").split(","))
+    disabled = frozenset(filter(None, named))
     if unknown := sorted(disabled - set(MECHANISMS)):
         raise ValueError(
-            f"unknown confinement mechanism {', '.join(unknown)} in `without` or the environment variable "
-            f"{WITHOUT}; choose from {', '.join(MECHANISMS)}"
+            f"unknown confinement mechanism {', '.join(unknown)} in the environment variable {WITHOUT}; "
+            f"choose from {', '.join(MECHANISMS)}"
         )
     return _probe(disabled)
 
@@ -156,14 +156,17 @@ def _probe(disabled: frozenset[str]) -> Confinement:
 def _unavailable_reason(mechanism: str, disabled: frozenset[str]) -> str:
     """Return why a mechanism can't be used, as a sentence, or an empty string if it works."""
     if mechanism in disabled:
-        return f"{mechanism} is disabled by `without` or {WITHOUT}."
+        return f"{mechanism} is disabled by the environment variable {WITHOUT}."
     if sys.platform != "linux":
         return f"{mechanism} is specific to Linux, and this is {sys.platform}."
     match mechanism:
         case "bubblewrap" if shutil.which("bwrap") is None:
             return "bubblewrap is not installed: there is no program bwrap."
-        case "landlock" if reason := landlock.unavailable_reason():
-            return f"Landlock can't be used: {reason}."
+        case "landlock":
+            try:
+                landlock.abi()
+            except OSError as error:
+                return f"Landlock can't be used: {error}."
         case "seccomp" if reason := system_calls.unavailable_reason():
             return f"seccomp can't be used: {reason}."
     try:
@@ -250,10 +253,6 @@ def _victim() -> Iterator[subprocess.Popen[bytes]]:
             yield victim
         finally:
             victim.kill()
-
-
-def _is_root() -> bool:
-    return os.name == "posix" and os.geteuid() == 0
 
 
 # The functions below run inside the sandbox.

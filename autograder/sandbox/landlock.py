@@ -9,7 +9,6 @@ import errno
 import os
 import platform
 import stat
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,26 +71,16 @@ _REASONS = {
 
 
 def abi() -> int:
-    """Return the ABI version of Landlock in this Linux kernel, or 0 if Landlock can't be used."""
-    try:
-        return _abi()
-    except OSError:
-        return 0
+    """Return the ABI version of Landlock in this Linux kernel.
 
-
-def unavailable_reason() -> str | None:
-    """Return None if Landlock can be used, otherwise the reason why not."""
+    Raises OSError, with the reason as its message, if Landlock can't be used.
+    """
+    if platform.machine() not in ("x86_64", "aarch64"):
+        raise OSError(f"it isn't used with {platform.machine()} processors")
     try:
-        _abi()
+        return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION))
     except OSError as error:
-        return _REASONS.get(error.errno or 0, str(error))
-    return None
-
-
-def _abi() -> int:
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise OSError(f"Landlock isn't used on {sys.platform} with {platform.machine()} processors")
-    return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION))
+        raise OSError(_REASONS.get(error.errno or 0, str(error))) from None
 
 
 def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders: Iterable[Path]) -> None:
@@ -106,8 +95,6 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders:
     Must be called while the process has a single thread. Raises OSError if Landlock can't be used.
     """
     version = abi()
-    if not version:
-        raise OSError(errno.ENOSYS, "this Linux kernel has no Landlock")
     files = sum(rights for since, rights in _RIGHTS_BY_VERSION.items() if since <= version)
     ruleset = _Ruleset(
         files,

@@ -6,7 +6,6 @@ allow list is impractical, because torch and Python use many calls, which differ
 
 import errno
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,8 +71,6 @@ Rule = tuple[int, str, list[Any]]
 
 def unavailable_reason() -> str | None:
     """Return None if filters can be created, otherwise the reason why not."""
-    if sys.platform != "linux":
-        return "seccomp is specific to Linux"
     try:
         import pyseccomp  # type: ignore[import-untyped, unused-ignore]  # noqa: F401
     except ImportError:

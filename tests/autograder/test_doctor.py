@@ -6,7 +6,7 @@ import pytest
 
 from autograder import doctor as program
 from autograder.judge.job import NotComputedError
-from autograder.sandbox.confinement import WITHOUT, probe
+from autograder.sandbox.confinement import WITHOUT, _probe, probe
 from autograder.sandbox.fork_server import ForkServer
 from course_lib.curriculum.course_file import CourseError
 
@@ -34,7 +34,7 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("left_out", ["", "bubblewrap", "landlock"])
 def test_it_reports_mechanisms_and_gaps(doctor: Doctor, left_out: str) -> None:
-    confinement = probe(without=filter(None, [left_out]))
+    confinement = _probe(frozenset(filter(None, [left_out])))
     if not confinement.sufficient:
         pytest.skip("; ".join(reason for _, reason in confinement.reasons))
     code, said = doctor(left_out)

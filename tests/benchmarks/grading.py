@@ -35,8 +35,7 @@ from nbgrader.converters import Autograde
 from nbgrader.preprocessors import Execute, SaveAutoGrades
 autogradeapp.Autograde = Autograde
 c.Autograde.autograde_preprocessors = [
-    Execute, IgnorePattern, ClearMetadataPreprocessor, LimitOutput, SaveAutoGrades, AssignLatePenalties,
-    CheckCellMetadata,
+    Execute, IgnorePattern, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata,
 ]
 c.Execute.timeout = 300
 c.Execute.iopub_timeout = 60

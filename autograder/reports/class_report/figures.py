@@ -112,15 +112,11 @@ def _table(rows: Iterator[dict[str, object] | tuple[object, ...]], columns: str)
     return table.astype({name: float for name in _NUMBERS if name in table})
 
 
-def _names(records: ClassRecords) -> dict[str, str]:
-    return {student.id: student.name for student in records.students}
-
-
 def _scores(records: ClassRecords) -> Iterator[tuple[object, ...]]:
     found = {(entry.lesson, entry.student): entry for entry in records.submissions}
     for lesson in records.lessons:
-        for student in records.students:
-            key = (lesson.name, student.id)
+        for student, name in records.students.items():
+            key = (lesson.name, student)
             submission = found.get(key)
             points = still_open = None
             if key in records.not_graded:
@@ -132,7 +128,7 @@ def _scores(records: ClassRecords) -> Iterator[tuple[object, ...]]:
                 still_open = submission.open
             decided = lesson.max_points - (still_open or 0.0)
             share = points / decided if points is not None and decided > 0 else None
-            yield lesson.name, student.id, student.name, state, points, lesson.max_points, still_open, share
+            yield lesson.name, student, name, state, points, lesson.max_points, still_open, share
 
 
 def _totals(scores: pd.DataFrame) -> pd.DataFrame:
@@ -277,7 +273,6 @@ def _similar(records: ClassRecords) -> Iterator[tuple[object, ...]]:
 
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
-    names = _names(records)
     last: dict[str, datetime] = {}
     for submission in records.submissions:  # They are in the order of the lessons.
         handed_in, due = submission.handed_in, submission.due
@@ -291,7 +286,7 @@ def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
         yield {
             "lesson": submission.lesson,
             "student": submission.student,
-            "name": names[submission.student],
+            "name": records.students[submission.student],
             "handed_in_utc": handed_in.isoformat(" ", "seconds"),
             "due_utc": due.isoformat(" ", "seconds") if due else "",
             "days_since_lesson_before": days,
@@ -300,7 +295,6 @@ def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
 
 
 def _attention(records: ClassRecords) -> Iterator[tuple[object, ...]]:
-    names = _names(records)
     found: list[tuple[str, ...]] = [("not graded", *key, why) for key, why in records.not_graded.items()]
     for submission in records.submissions:
         if submission.graded:
@@ -310,7 +304,7 @@ def _attention(records: ClassRecords) -> Iterator[tuple[object, ...]]:
     for kind, lesson, student, what in sorted(
         found, key=lambda entry: (KINDS.index(entry[0]), entry[1], entry[2])
     ):
-        yield kind, lesson, student, names.get(student, student), what
+        yield kind, lesson, student, records.students.get(student, student), what
 
 
 def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:

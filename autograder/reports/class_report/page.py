@@ -122,14 +122,14 @@ def _lesson_summary(lesson: LessonRecord, figures: Figures) -> dict[str, object]
 
 def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[str], float]]:
     """Return a row for each student: name, id, the texts of the lessons' cells, and the sum of the points."""
-    cells: dict[str, list[str]] = {student.id: [] for student in records.students}
+    cells: dict[str, list[str]] = {student: [] for student in records.students}
     sums = dict.fromkeys(cells, 0.0)
     table = figures.scores
     for student, state, points in zip(table["student"], table["state"], table["points"], strict=True):
         scored, sign = state in (GRADED, WAITING), _SIGNS.get(state, "")
         cells[student].append(f"{_number(points)}{sign}" if scored else sign)
         sums[student] += float(points) if scored else 0.0
-    return [(student.name, student.id, cells[student.id], sums[student.id]) for student in records.students]
+    return [(name, id, cells[id], sums[id]) for id, name in records.students.items()]
 
 
 def _unjudged(records: ClassRecords) -> int:

@@ -37,15 +37,6 @@ class LessonRecord:
 
 
 @dataclass(frozen=True)
-class StudentRecord:
-    """One student."""
-
-    id: str
-    name: str
-    """First and last name, or the id if the gradebook has neither."""
-
-
-@dataclass(frozen=True)
 class SubmissionRecord:
     """One student's submission for one lesson."""
 
@@ -82,7 +73,8 @@ class ClassRecords:
     """The data of the class report."""
 
     lessons: list[LessonRecord] = field(default_factory=list)
-    students: list[StudentRecord] = field(default_factory=list)
+    students: dict[str, str] = field(default_factory=dict)
+    """The students' names, or ids if the gradebook has no name, by id. They are sorted by name."""
     submissions: list[SubmissionRecord] = field(default_factory=list)
     not_graded: dict[tuple[str, str], str] = field(default_factory=dict)
     """The reasons why submissions have no grade, by lesson and student."""
@@ -134,10 +126,7 @@ class _Reader:
         self._find_ungraded()
         for _, student in records.not_graded:
             names.setdefault(student, student)
-        records.students = sorted(
-            (StudentRecord(id, name) for id, name in names.items()),
-            key=lambda entry: (entry.name.casefold(), entry.id),
-        )
+        records.students = dict(sorted(names.items(), key=lambda item: (item[1].casefold(), item[0])))
         return records
 
     def _curriculum(self) -> Curriculum | None:

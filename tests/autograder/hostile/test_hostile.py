@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.sandbox.confinement import probe
+from autograder.sandbox.confinement import _probe
 from tests.autograder.hostile.aftermath import HONEST, Aftermath, harm_by
 from tests.autograder.hostile.conftest import Grade
 from tests.autograder.hostile.threat import Threat
@@ -39,8 +39,8 @@ each_threat = pytest.mark.parametrize(
 def graded(grade_once: Grade, run: str) -> Aftermath:
     """Grade all threats of a run once."""
     without = WITHOUT[run]
-    if not probe(without=without).sufficient:
-        pytest.skip(f"nothing confines code on this machine: {probe(without=without).name}")
+    if not _probe(without).sufficient:
+        pytest.skip(f"nothing confines code on this machine: {_probe(without).name}")
     return grade_once(
         run.replace(" ", "-"), RUNS[run], {"COURSE_SANDBOX_WITHOUT": ",".join(without)} if without else {}
     )
@@ -93,7 +93,7 @@ def test_the_report_says_what_confined(grade_once: Grade, run: str) -> None:
     found = graded(grade_once, run)
     [honest, *_] = [name for name, tried in found.students.items() if tried == HONEST.name]
     mechanism = found.notebook(honest).metadata["course_grading"]["mechanism"]
-    assert mechanism == probe(without=WITHOUT[run]).name
+    assert mechanism == _probe(WITHOUT[run]).name
     assert ("bubblewrap" in mechanism) <= ("bubblewrap" not in WITHOUT[run])
 
 

@@ -12,7 +12,7 @@ from autograder.release.build import COURSE
 from autograder.results.local_executor import LocalExecutor
 from autograder.results.version import checks_version
 from autograder.results.worker import grade, initialize
-from autograder.sandbox.confinement import probe
+from autograder.sandbox.confinement import _probe
 from autograder.sandbox.limits import Limits
 
 
@@ -38,7 +38,7 @@ class Classroom:
 @contextmanager
 def classroom_of(lesson: str, without: tuple[str, ...] = ()) -> Iterator[Classroom]:
     """Start a worker without some mechanisms, or skip the test if the others can't confine code here."""
-    confinement = probe(without)
+    confinement = _probe(frozenset(without))
     if not confinement.sufficient:
         pytest.skip(f"nothing here can confine code: {confinement.name}")
     executor = LocalExecutor(1, initialize, (os.getpid(), confinement))

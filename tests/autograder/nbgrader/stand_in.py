@@ -57,7 +57,6 @@ c.Autograde.autograde_preprocessors = [
     SaveAutoGrades,
     AssignLatePenalties,
     CheckCellMetadata,
-    RecordGrading,
 ]
 c.AssignLatePenalties.plugin_class = "tests.autograder.nbgrader.stand_in.APointADay"
 """

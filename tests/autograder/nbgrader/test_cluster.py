@@ -103,7 +103,7 @@ def job(number: int, seconds: float = 0.0) -> Job:
 
 def bodies(store: ResultStore) -> dict[str, bytes]:
     """The stored results without the time that each took."""
-    return {entry.path.name: entry.path.read_bytes().split(b"\n", 1)[1] for entry in store.entries(True)}
+    return {path.name: path.read_bytes().split(b"\n", 1)[1] for path, _ in store.entries()}
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -23,15 +23,15 @@ from tests.autograder.small_course import LESSON
 Command = Callable[[list[str]], int]
 
 
-@pytest.fixture(params=["regrade", "mark", "results list"])
+@pytest.fixture(params=["regrade", "mark", "results prune"])
 def command(request: pytest.FixtureRequest, classroom: Classroom) -> Command:
-    """A command that needs the gradebook. There is a stored result for `course results list`."""
+    """A command that needs the gradebook. There is a stored result for `course results prune`."""
     job = Job(LESSON, (Cell("only", "", False, False),), (), Limits())
     CourseFolder(classroom.course).execute.store.save(job, Result([[]]).to_json(), 1.0)
     commands: dict[str, Command] = {
         "regrade": lambda course: regrade.main([LESSON, *course]),
         "mark": lambda course: mark.main([LESSON, *course]),
-        "results list": lambda course: stored_results.main(["list", *course]),
+        "results prune": lambda course: stored_results.main(["prune", *course]),
     }
     return commands[request.param]
 
@@ -62,7 +62,7 @@ ADDRESSES = [
     ("command", "address", "problem"),
     [
         *(("regrade", *address) for address in ADDRESSES),
-        *((command, *ADDRESSES[0]) for command in ("mark", "results list")),
+        *((command, *ADDRESSES[0]) for command in ("mark", "results prune")),
     ],
     indirect=["command"],
 )

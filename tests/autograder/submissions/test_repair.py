@@ -224,6 +224,16 @@ def test_of_two_copies_of_a_check_the_one_in_its_place_counts(released: Notebook
     ]
 
 
+def test_of_two_copies_without_ids_the_check_below_its_solution_counts(released: NotebookNode) -> None:
+    notebook = solved(released)
+    notebook.cells.insert(0, copy.deepcopy(cell_of(notebook, "check_attention_scores")))
+    for cell in notebook.cells:
+        del cell["id"]
+    notebook.nbformat_minor = 4
+    result = repair(nbformat.writes(notebook).encode(), released)
+    assert names(result.notebook) == names(released)
+
+
 @pytest.mark.parametrize("name", ["attention_scores", "check_attention_scores"])
 @pytest.mark.parametrize("kind", ["markdown", "raw"])
 def test_a_retyped_cell_is_changed_back(released: NotebookNode, name: str, kind: str) -> None:
