@@ -57,7 +57,7 @@ COMMANDS = {
         "learning": Command("autograder.reports.learning", "test what a class has learned, and report it"),
         "results": Command(
             "autograder.nbgrader.stored_results",
-            "list, verify or prune stored results of graded notebooks",
+            "delete damaged and outdated results of graded notebooks",
         ),
         "build": Command("autograder.release.build", "build lessons/ from solutions/"),
         "check": Command(
