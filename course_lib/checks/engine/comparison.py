@@ -80,6 +80,16 @@ class Arguments:
 
 NO_ARGUMENTS = Arguments()
 
+#: The likely causes of results of these types, by the type's name.
+_CAUSES_OF_TYPES = {
+    "ndarray": "Compute with torch, not NumPy.",
+    "generator": "A function that contains `yield` returns a generator.",
+    "coroutine": "Write `def` instead of `async def`.",
+    **dict.fromkeys(
+        ("function", "method", "builtin_function_or_method"), "Are the parentheses of a call missing?"
+    ),
+}
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -265,8 +275,8 @@ class Comparison:
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
         if found is None and name == "the result":
             return f"{facts} Is a `return` missing?"
-        if isinstance(found, Opaque) and found.type_name == "ndarray":
-            return f"{facts} Compute with torch, not NumPy."
+        if isinstance(found, Opaque) and (cause := _CAUSES_OF_TYPES.get(found.type_name)):
+            return f"{facts} {cause}"
         if (
             isinstance(expected, Tensor)
             and isinstance(found, tuple)

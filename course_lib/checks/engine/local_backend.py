@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import replace
+from types import CoroutineType
 from typing import Any
 
 import torch
@@ -140,6 +141,8 @@ class LocalBackend(Backend):
                 called += [argument.name.replace("_", " ")] * min(count, MAX_CALLS)
         known = self._objects if request.action != "number" else ()
         result = plain(value, known)
+        if type(value) is CoroutineType:
+            value.close()  # Python would warn that it was never awaited, and quote a line of the check.
         return Returned(result, changed, warned, tuple(calls.seen), tuple(called), printed=printed.getvalue())
 
     @contextmanager
@@ -252,7 +255,7 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
             if name not in entries:
                 if name in optional:
                     continue
-                raise MissingParameter(name, entries)
+                raise MissingParameter(name, dict(found.named_parameters(remove_duplicate=False)))
             if entries[name].shape != weight.shape:
                 shapes = f"{tuple(entries[name].shape)}, not {tuple(weight.shape)}"
                 raise WrongShape(f"The parameter {name} has shape {shapes}")

@@ -42,6 +42,10 @@ def test_an_error_that_is_returned_is_told_from_one_that_is_raised() -> None:
     assert "returned" in told
 
 
+async def unawaited(query, key):
+    return attention_scores(query, key)
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -50,6 +54,9 @@ def test_an_error_that_is_returned_is_told_from_one_that_is_raised() -> None:
         (lambda q, k: attention_scores(q, k)[0], "axis 0 of the expected result is missing"),
         (lambda q, k: attention_scores(q, k)[:, 1:], "axis 1 is wrong"),
         (lambda q, k: attention_scores(q, k).numpy(), "Compute with torch, not NumPy"),
+        (lambda q, k: attention_scores(q, k).clone, "Are the parentheses of a call missing?"),
+        (lambda q, k: (yield attention_scores(q, k)), "`yield` returns a generator"),
+        (unawaited, "Write `def` instead of `async def`"),
         (lambda q, k: attention_scores(q, k) * torch.nan, "got nan"),
         (lambda q, k: querry, "Is the name misspelled"),
     ],
