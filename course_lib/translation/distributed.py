@@ -82,9 +82,9 @@ def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[Distrib
 
     The backend is gloo on CPUs and NCCL on GPUs. If an exception leaves the block, the group is not
     destroyed: with NCCL, that would wait for the other ranks, which may be waiting for this one. Raises
-    BadInputError if torchrun's environment variables are incomplete, RendezvousFailedError if their values
-    are invalid or the processes can't connect, and LostPeerError in place of a RuntimeError in the block that
-    was caused by the loss of another process.
+    BadInputError if torchrun's environment variables are incomplete, RendezvousFailedError if the processes
+    can't connect, and LostPeerError in place of a RuntimeError in the block that was caused by the loss of
+    another process.
     """
     if "WORLD_SIZE" not in os.environ:
         yield SINGLE_PROCESS
@@ -106,10 +106,16 @@ def _join(timeout: timedelta) -> DistributedInfo:
             f"The environment variables that torchrun sets are incomplete: {', '.join(missing)} missing. "
             "Start the command with torchrun, or unset WORLD_SIZE to run a single process."
         )
-    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    for name in names:
+        value, maximum = os.environ[name], 65_535 if name == "MASTER_PORT" else 2**31
+        if name != "MASTER_ADDR" and not (value.isdecimal() and int(value) <= maximum):
+            raise BadInputError(
+                f"The environment variable {name}: expected a whole number up to {maximum}, got {value}. "
+                "Start the command with torchrun, or unset WORLD_SIZE to run a single process."
+            )
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     started = time.monotonic()
     try:
-        local_rank, local_world_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
         # The store is created separately so that this timeout applies to the rendezvous alone and not to
         # later collectives.
         store, rank, world_size = next(rendezvous("env://", timeout=timeout))
@@ -136,12 +142,14 @@ def _join(timeout: timedelta) -> DistributedInfo:
                 f"not all of them arrived within {seconds:.0f} seconds. Check that every node has been "
                 "started and can reach that address."
             )
-        elif isinstance(error, RuntimeError) and os.environ["RANK"] == "0" and is_port_in_use(int(port)):
+        elif os.environ["RANK"] == "0" and is_port_in_use(port):
             reason = "the port is in use. Choose another one, or start with torchrun --standalone."
         raise RendezvousFailedError(
             f"The rendezvous of the processes at {host}:{port} failed: {reason}"
         ) from None
-    return DistributedInfo(rank, world_size, local_rank, local_world_size, control_group)
+    return DistributedInfo(
+        rank, world_size, int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]), control_group
+    )
 
 
 def is_port_in_use(port: int) -> bool:
