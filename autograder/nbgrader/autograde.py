@@ -12,7 +12,7 @@ from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import BaseConverter, NbGraderException
 from nbgrader.utils import setenv
-from traitlets import TraitError, Type
+from traitlets import Type
 from traitlets.utils.importstring import import_item
 
 from autograder.judge.job import Result
@@ -88,7 +88,7 @@ class CourseAutograde(RecordingConverter, Autograde):
                 for step in (*self.sanitize_preprocessors, *self.autograde_preprocessors):
                     self.exporter.register_preprocessor(step)
                 GradingRun(self, self.grade, self._execute, results, self._students).run()
-        except (CourseError, NbGraderException, TraitError) as error:
+        except (CourseError, NbGraderException) as error:
             self.log.error("%s", error)  # The command itself would end without a message.
             raise NbGraderException(str(error)) from error
 

@@ -11,7 +11,6 @@ from nbgrader.converters.base import NbGraderException
 from rich.console import Console
 from rich.markup import escape
 from sqlalchemy.exc import DBAPIError
-from traitlets import TraitError
 
 from autograder.nbgrader.gradebook import error_message
 from course_lib.curriculum.course_file import CourseError
@@ -44,7 +43,7 @@ def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
         try:
             return main(*args, **kwargs)
-        except (CourseError, NbGraderException, OSError, DBAPIError, TraitError) as error:
+        except (CourseError, NbGraderException, OSError, DBAPIError) as error:
             message = f"[bold red]✗[/] {escape(error_message(error))}"
             Console(stderr=True, highlight=False).print(message, soft_wrap=True)
             return 1

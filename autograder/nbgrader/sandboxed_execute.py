@@ -48,26 +48,21 @@ class SandboxedExecute(NbGraderPreprocessor):
         False,
         help="Whether to run code that this machine cannot confine. Only for code that you trust.",
     ).tag(config=True)
-    cell_seconds = Float(_DEFAULTS.cell_seconds, min=1, help="The time limit of a cell, in seconds").tag(
+    cell_seconds = Float(_DEFAULTS.cell_seconds, help="The time limit of a cell, in seconds").tag(config=True)
+    notebook_seconds = Float(_DEFAULTS.notebook_seconds, help="The time limit of a notebook, in seconds").tag(
         config=True
     )
-    notebook_seconds = Float(
-        _DEFAULTS.notebook_seconds, min=1, help="The time limit of a notebook, in seconds"
-    ).tag(config=True)
-    memory_bytes = Integer(_DEFAULTS.memory_bytes, min=1, help="The memory limit of a process, in bytes").tag(
+    memory_bytes = Integer(_DEFAULTS.memory_bytes, help="The memory limit of a process, in bytes").tag(
         config=True
     )
     total_memory_bytes = Integer(
         _DEFAULTS.total_memory_bytes,
-        min=1,
         help="The memory limit of all processes of a notebook together, in bytes",
     ).tag(config=True)
-    processes = Integer(_DEFAULTS.processes, min=1, help="The limit on a notebook's processes").tag(
+    processes = Integer(_DEFAULTS.processes, help="The limit on a notebook's processes").tag(config=True)
+    output_bytes = Integer(_DEFAULTS.output_bytes, help="The limit on the output of a cell, in bytes").tag(
         config=True
     )
-    output_bytes = Integer(
-        _DEFAULTS.output_bytes, min=1, help="The limit on the output of a cell, in bytes"
-    ).tag(config=True)
 
     cluster = Unicode(
         help="The address of a Dask scheduler whose workers run the notebooks; by default $COURSE_CLUSTER"

@@ -1,6 +1,7 @@
 """The resource limits of a submission. The operating system enforces some of them."""
 
 import ctypes
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ _MIB, _GIB = 2**20, 2**30
 class Limits:
     """The resource limits of one submission. Times are in seconds, and sizes in bytes.
 
-    Wall time doesn't include time in which the kernel is ready to run but has no core. `SandboxedExecute`
-    validates the limits that can be configured.
+    Wall time doesn't include time in which the kernel is ready to run but has no core. Raises ValueError if a
+    limit has the wrong type or isn't positive.
     """
 
     cell_seconds: float = 60.0
@@ -38,6 +39,14 @@ class Limits:
     """Size of the response to a request from the judge."""
     restarts: int = 5
     """Number of times that a notebook's kernel may be restarted after it has ended."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            numbers = (int, float) if field.type is float else (int,)
+            if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value < 2**63:
+                kind = "a positive number" if field.type is float else "a positive whole number"
+                raise ValueError(f"limit {field.name}: expected {kind}, got {value!r}")
 
 
 #: The number of file descriptors that a process may have open.

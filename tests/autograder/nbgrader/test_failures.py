@@ -171,15 +171,6 @@ def test_a_configuration_without_sandboxes_grades_nothing(graded: Classroom, ste
     assert graded.state() == before
 
 
-def test_a_limit_that_is_not_positive_grades_nothing(graded: Classroom) -> None:
-    before = graded.state()
-    config = graded.course / "autograder/nbgrader_config.py"
-    config.write_text(config.read_text() + "\nc.SandboxedExecute.memory_bytes = 0\n")
-    *_, last = graded.autograde()
-    assert "'memory_bytes' trait of a StandInExecute instance should not be less than 1" in last
-    assert graded.state() == before
-
-
 class Once:
     """An executor that runs calls immediately and counts them."""
 
