@@ -118,7 +118,8 @@ c.NotebookClient.store_widget_state = False
 # An endless loop of prints must not fill the disk.
 c.LimitOutput.max_lines = 300
 c.LimitOutput.max_traceback = 30
-# Graders see the model answer and the mark scheme below each answer.
+# Graders see the model answer and the mark scheme below each answer. No preprocessor after SandboxedExecute
+# may clear a notebook's metadata, which then contain the record of its grading.
 c.Autograde.autograde_preprocessors = [
     SandboxedExecute,
     IgnorePattern,

@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from functools import partial
 
 from nbgrader.converters import GenerateFeedback
+from traitlets import Type
 
-from autograder.graded_notebooks.feedback import digest_in, render, start_rendering
+from autograder.graded_notebooks.feedback import FeedbackExporter, digest_in, render, start_rendering
 from autograder.nbgrader.replacing_converter import ReplacingConverter
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.results.local_executor import LocalExecutor
@@ -23,6 +24,8 @@ _PER_WORKER = 5
 
 class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     """`nbgrader generate_feedback`, extended to keep a submission's old pages if writing new ones fails."""
+
+    exporter_class = Type(FeedbackExporter).tag(config=True)
 
     def convert_notebooks(self) -> None:
         """Write all pages that are missing or out of date. If a submission fails, its old pages stay.

@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console, directory = create_console(), course.directory()
     preparation = Preparation(directory, course.execute)
     deleted = size = failed = 0
+    started = time.time()
     for path, header in course.execute.store.entries():
         if header is not None and any(
             preparation.is_current(header.lesson, name, header.depends_on)
@@ -35,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         try:
             about = path.lstat()
-            if path.name.startswith(".") and time.time() - about.st_mtime <= _WRITING_SECONDS:
+            # Another process may have replaced a damaged result since it was read, or be writing a file.
+            last = started - _WRITING_SECONDS if path.name.startswith(".") else started
+            if about.st_mtime > last:
                 continue
             path.unlink()
         except FileNotFoundError:  # Another process has deleted it.

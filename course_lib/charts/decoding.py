@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import as_words
+from course_lib.charts.inputs import as_words, check_count
 from course_lib.charts.marks import Cell, Grid, beside_rows, captioned, fixed_x, fixed_y, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
@@ -48,10 +48,11 @@ def word_by_word(
     `candidates` holds, for each step, at most five words with their probabilities, the likeliest first;
     `written` holds the word selected at each step, which is framed; `attended` holds a pair for each step:
     the source word with the largest attention weight, and this weight. Raises ValueError if the numbers of
-    steps differ.
+    steps differ, or if a step has more than five words.
     """
     words = as_words(written, len(candidates), "written")
     count = max(map(len, candidates))
+    check_count(count, 5, "candidates", "words at each step")
     columns = ["likeliest", "second", "third", "fourth", "fifth"][:count]
     rows = [f"{step}. {word}" for step, word in enumerate(words, start=1)]
     names = ("step", "rank", "candidate")

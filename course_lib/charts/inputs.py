@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -91,6 +92,15 @@ def check_index(index: int, count: int, name: str, what: str) -> None:
     """Raise ValueError unless the argument `name`, called `what`, is an index from 0 to `count` - 1."""
     if not 0 <= index < count:
         raise ValueError(f"{name}: expected {what} from 0 to {count - 1}, got {index}.")
+
+
+def check_above(bound: float, table: pd.DataFrame, column: str, expected: str) -> None:
+    """Raise ValueError unless all numbers of a column are finite and above `bound`."""
+    numbers = table[column].astype(float)
+    allowed = (numbers > bound) & np.isfinite(numbers)
+    if not allowed.all():
+        row = int(np.argmin(allowed.to_numpy()))
+        raise ValueError(f"table: expected {expected}, got {column} {numbers.iloc[row]:g} in row {row}.")
 
 
 def _as_numpy(values: Numbers, name: str) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import Numbers, as_words, from_tensor
+from course_lib.charts.inputs import Numbers, as_words, check_above, from_tensor
 from course_lib.charts.lines import curves_with_dots
 from course_lib.charts.marks import (
     WEIGHT_SHADES,
@@ -60,8 +60,12 @@ def loss_by_confidence(table: pd.DataFrame) -> Picture:
 
     `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The x axis is
     linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
-    of a line, unless that is at the right end of the chart.
+    of a line, unless that is at the right end of the chart. Raises ValueError for losses that aren't finite
+    and for confidences of 0 or 1.
     """
+    check_above(-math.inf, table, "loss", "finite losses")
+    if not table["confidence"].between(0, 1, inclusive="neither").all():
+        raise ValueError("table: expected confidences above 0 and below 1, whose log odds are finite.")
     frame = table.reset_index(drop=True).assign(
         odds=[_log_odds(confidence) for confidence in table["confidence"]],
         line=[f"smoothing {smoothing:g}" for smoothing in table["smoothing"]],
@@ -116,9 +120,10 @@ def calibration_curves(table: pd.DataFrame) -> Picture:
     probability that the model assigned to its prediction, and whether the prediction was `right`. The
     predictions are grouped into ten bins by confidence; a point shows the mean confidence and the share of
     correct predictions of a bin, and is larger for more predictions. Bins with fewer than 20 predictions are
-    left out. On the dashed line, confidence and share are equal. Raises ValueError if no bin has enough
-    predictions.
+    left out. On the dashed line, confidence and share are equal. Raises ValueError for confidences that
+    aren't finite, and if no bin has enough predictions.
     """
+    check_above(-math.inf, table, "confidence", "finite confidences")
     names = list(dict.fromkeys(table["model"]))
     legend = alt.Legend(title=None, orient="right", labelLimit=200)
     colour = alt.Color("model:N", scale=scale_of(names), sort=names, legend=legend)

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, check_count
+from course_lib.charts.inputs import Floats, check_above, check_count
 from course_lib.charts.marks import captioned, powers_of_ten, scale_of, series, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, readable
 
@@ -38,9 +38,9 @@ def named_lines(
     if unknown := sorted(set(dashed) - set(names)):
         raise ValueError(f"dashed: expected names from {sorted(names)}, got {unknown}.")
     for column in ("x", "y"):
-        _check_above(-math.inf, table, column, "finite numbers in x and y")
+        check_above(-math.inf, table, column, "finite numbers in x and y")
     if log:
-        _check_above(0, table, "y", "y above 0 for a log scale")
+        check_above(0, table, "y", "y above 0 for a log scale")
     low, high = _domain(table["y"].to_numpy(float), log)
     scale = alt.Scale(type="log" if log else "linear", domain=[low, high], nice=False)
     # Axes of integers, such as steps and positions, get no ticks between the integers.
@@ -85,15 +85,6 @@ def named_lines(
         details.append(f"{name}: {heights[0]:.3g} to {heights[-1]:.3g}")
     chart = alt.LayerChart(layer=layers, width=WIDTH - NAME_ROOM, height=HEIGHT)
     return captioned(chart, title, "", f"{up} against {across}, from left to right. {'; '.join(details)}.")
-
-
-def _check_above(bound: float, table: pd.DataFrame, column: str, expected: str) -> None:
-    """Raise ValueError unless all numbers of a column are finite and above `bound`."""
-    numbers = table[column].astype(float)
-    allowed = (numbers > bound) & np.isfinite(numbers)
-    if not allowed.all():
-        row = int(np.argmin(allowed.to_numpy()))
-        raise ValueError(f"table: expected {expected}, got {column} {numbers.iloc[row]:g} in row {row}.")
 
 
 def _domain(values: Floats, log: bool) -> tuple[float, float]:

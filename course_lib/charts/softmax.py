@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, Numbers, as_words, from_tensor
+from course_lib.charts.inputs import Floats, Numbers, as_words, check_above, from_tensor
 from course_lib.charts.marks import (
     captioned,
     fixed_x,
@@ -128,8 +128,10 @@ def softmax_saturation(table: pd.DataFrame) -> Picture:
       the softmax's Jacobian, diag(w) - w w^T.
 
     Lines are means over the draws; bands hold 80% of them (from the 10th to the 90th percentile). Raises
-    ValueError if no gradient is above 0.
+    ValueError for weights or gradients that aren't finite, and if no gradient is above 0.
     """
+    for column in ("largest_weight", "gradient"):
+        check_above(-math.inf, table, column, "finite numbers")
     if not (table["gradient"] > 0).any():
         raise ValueError("table: expected a gradient above 0, got only zeros, which a log scale cannot show.")
     summary = _summarise(table)

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from course_lib.charts.inputs import Floats, Numbers, as_words, from_tensor
+from course_lib.charts.inputs import Floats, Numbers, as_words, check_count, from_tensor
 from course_lib.charts.marks import (
     captioned,
     fixed_x,
@@ -107,9 +107,10 @@ def layer_costs(parameters: Mapping[str, int], multiplications: pd.DataFrame) ->
 
     `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
     part and sentence length, with the columns `length` (words, 1 or more), `part` and `multiplications` (for
-    each word). Both together name at most four parts.
+    each word). Raises ValueError if both together name more than four parts.
     """
     parts = list(dict.fromkeys([*parameters, *multiplications["part"]]))
+    check_count(len(parts), len(COLOURS), "parameters and multiplications", "parts")
     colour = alt.Color(
         "part:N", scale=scale_of(parts, COLOURS), sort=parts, legend=alt.Legend(title=None, orient="bottom")
     )

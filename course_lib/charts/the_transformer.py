@@ -211,9 +211,12 @@ def decoding_steps(probabilities: Numbers, words: Sequence[str], chosen: Sequenc
     """Draw the probability of each word (columns) at each decoding step (rows), darker if it is larger.
 
     `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
-    framed. Raises ValueError if `probabilities` doesn't have two axes, or a column for each of `words`.
+    framed. Raises ValueError if `probabilities` doesn't have two axes or a column for each of `words`, or if
+    they aren't finite or their rows don't sum to one.
     """
-    table = from_tensor(probabilities, "probabilities", (2,))
+    table = from_tensor(probabilities, "probabilities", (2,), finite=True)
+    if not np.allclose(table.sum(axis=1), 1.0, atol=1e-3):
+        raise ValueError("probabilities: expected rows that sum to 1. Apply softmax to the logits first.")
     steps, count = table.shape
     words = as_words(words, count, "words")
     rows, names = [f"step {step + 1}" for step in range(steps)], ("", "", "probability")

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import check_index
+from course_lib.charts.inputs import check_above, check_count, check_index
 from course_lib.charts.marks import Cell, Grid, captioned, fixed_x, index_y, note, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
@@ -43,8 +43,10 @@ def merge_steps(
 
     `words` name the rows. `spellings` holds the symbols of each word before the first merge and after each
     merge; `merges` holds the merged pairs, one fewer than there are spellings. `start` is the slider's
-    initial value. Raises ValueError if `start` is out of range.
+    initial value. Raises ValueError if there are no merges or `start` is out of range.
     """
+    if not merges:
+        raise ValueError("merges: expected at least one, got none.")
     check_index(start, len(spellings), "start", "a step")
 
     now = f"datum.step === {STEP}"
@@ -131,7 +133,7 @@ def sentence_pieces(
     """Draw one row for each way to tokenise a sentence, with gaps between words but not between tokens.
 
     `cuts` maps the name of a tokenisation to the sentence: a list of words, each a list of tokens. Tokens in
-    `unknown` are orange, with a question mark.
+    `unknown` are orange, with a question mark. Raises ValueError if there is no token.
     """
     boxes: list[dict[str, object]] = []
     for row, words in enumerate(cuts.values()):
@@ -154,6 +156,8 @@ def sentence_pieces(
                 )
                 start += width
             start += 0.8
+    if not boxes:
+        raise ValueError("cuts: expected sentences with at least one token, got none.")
     table = pd.DataFrame(boxes)
     longest = float(table["to"].max())
     letter, row_height = min(9.0, (WIDTH - 96) / longest), 34
@@ -179,8 +183,9 @@ def sentence_pieces(
 def length_histograms(lengths: Mapping[str, Sequence[int]]) -> Picture:
     """Draw histograms of sentence lengths below each other, each with the mean and the maximum.
 
-    `lengths` maps each of at most six names to a list of sentence lengths.
+    `lengths` maps each of at most six names to a list of sentence lengths. Raises ValueError for more names.
     """
+    check_count(len(lengths), 6, "lengths", "names")
     longest = max(max(numbers) for numbers in lengths.values())
     panels, details = [], []
     for number, (name, numbers) in enumerate(lengths.items()):
@@ -224,8 +229,9 @@ def padded_share(table: pd.DataFrame) -> Picture:
     """Draw a bar for each batching plan: the positions that hold tokens, followed by the padding.
 
     `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
-    positions) and `batches`.
+    positions) and `batches`. Raises ValueError if the padding of a plan is negative.
     """
+    check_above(-1, table, "padding", "padding of 0 or more, as in plans that contain every sentence")
     frame = table.assign(total=table["real"] + table["padding"])
     frame["share"] = frame["padding"] / frame["total"]
     frame["details"] = [

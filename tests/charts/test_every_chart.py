@@ -282,3 +282,57 @@ def test_the_table_has_the_values_of_the_chart() -> None:
 def test_a_chart_without_tooltips_has_no_table() -> None:
     with pytest.raises(ValueError, match="no values with tooltips"):
         as_table(alt.Chart(pd.DataFrame({"x": [1]})).mark_point())
+
+
+def table(**columns: object) -> pd.DataFrame:
+    return pd.DataFrame(columns)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (
+            lambda: charts.padded_share(table(plan=["all"], real=[9], padding=[-2], batches=[1])),
+            "expected padding of 0 or more, as in plans that contain every sentence, got padding -2",
+        ),
+        (
+            lambda: charts.loss_by_confidence(table(smoothing=[0.1], confidence=[0.5], loss=[NAN])),
+            "expected finite losses, got loss nan in row 0",
+        ),
+        (
+            lambda: charts.loss_by_confidence(table(smoothing=[0.1], confidence=[1.0], loss=[0.2])),
+            "expected confidences above 0 and below 1",
+        ),
+        (
+            lambda: charts.calibration_curves(table(model=["a"], confidence=[NAN], right=[True])),
+            "expected finite confidences, got confidence nan in row 0",
+        ),
+        (
+            lambda: charts.softmax_saturation(
+                table(d_k=[2], divided=[True], largest_weight=[NAN], gradient=[0.1])
+            ),
+            "expected finite numbers, got largest_weight nan in row 0",
+        ),
+        (lambda: charts.decoding_steps([[NAN, 0.5]], ["a", "b"], [0]), "probabilities: expected finite"),
+        (lambda: charts.decoding_steps([[3.0, 0.5]], ["a", "b"], [0]), "Apply softmax to the logits first"),
+        (lambda: charts.merge_steps(["a"], [[["a"]]], []), "merges: expected at least one"),
+        (lambda: charts.sentence_pieces({"words": []}), "at least one token"),
+        (lambda: charts.length_histograms({str(n): [1] for n in range(7)}), "expected 1 to 6 names, got 7"),
+        (
+            lambda: charts.word_by_word([dict.fromkeys("abcdef", 0.1)], ["a"], [("b", 0.5)]),
+            "expected 1 to 5 words at each step, got 6",
+        ),
+        (
+            lambda: charts.layer_costs(
+                dict.fromkeys("abcde", 1), table(length=[1], part=["a"], multiplications=[2])
+            ),
+            "expected 1 to 4 parts, got 5",
+        ),
+    ],
+)
+def test_numbers_that_a_students_code_can_cause_are_refused(draw: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw()

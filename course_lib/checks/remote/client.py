@@ -94,13 +94,14 @@ class RemoteObject(Backend):
 def student_objects(
     channel: Channel,
     may_not_call: Mapping[str, Sequence[str]] | None = None,
+    timeout: float = TIMEOUT,
     first_timeout: float = TIMEOUT,
 ) -> dict[str, RemoteObject]:
     """Return a backend for each public name that the student's code defines.
 
     Returns an empty dict if the process doesn't send a valid list of names in time. `may_not_call` maps the
-    name of an exercise to the functions that it forbids. `first_timeout` is the timeout of the list of names
-    in seconds; the list is sent without running the student's code.
+    name of an exercise to the functions that it forbids. `timeout` is the timeout of a reply in seconds.
+    `first_timeout` is that of the list of names, which is sent without running the student's code.
     """
     forbidden = may_not_call or {}
     data = _exchange(channel, pack({"do": "names"}), first_timeout)
@@ -113,7 +114,7 @@ def student_objects(
     except SerializationError as error:
         _ended(channel, error)
         return {}
-    return {name: RemoteObject(channel, name, forbidden.get(name, ())) for name in names}
+    return {name: RemoteObject(channel, name, forbidden.get(name, ()), timeout) for name in names}
 
 
 def _exchange(channel: Channel, message: bytes, timeout: float) -> bytes | Raised:

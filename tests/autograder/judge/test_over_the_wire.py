@@ -99,7 +99,7 @@ EACH_DAY = "01-attention", "11-decoding"
 def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_path: Path) -> None:
     with kernel(lesson, tmp_path) as channel:
         forbidden = {"attention_scores_watched": ["torch.Tensor.transpose"]}
-        names = student_objects(channel, forbidden, first_timeout=60.0)
+        names = student_objects(channel, forbidden, timeout=60.0)
         assert {one.name for one in exercises(lesson)} <= names.keys()
         for exercise in exercises(lesson):
             right = examine(exercise, names[exercise.name], SEED)

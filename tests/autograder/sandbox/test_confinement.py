@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from autograder.sandbox import bubblewrap
-from autograder.sandbox.confinement import WITHOUT, Confinement, _probe, _unavailable_reason, attempt, probe, require
+from autograder.sandbox.confinement import (
+    WITHOUT,
+    Confinement,
+    _probe,
+    _unavailable_reason,
+    attempt,
+    probe,
+    require,
+)
 from autograder.sandbox.fork_server import ForkServer
 from course_lib.curriculum.course_file import CourseError
 from tests.autograder.sandbox.confined import skip_where_missing

@@ -1,4 +1,4 @@
-"""The built-in corpus is the pinned one, which has the properties that its README states."""
+"""The built-in corpus is the pinned one, and its README counts its phenomena correctly."""
 
 import csv
 import re

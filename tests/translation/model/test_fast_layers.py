@@ -1,4 +1,4 @@
-"""Training with fast layers, fixed shapes and prefetching gives the same weights as the reference does."""
+"""Training with fast layers and fixed shapes gives the same weights as the reference does."""
 
 from collections.abc import Callable
 
