@@ -68,7 +68,8 @@ COMMANDS = {
     },
 }
 
-#: The extra of pyproject.toml that the commands of each group need, and a package that only it installs.
+#: For each group, the extra of pyproject.toml that its commands need, and a package of that extra, whose
+#: absence shows that the extra is not installed.
 _EXTRAS = {
     "lessons": ("lessons", "jupyterlab"),
     "translation lab": ("cluster", "sacrebleu"),

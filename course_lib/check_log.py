@@ -195,7 +195,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "on":
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         atomic_write_text(folder / _ON, _CODE if options.with_code else "")
-        code = "your code" if options.with_code else "not your code"
+        code = "with your code" if options.with_code else "without your code"
         print(f"The log is on ({code}): {folder / LOG}. It stays on this machine.")
     elif options.command == "off":
         (folder / _ON).unlink(missing_ok=True)
@@ -209,7 +209,7 @@ def _run(options: argparse.Namespace) -> int:
             print(_line(entry), end="")
     elif options.command == "delete":
         (folder / LOG).unlink(missing_ok=True)
-        print("The log is deleted. Copies that you put into lessons' folders are not.")
+        print("The log was deleted. Copies in the folders of lessons were not deleted.")
     else:
         path = hand_in(options.folder, options.with_code)
         print(f"Wrote {path}. It is handed in with the lesson; to keep it to yourself, delete the file.")

@@ -94,7 +94,7 @@ def _watchdog(seconds: float) -> Iterator[None]:
 
 
 class TimeLimits:
-    """Time limits of several threads that end together. Another thread enforces them while it waits.
+    """Time limits for several threads, all with the same end. Another thread enforces them while it waits.
 
     This costs less than calling `time_limit` in each of the threads, which starts a thread to enforce it.
     """

@@ -36,7 +36,7 @@ from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.transport import Channel
 
-#: Addresses in the representations of objects. They differ in each run, so they are removed from outputs.
+#: Addresses in the representations of objects. They differ in each run, so they are masked in outputs.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,}")
 
 #: Timeouts in seconds for a kernel: to start, to answer its first request, and to finish after a check.

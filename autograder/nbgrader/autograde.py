@@ -39,7 +39,11 @@ class RepairedNotebookExporter(NotebookExporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **options: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Convert the repaired notebook of a file. Raises KeyError if there is none."""
+        """Run the preprocessors on the repaired notebook of a file.
+
+        Return the resulting notebook as JSON, and the resources. Raises KeyError if the file has no repaired
+        notebook.
+        """
         notebook = self.repaired[filename]
         path = Path(filename)
         resources = {**(resources or {}), "metadata": {"name": path.stem, "path": str(path.parent)}}
@@ -93,7 +97,7 @@ class CourseAutograde(RecordingConverter, Autograde):
             raise NbGraderException(str(error)) from error
 
     def _configured_execute(self) -> SandboxedExecute:
-        """Create the `SandboxedExecute` of this run, and insert it into the preprocessors.
+        """Create the `SandboxedExecute` of this run, insert it into the preprocessors, and return it.
 
         Raises NbGraderException if the notebooks would not run in sandboxes.
         """

@@ -56,7 +56,7 @@ class Students:
     def find(self, file: DownloadedFile) -> str | None:
         """Return the id of the student who uploaded a file, or None if the student can't be identified.
 
-        A student is matched by ID or, if nobody has it, by name. A name that several students share
+        A student is matched by ID or, if no student has the ID, by name. A name that several students share
         is not used.
         """
         numbers = self._moodle if file.moodle else self._canvas
@@ -169,9 +169,9 @@ class DownloadCollector(FileNameCollectorPlugin):
 def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
     """Return the files of the latest upload that have exactly the wanted name.
 
-    If there are none, return all files of the latest upload.
-    If the files to return all have the same content, return only one of them. Files in a folder count only if
-    there are no others: the folder can be an archive of another student, who chose the names in it.
+    If there are none, return all files of the latest upload. If the files to return all have the same
+    content, return only one of them. Files in a folder count only if there are no others: the folder can be
+    an archive of another student, who chose the names in it.
     """
     files = [file for file in files if file.depth == min(each.depth for each in files)]
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]

@@ -211,7 +211,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             problem = (
                 f"it was handed in by {account}, in the name of {record['username']}. It is not collected."
             )
-        # Its own name serves as the student's, so that it doesn't replace anybody's submission.
+        # Use the folder's name as the student's, so that the folder doesn't replace anybody's submission.
         return {"username": name, "filename": name, "timestamp": datetime(1970, 1, 1), "problem": problem}
 
     def _sort_by_timestamp(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -227,7 +227,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
 
     @cached_property
     def _deadlines(self) -> Mapping[str, datetime]:
-        """The deadlines, by student. For a student without a submission, it is that of the class."""
+        """The deadlines, by student. A student without a submission has the deadline of the class."""
         with open_gradebook(self.coursedir) as gradebook:
             lesson = gradebook.find_assignment(self.coursedir.assignment_id)
             due = lesson.duedate

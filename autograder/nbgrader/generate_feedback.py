@@ -72,7 +72,8 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     def _prepare(self, notebooks: list[str]) -> None:
         """Prepare the pages of one submission, and schedule their rendering if they are due.
 
-        An error is raised later, when the submission is converted, so that it is reported for it.
+        An error is raised later, when this submission is converted, so that it is reported with the
+        submission's name.
         """
         exporter, excluded = self.exporter, self.coursedir.student_id_exclude.split(",")
         if self.names(notebooks[0])["student"] in excluded:

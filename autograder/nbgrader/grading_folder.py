@@ -66,10 +66,10 @@ def grading_records(course: CourseDirectory, submission: Submission) -> list[Gra
 
 
 def read_not_graded(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the reasons in a folder's list, keyed by lesson and then by student; or an empty dict if there
-    is no list.
+    """Return the reasons in a folder's list, keyed by lesson and then by student.
 
-    Raises ValueError if the file is damaged.
+    Returns an empty dict if there is no list. Raises ValueError if the file is damaged, and OSError if it
+    can't be read.
     """
     try:
         return _Reasons.validate_json((folder / NOT_GRADED).read_bytes())

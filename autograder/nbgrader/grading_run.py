@@ -157,7 +157,8 @@ class GradingRun:
     def _grade(self, prepared: PreparedSubmission, gradebook: Gradebook) -> None:
         """Grade a submission, and grade it again if its files change while it is being graded.
 
-        Raises NotComputedError if one of its notebooks can't be run.
+        Raises NotComputedError if one of its notebooks can't be run, and UnreadableError if its files change
+        at every attempt.
         """
         submission = prepared.submission
         for attempt in range(_ATTEMPTS):

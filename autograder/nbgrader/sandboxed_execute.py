@@ -102,7 +102,8 @@ class SandboxedExecute(NbGraderPreprocessor):
         can confine students' code and `allow_unconfined` is false.
         """
         address = self.cluster or os.environ.get(CLUSTER, "")
-        installed_version()  # It is remembered, because an update of the files doesn't change running code.
+        # Compute and cache the version now: if the files are updated later, this process keeps its old code.
+        installed_version()
         with shared.borrow((address, self.worker_count), partial(self._create_executor, address)) as executor:
             yield Results(self.store, executor, self.log)
 
@@ -141,8 +142,8 @@ class SandboxedExecute(NbGraderPreprocessor):
                 id=str(cell.metadata.get("nbgrader", {}).get("grade_id") or cell.get("id", index)),
                 source=cell.source,
                 judged=is_check(cell),
-                # Picture cells take long, or need code that the sandbox lacks. So they stay optional even if
-                # a student has changed them.
+                # Cells that draw pictures can take a long time, or need code that the sandbox lacks. So they
+                # stay optional even if a student has changed them.
                 optional="see" in released.get(cell.get("id"), unknown).tags
                 and not cell.metadata.get("nbgrader"),
                 released=cell.get("id") in released and released[cell.id].source == cell.source,

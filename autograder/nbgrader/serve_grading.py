@@ -40,7 +40,7 @@ from course_lib.curriculum.course_file import CourseError
 #: The name of a submission in the inbound folder: student+lesson+time, sometimes with a random part.
 _INBOUND = re.compile(r"(?P<student>.+?)\+(?P<lesson>[^+]+)\+(?P<time>\d{4}-[^+]+)(?:\+[^+]+)?")
 
-#: nbgrader writes this file last when a student submits. It names the student's feedback.
+#: nbgrader writes this file last when a student submits. The name of the feedback page is derived from it.
 SECRET = "submission_secret.txt"
 
 _HOUR = 3600.0
@@ -97,7 +97,7 @@ class GradingService:
         self._in_gradebook: dict[str, bool] = {}
         """Whether the gradebook has a lesson. Missing lessons are looked up again in each step."""
         self._forged: dict[str, bool] = {}
-        """Whether another student has handed in a submission of the exchange, keyed by folder."""
+        """Whether a submission in the exchange was handed in by an impostor, keyed by the folder's name."""
         self._warned: set[str] = set()
         """The warnings that were logged and are not repeated."""
 
@@ -168,7 +168,7 @@ class GradingService:
             yield Submission(student, lesson, str(path), released_notebooks(self._directory, lesson))
 
     def _find_forged(self, submissions: Mapping[Path, str], inbound: Path) -> None:
-        """Determine whether each new folder was handed in by a student other than the one in its name.
+        """Determine whether each new folder was handed in by an account that may not: see `impostor`.
 
         If the gradebook can't be read, or a folder has just been deleted, this is done in a later step.
         """
@@ -221,7 +221,7 @@ class GradingService:
                     insert_outputs(notebook, result)
                     self._report(submission, name, notebook)
             except Exception as error:
-                # As in `_start`. If a result was computed, it is in the store anyway.
+                # The service must continue, as in `_start`. If a result was computed, it is stored anyway.
                 self._log.warning("%s, %s: not reported: %s", submission.student, submission.lesson, error)
 
     def _is_ready(self, prepared: PreparedSubmission) -> bool:

@@ -50,7 +50,7 @@ class SandboxPlugin(WorkerPlugin):
         """The sandboxes of this worker; None if they have not started, or if the worker was refused."""
 
     async def setup(self, worker: Worker) -> None:
-        """Start a sandbox of a worker before it gets its first call. If that fails, refuse the worker."""
+        """Start a worker's sandboxes before it gets its first call. If that fails, refuse the worker."""
         try:
             self.executor = await asyncio.to_thread(self._create_executor, worker.state.nthreads)
         except Exception as error:
@@ -93,7 +93,7 @@ class ClusterExecutor(WorkerExecutor):
         self._executor = client.get_executor(pure=False)
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Schedule a call in the next free sandbox."""
+        """Schedule a call in the next free sandbox, and return its future."""
         future: Future[T] = self._executor.submit(_run, self._plugin.name, function, *args, **kwargs)
         return future
 
@@ -110,7 +110,7 @@ class ClusterExecutor(WorkerExecutor):
 def connect(
     address: str, allow_unconfined: bool, allow_plain_tcp: bool, log: logging.Logger
 ) -> ClusterExecutor:
-    """Connect to a Dask scheduler, and wait for a worker with a sandbox.
+    """Connect to a Dask scheduler, wait for a worker with a sandbox, and return an executor.
 
     Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
     worker has joined after ten minutes. An address without TLS is unsafe unless it is that of this machine or

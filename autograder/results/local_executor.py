@@ -19,7 +19,7 @@ T = TypeVar("T")
 #: The maximum number of attempts at a call if its worker dies.
 _ATTEMPTS = 2
 
-#: After this number of workers in a row that failed to start, none is started for RETRY_SECONDS.
+#: If this many workers in a row fail to start, no worker is started for the next RETRY_SECONDS.
 _MAX_FAILED_STARTS = 3
 RETRY_SECONDS = 60.0
 
@@ -52,7 +52,7 @@ class LocalExecutor(WorkerExecutor):
         self._closed = False
         self._start_problem, self._retry_at = "", 0.0
         self._failed_starts = 0
-        """The number of workers that failed to start since the last one that did."""
+        """The number of workers that have failed to start since the last successful start."""
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Schedule a call on the next free worker, and return its future.
@@ -92,7 +92,11 @@ class LocalExecutor(WorkerExecutor):
         )
 
     def _start_worker(self) -> None:
-        """Start this thread's worker. Raises NotComputedError if its initializer fails or ends it."""
+        """Start this thread's worker.
+
+        Raises NotComputedError if its initializer fails or ends the process, or if starts are suspended after
+        several failures, and CancelledError after `shutdown`.
+        """
         spawn = multiprocessing.get_context("spawn")
         worker_end, lifeline = spawn.Pipe(duplex=False)
         worker = ProcessPoolExecutor(1, spawn, initializer=_end_with, initargs=(worker_end,))

@@ -90,10 +90,10 @@ class ResultStore:
                 os.fchmod(file.fileno(), stat.S_IMODE(path.parent.stat().st_mode) & 0o664)
 
     def entries(self) -> Iterator[tuple[Path, Header | None]]:
-        """Yield the path and the header of each entry. The header is None if the entry is damaged."""
+        """Yield each file's path and header. The header is None if the file isn't an intact entry."""
         for path in sorted(self.folder.glob("??/*")) if self.folder.is_dir() else []:
             header = None
-            # Other files include the incomplete ones of killed processes.
+            # Files with another suffix were left incomplete by killed processes, for example.
             if path.suffix == _SUFFIX and path.is_file() and not path.is_symlink():
                 with contextlib.suppress(ValueError, OSError):
                     found, body = _parse(path.read_bytes(), path.stem)

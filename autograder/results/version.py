@@ -20,8 +20,8 @@ _PACKAGES = (
     *("ipykernel", "IPython", "nbclient", "altair", "vl-convert-python"),
 )
 
-#: Parts of `course_lib` that affect only the results of the final lab, and the parts of these that affect all
-#: lessons.
+#: Parts of `course_lib` that affect only the results of the final lab, except for those in `_JUDGING`, which
+#: affect the results of all lessons.
 _NOT_JUDGING = ("__main__.py", "curriculum/curriculum.json", "student/progress", "translation")
 _JUDGING = ("translation/__init__.py", "translation/configs", "translation/data")
 _FINAL_LAB = "final_lab"

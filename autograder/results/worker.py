@@ -1,4 +1,4 @@
-"""The code that runs in a worker, and its start. A worker loads torch and the checks, its parent does not."""
+"""The code of worker processes, and their start. A worker loads torch and the checks; its parent doesn't."""
 
 import ctypes
 import faulthandler

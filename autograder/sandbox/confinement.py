@@ -28,7 +28,8 @@ MECHANISMS = ("bubblewrap", "landlock", "seccomp")
 #: An environment variable with mechanisms to disable, separated by commas, to test the remaining ones.
 WITHOUT = "COURSE_SANDBOX_WITHOUT"
 
-#: The attempts that each mechanism must stop on its own to count as working. Landlock 4 and 6 stop more.
+#: The attempts that each mechanism must stop on its own to count as working. From ABI versions 4 and 6 on,
+#: Landlock stops more of them.
 _STOPS = {
     "bubblewrap": {"read", "list", "write", "tcp", "udp", "unix", "signal", "trace"},
     "landlock": {"read", "list", "write", "trace"},
@@ -36,7 +37,7 @@ _STOPS = {
 }
 _TIMEOUT = 60  # seconds; long, so that a busy machine isn't rejected
 _SCRATCH_BYTES = 2**20
-#: The files of this package, which bubblewrap must show inside.
+#: The files of this package, which must be readable inside bubblewrap's sandbox.
 SANDBOX_FILES = tuple(bubblewrap.COURSE / "autograder" / name for name in ("__init__.py", "sandbox"))
 
 

@@ -245,8 +245,8 @@ class ForkServer:
 def _remove_stale_folders() -> None:
     """Remove the sandbox folders left behind by processes that were killed.
 
-    That no process has the id in a folder's name is not enough, because containers with their own process ids
-    may share the temporary folder. So the folder must also be unlocked.
+    It is not enough that no process has the id in a folder's name: containers with their own process ids may
+    share the temporary folder. So the folder must also be unlocked.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]

@@ -91,7 +91,7 @@ class Supervisor:
     def execute(self, command: Mapping[str, Any], files: list[int]) -> dict[str, Any]:
         """Execute a command, and return the state of the kernel.
 
-        `files` are the descriptors that came with the command.
+        `files` are the descriptors that were sent with the command.
         """
         match command["do"]:
             case "launch":
@@ -164,7 +164,7 @@ class Supervisor:
         """Kill the kernel and all processes that it started, and empty the scratch folder."""
         self._kill_processes()
         if self.home is not None:
-            # Empty the whole scratch folder, because not every mechanism restricts a kernel to its own.
+            # Empty the whole scratch folder, because not every mechanism restricts a kernel to `home`.
             for left in self.scratch.iterdir():
                 _remove(left)
             self.home = None

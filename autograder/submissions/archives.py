@@ -22,7 +22,7 @@ from nbgrader.plugins import ExtractorPlugin
 from autograder.submissions.downloaded_files import interpretations
 from autograder.submissions.reading import shown
 
-#: The nesting depth of archives: the download, a student's archive, and one inside that.
+#: The maximum nesting depth of archives: the download, a student's archive, and an archive inside that.
 _MAX_NESTING = 3
 
 #: The maximum number of files in a student's archive, and the maximum depth of folders.
@@ -184,8 +184,8 @@ class DownloadExtractor(ExtractorPlugin):
         self.left_out += 1
         parts = (*self.original_parts(self._folder, path), *filter(None, [member]))
         self.log.warning(
-            "%s was not unpacked: %s. If it is needed, put it into the folder of the archive by hand, with "
-            "the part of the name that identifies the student, and run this command again with --force.",
+            "%s was not unpacked: %s. If it is needed, put it into the folder of the archive by hand, keep "
+            "the part of its name that identifies the student, and run this command again with --force.",
             "/".join(map(shown, parts)),
             reason,
         )
@@ -227,7 +227,10 @@ def _open_tarred(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]
 
 
 def _write(content: _Reader, target: Path, max_bytes: int, budget: _Budget | None) -> None:
-    """Write the content of a member to a new file, or leave nothing if that fails or exceeds a limit."""
+    """Write the content of a member to a new file. If that fails, delete the file.
+
+    Raises ValueError if the file exists or is too large, and _TooLargeError if the budget is exceeded.
+    """
     if target.exists():
         raise ValueError("another file has the same path")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ class DownloadedFile:
     """The number of folders around the part of the path that names the student."""
     late: bool = False
     attachment: int = 0
-    """Canvas's number of the upload: a later upload has a higher one."""
+    """Canvas's id of the upload; later uploads have higher ids. It is 0 for Moodle."""
 
     def is_copy_of(self, wanted: str) -> bool:
         """Return whether the file has the name `wanted`, ignoring a suffix such as `-1` or ` (1)`."""

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Raw
 
-#: The limit on the size of a file. All sizes are in bytes. A lesson has 100 kB, but its outputs, which are
-#: skipped, can be far larger.
+#: The limit on the size of a file, in bytes. A lesson has 100 kB, but its outputs, which are skipped, can be
+#: far larger.
 MAX_BYTES = 200_000_000
-#: The limit on the text of all cells together.
+#: The limit on the text of all cells together, in characters.
 MAX_SOURCE = 5_000_000
 MAX_CELLS = 5_000
 #: The limit on a file that msgspec refuses. It is read with `json`, which keeps even the outputs in memory.

@@ -16,7 +16,7 @@ from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, i
 
 from autograder.submissions.reading import SubmittedCell, UnreadableError, read_notebook, shown
 
-#: The tag of the cells that show graders a mark scheme, and the beginning of their IDs.
+#: The tag of the cells that show graders a mark scheme, and the prefix of their ids.
 MARK_SCHEME = "mark-scheme"
 
 #: Tags that would keep a cell from running, or an error in it from counting.
@@ -41,7 +41,7 @@ class RepairedNotebook:
     tampering: list[str]
     """Repairs of changes that look intentional."""
     from_another_release: bool
-    """Whether locked cells are those of another release."""
+    """Whether any locked cell is from another release."""
 
 
 def repair(raw: bytes, released: NotebookNode) -> RepairedNotebook:

@@ -9,7 +9,7 @@ __all__ = ["CheckError", "check"]
 
 
 def __getattr__(name: str) -> object:
-    # Importing torch takes seconds. nbgrader's commands only read `engine.findings`, and don't need it.
+    # Importing torch takes seconds, and nbgrader's commands need only `engine.findings`, which works without.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from course_lib.checks import notebook

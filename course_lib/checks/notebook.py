@@ -56,13 +56,15 @@ def check(
 ) -> float | None:
     """Check a student's code for an exercise, the answer to a prediction, or a file to submit.
 
-    `names` holds the student's objects: in a notebook, `globals()`. Prints one line if the answer is correct.
-    Otherwise raises a CheckError whose message says what is wrong. If tensors with two or more axes differ, a
-    picture shows the result next to the expected one. Raises BrokenCheckError if the reference fails or the
-    check has a bug, so that a broken check never passes an answer or reports it as wrong, and ValueError if
-    there is no check called `name`. `may_not_call` names torch functions that would solve the whole exercise;
-    an answer that calls one of them fails. For a file to submit, `levels` holds the BLEU thresholds of each
-    corpus with their points, and the notebook's folder is searched instead of `names`.
+    `names` holds the student's objects: in a notebook, `globals()`. Prints a message if the answer is correct
+    or is a file that earns some of the points. Otherwise raises a CheckError whose message says what is
+    wrong. If tensors with two or more axes differ, a picture shows the result next to the expected one.
+    `may_not_call` names torch functions that would solve the whole exercise; an answer that calls one of them
+    fails. For a file to submit, `levels` holds the BLEU thresholds of each corpus with their points, and the
+    notebook's folder is searched instead of `names`.
+
+    Raises BrokenCheckError if the reference fails or the check has a bug, so that a broken check never passes
+    an answer or reports it as wrong, and ValueError if there is no check called `name`.
 
     With `grading`, which only an instructor's copy of a check cell contains, the check draws different random
     inputs. For a partly correct answer, it prints the message and returns the points that the answer earns.
@@ -152,7 +154,10 @@ def _result_of_exercise(
 
 
 def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
-    """Return the student's solutions of other exercises that an answer uses and that fail their checks."""
+    """Return the names of the student's other solutions that an answer uses and that fail their own checks.
+
+    The result is empty if they can't be determined.
+    """
     with contextlib.suppress(Exception):  # The message says what is wrong with the answer in any case.
         used = _names_used(names.get(name))
         return [
@@ -208,10 +213,10 @@ def _result_of_file(entry: FileCheck, levels: Levels, grading: GradingOptions | 
 def _failure(
     finding: Finding, message: str, grading: GradingOptions | None, difference: Difference | None = None
 ) -> _Result:
-    """Return the result of a failed check, with the points that are left after the misconceptions' costs.
+    """Return the result of a failed check, with the points that remain after the misconceptions' costs.
 
-    No points are left if the check isn't graded, if no misconception explains the failure, if one of them has
-    no cost, or if a forbidden function was called.
+    No points remain if the check isn't graded, if no misconception explains the failure, if a misconception
+    has no cost, or if a forbidden function was called.
     """
     points, mistakes = 0.0, finding.misconceptions
     costs = grading.get("costs", {}) if grading and not finding.forbidden else {}

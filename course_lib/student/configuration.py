@@ -15,7 +15,7 @@ from course_lib.atomic_files import atomic_write_text
 #: The course's name in `autograder/nbgrader_config.py`.
 COURSE_ID = "build-the-transformer"
 
-#: The first line of each file, which shows a later run that it may overwrite the file.
+#: The first line of each file, by which a later run recognises that it may overwrite the file.
 _HEADER = "# Written by `course student-config`; run it again to change this file."
 
 _NBGRADER = """\

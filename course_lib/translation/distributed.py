@@ -251,7 +251,7 @@ def broadcast_from_rank_zero(distributed: DistributedInfo, function: Callable[[]
 
 
 def memory_of(tensor: Tensor) -> tuple[object, ...]:
-    """Return a key that is equal for tensors that are the same numbers in memory, such as tied weights."""
+    """Return a key that is equal for tensors that occupy the same memory, such as tied weights."""
     return tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"each process wrote the collectives that it waited for to {traces}N, where N is its rank. "
                 f"To compare them: torchfrtrace --prefix {traces.name} {traces.parent}"
             )
-        # When a process ends with an error, torchrun stops those that still run with SIGTERM.
+        # When a process ends with an error, torchrun sends SIGTERM to those that are still running.
         codes = {failure.exitcode for failure in failed.failures.values()} - {-signal.SIGTERM}
         return codes.pop() if len(codes) == 1 and min(codes) > 0 else ExitCode.FAILED
     except (dist.DistError, RendezvousError) as error:

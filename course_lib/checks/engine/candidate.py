@@ -82,7 +82,7 @@ class Candidate:
         self.handle = handle
 
     def call(self, *arguments: object, method: str = "__call__", **keywords: object) -> Reply:
-        """Call the object, or its method with the name `method`.
+        """Call the object, or its method with the name `method`, and return the reply.
 
         If the call returns an object that the probe has created, the reply's value is that object's `Handle`.
         """
@@ -126,7 +126,7 @@ class Candidate:
         return self._ask("load", (dict(weights), dict(optional or {})))
 
     def weights(self) -> Reply:
-        """Read the instance's state dict."""
+        """Return a reply with the instance's state dict."""
         return self._ask("weights")
 
     def train(self, mode: bool) -> Reply:
@@ -134,11 +134,11 @@ class Candidate:
         return self._ask("train", (mode,))
 
     def modes(self) -> Reply:
-        """Read which of the instance's modules are in training mode, as a dict of booleans by module name."""
+        """Return a reply with a dict that maps each module's name to whether it is in training mode."""
         return self._ask("modes")
 
     def number(self) -> Reply:
-        """Read the answer in a prediction cell.
+        """Return a reply with the answer in a prediction cell.
 
         Python, NumPy and torch numbers are converted to floats, as is any other value that has the method
         `__float__`, except a bool. All other values are left unchanged. The reply is `Raised` if the
@@ -165,7 +165,7 @@ class Candidate:
 
 
 def _plain(argument: object) -> object:
-    """Replace the candidates in an argument, including those in tuples and fixtures, with their handles."""
+    """Return an argument with handles in place of candidates, including those in tuples and fixtures."""
     if isinstance(argument, Candidate):
         return argument.handle
     if isinstance(argument, tuple):

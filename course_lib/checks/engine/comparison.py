@@ -68,7 +68,7 @@ class Arguments:
         return f"`{self.names[number]}`" if number < len(self.names) else f"argument {number + 1}"
 
     def name_of_input(self, number: int) -> str:
-        """Return the name of item `number`, from 0, of the arguments that may have a gradient."""
+        """Return the name of input `number`, counted from 0 among the arguments that can have a gradient."""
         inputs = [
             index
             for index, value in enumerate(self.values)
@@ -80,7 +80,7 @@ class Arguments:
 
 NO_ARGUMENTS = Arguments()
 
-#: The likely causes of results of these types, by the type's name.
+#: Sentences about the likely cause of a result of an unexpected type, by the name of the type.
 _CAUSES_OF_TYPES = {
     "ndarray": "Compute with torch, not NumPy.",
     "generator": "A function that contains `yield` returns a generator.",
@@ -98,9 +98,9 @@ class Comparison:
     tolerance: float | None = None
     """The tolerance relative to the largest number; None for the default of the dtype."""
     messages: bool = False
-    """Whether exceptions must also have the same message, unless the student's code raised them itself.
+    """Whether exceptions must have the same message as well, unless `raise` statements raised both of them.
 
-    If so, a warning beside a NaN makes no difference.
+    If this is true, warnings may differ if the result contains NaN.
     """
     described: bool = True
     """Whether to describe differences, which takes longer than finding them."""
@@ -242,7 +242,8 @@ class Comparison:
         if expected.dtype != found.dtype:
             kind = f"dtype {_dtype(expected)}"
             if expected.is_floating_point() and not found.is_floating_point():
-                kind = "a floating-point dtype"  # A probe may have widened the expected tensor.
+                # A probe may have converted the expected tensor to a wider dtype, so don't name its dtype.
+                kind = "a floating-point dtype"
             return _structural(f"Expected {name} to have {kind}, got {_dtype(found)}.")
         if expected.device != found.device:
             return _structural(f"Expected {name} on the device {expected.device}, got it on {found.device}.")
@@ -319,7 +320,7 @@ def describe(value: Value) -> str:
 
 
 def shown_number(number: float) -> str:
-    """Format a number as a student would type it: a whole number in full, any other with six digits."""
+    """Format a number as a student would type it: integers below 1e15 in full, others with six digits."""
     is_whole = math.isfinite(number) and number == int(number) and abs(number) < 1e15
     return str(int(number)) if is_whole else f"{number:g}"
 

@@ -62,11 +62,11 @@ class Verdict:
     difference: Difference | None = None
     """The difference in the first failing probe."""
     facts: tuple[str, ...] = ()
-    """Sentences about how the student's result in that probe relates to the expected one."""
+    """Further sentences, such as how the result in the first failing probe relates to the expected one."""
     named: tuple[Misconception, ...] = ()
     """Misconceptions whose results equal the student's in every probe; empty if there are none."""
     named_by_error: bool = False
-    """Whether they are named by exceptions alone, which other mistakes can raise as well."""
+    """Whether only exceptions, which other mistakes can raise as well, point to the mistakes in `named`."""
     similar: Resemblance | None = None
     """Misconceptions whose results equal the student's in one failing probe, but not in all probes."""
     example: Example | None = None
@@ -307,7 +307,8 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
 def _arguments(exercise: ExerciseCheck, outcome: Outcome) -> Arguments:
     """Return the arguments of the last call in an outcome.
 
-    They have names only if every call is one of the student's function, or of the same method of its class.
+    Their names are known only if all calls are to the student's function, or to the same method of the
+    student's class.
     """
     calls = [request for request in outcome.requests if request.action in ("call", "gradients")]
     if not calls:

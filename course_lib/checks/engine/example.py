@@ -37,10 +37,10 @@ class Example:
 
 
 def example(exercise: ExerciseCheck, backend: Backend, failed: Sequence[Outcome]) -> Example | None:
-    """Return the shortest call in the failed probes that shows a wrong result, or None if there is none.
+    """Return a short call from the failed probes that shows a wrong result, or None if none is found.
 
-    Inputs are rounded to two decimals to keep them short, and long ones are replaced by numbers in equal
-    steps. So are the weights of a module, which is called in evaluation mode. The results are computed with
+    Inputs are rounded to two decimals to keep them short. Long inputs, and the weights of a module, are
+    replaced by evenly spaced numbers. A module is called in evaluation mode. The results are computed with
     these numbers. If a result is long, only its first wrong row is shown. There is no example for a call
     longer than `_MAX_CALL_LENGTH` characters, or for values that can't be written as Python source.
     """
@@ -124,7 +124,7 @@ def _weights_in_equal_steps(reference: Backend, call: _Call) -> Mapping[str, Ten
 def _reply(backend: Backend, call: _Call, weights: Mapping[str, Tensor] | None) -> Reply | None:
     """Perform a call. The instance is a module in evaluation mode with these weights, unless they are None.
 
-    Returns None if the module has other weights.
+    Returns None if the names of the module's weights differ, or if the weights can't be read.
     """
     candidate = Candidate(backend)
     if call.build is not None:
@@ -139,7 +139,10 @@ def _reply(backend: Backend, call: _Call, weights: Mapping[str, Tensor] | None) 
 
 
 def _row(position: tuple[int, ...], expected: Value, found: Value) -> tuple[str, Value, Value]:
-    """Return an index as Python source and what it selects: the row at `position` if the tensors are long."""
+    """Return the index of the row at `position`, as Python source, and that row of both tensors.
+
+    If the values aren't long tensors, return an empty string and the values themselves.
+    """
     if isinstance(expected, Tensor) and len(position) > 1 and expected.numel() > _MAX_SHOWN:
         row = position[:-1]
         return str(list(row)), expected[row], found[row]
@@ -182,8 +185,8 @@ def _written(value: Value, digits: int = 2) -> str | None:
     """Return a value as Python source, with the elements of tensors rounded to `digits` decimals.
 
     Returns None if that is impossible: for a tensor that isn't on the CPU, is complex or has more than
-    `_MAX_ELEMENTS` elements that aren't equal steps, for any other object that isn't a number, a string,
-    None, a tuple, a list or a mapping, and for a container that holds such a value.
+    `_MAX_ELEMENTS` elements that aren't those of `_in_equal_steps`, for any other object that isn't a number,
+    a string, None, a tuple, a list or a mapping, and for a container that holds such a value.
     """
     if isinstance(value, Tensor):
         if value.device.type != "cpu" or value.is_complex():

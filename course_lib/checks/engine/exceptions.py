@@ -14,7 +14,7 @@ from torch import Tensor
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, WRONG_SHAPE, Raised
 
-#: A function of the match of an exception's pattern, and of the student's line.
+#: A function that explains an exception, given the match of the exception's pattern and the student's line.
 _Explain = Callable[[re.Match[str], str], str]
 
 
@@ -71,7 +71,7 @@ def named(raised: Raised) -> Misconception | None:
     by_attribute = meaning.explained_by == "attribute"
     statement = _unassigned(match, raised.line) if by_attribute else match.expand(meaning.statement)
     return Misconception(
-        # A class of the student's own may have any name.
+        # Don't use the name of the exception's class, because a student's own class may have any name.
         name=f"raises_{meaning.kind or 'an_exception'}",
         statement=statement,
         hint=meaning.of(match, raised.line),
@@ -169,7 +169,7 @@ def _attribute(match: re.Match[str], line: str) -> str:
     return f"{the_object} is {kinds[owner]} here{instead}."
 
 
-#: Types that an object is likely to have been taken for, if it lacks one of their attributes.
+#: Types for which a student may have mistaken an object that lacks one of their attributes.
 _WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: "a list", dict: "a dict"}
 
 
@@ -204,7 +204,7 @@ class _Meaning:
     statement: str = ""
     """What is wrong, if that is certain, as a clause like the `statement` of a misconception."""
     source: str = ""
-    """What to read, if `statement` is given and it isn't the description of the exception."""
+    """What to read, if `statement` is given; by default, Python's description of the exception."""
 
     def match(self, raised: Raised) -> re.Match[str] | None:
         fits = self.kind in ("", raised.kind) and re.search(self.line, raised.line)

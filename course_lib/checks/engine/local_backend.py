@@ -142,7 +142,8 @@ class LocalBackend(Backend):
         known = self._objects if request.action != "number" else ()
         result = plain(value, known)
         if type(value) is CoroutineType:
-            value.close()  # Python would warn that it was never awaited, and quote a line of the check.
+            # Otherwise Python would warn that it was never awaited, and quote a line of the check.
+            value.close()
         return Returned(result, changed, warned, tuple(calls.seen), tuple(called), printed=printed.getvalue())
 
     @contextmanager
@@ -228,7 +229,7 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
     parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     leaves = [*inputs, *parameters.values()]
-    # Pass copies of the leaves, which code can modify without an error. Other probes report the change.
+    # Pass copies, because modifying a leaf in place raises an error. Other probes report such a modification.
     output = _method(found, request.method)(
         *(item.clone() if isinstance(item, Tensor) and item.requires_grad else item for item in given),
         **keywords,

@@ -32,8 +32,8 @@ def first_difference(
 ) -> Difference | None:
     """Return the first difference between the results in two outcomes of a probe, or None if they agree.
 
-    If they differ and the code returned an exception instead of raising it, the difference is about that.
-    `arguments` are those of the probe's calls.
+    If they differ and the code returned an exception instead of raising it, the difference describes that
+    mistake instead. `arguments` are those of the probe's last call, for the description.
     """
     comparison = Comparison(probe.tolerance, arguments=arguments)
     difference = comparison.difference(expected.observed, found.observed)
@@ -56,7 +56,7 @@ def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
 
 
 def _common(one: Any, other: Any) -> Any:
-    """Remove the names from `other` that `one` doesn't have, in replies and in dicts inside of them."""
+    """Return `other` without the names that `one` doesn't have, in replies and in the dicts inside them."""
     if isinstance(one, Returned) and isinstance(other, Returned):
         return replace(other, value=_common(one.value, other.value))
     if isinstance(one, dict) and isinstance(other, dict):
@@ -84,7 +84,7 @@ def outcome_of(probe: Probe, backend: Backend, seed: str) -> Outcome:
 
 
 def _unwarned(reply: Reply) -> Reply:
-    """Return a reply without its warnings. Where these count, they are also in the result of the probe."""
+    """Return a reply without its warnings. A probe that checks warnings includes them in its result."""
     return replace(reply, warnings=()) if isinstance(reply, Returned) and reply.warnings else reply
 
 

@@ -22,7 +22,7 @@ class PredictionCheck:
     hint: str
     """A hint for wrong answers that are not among the known ones."""
     reason: str
-    """Sentences that explain the correct answer, for those who have found it, perhaps by luck."""
+    """Sentences that explain the correct answer to students who have found it, perhaps by luck."""
     misconceptions_file: Path | None = None
     """The file with the known wrong answers, which the registry adds."""
     name: str = ""

@@ -42,7 +42,7 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     if isinstance(expected, Tensor) and not isinstance(found, Tensor) and one.shape != other.shape:
         return ""  # A sentence about the shape alone would ignore the type.
     if not isinstance(expected, Tensor) and one.dtype == torch.bool:
-        return ""  # Each truth value has a name, so a sentence about all of them means little.
+        return ""  # Each boolean states a fact of its own, so a sentence about all of them means little.
     tensors = ((arguments.name(number), _tensor(value)) for number, value in enumerate(arguments.values))
     inputs = {name: tensor for name, tensor in tensors if tensor is not None}
     return next(_of_tensors(one, other, inputs), "")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-#: A tensor, number, truth value, string, None, a handle, or a tuple or dict of these.
+#: A tensor, number, boolean, string, dtype, None, `Handle` or `Opaque`, or a tuple or dict of these.
 Value = Any
 
 
@@ -91,10 +91,11 @@ _Value = TypeVar("_Value")
 #: The maximum number of plain values in a returned value, and the maximum nesting depth.
 MAX_VALUES, MAX_DEPTH = 50_000, 30
 
-#: The maximum size of a tensor. One expanded element can claim gigabytes, which a copy would allocate.
+#: The maximum size of a tensor in bytes. A single element can be expanded to gigabytes, which a copy would
+#: allocate.
 MAX_BYTES = 64 * 2**20
 
-#: The maximum size of an integer. A larger one could not be compared with a float, nor printed.
+#: The maximum size of an integer in bits. Far larger integers can't be converted to a float, or printed.
 MAX_BITS = 990
 
 #: The dtypes of plain tensors by name. Torch has limited support for other dtypes, such as float8.

@@ -17,9 +17,9 @@ from course_lib.checks.engine.versions import Mistakes, Versions, compiled
 #: The maximum number of misconceptions that are combined to explain an answer.
 _MAX_COMBINED = 4
 
-#: The budget of the search, in units of effort (see `Versions.effort`) of about 10 microseconds, so that
-#: unknown mistakes are answered within about two seconds. A time limit would give different verdicts on
-#: different machines.
+#: The budget of the search in units of effort (see `Versions.effort`), which take about 10 microseconds each.
+#: So a check takes about two seconds at most, even if it doesn't recognise the mistake. A time limit would
+#: give different verdicts on different machines.
 _EFFORT = 125_000
 
 #: The share of the remaining budget for trying single misconceptions, if some already explain the first
@@ -29,7 +29,7 @@ _TRYING_SHARE = 0.75
 #: The budget including the search for resemblances, if nothing explains all results.
 _ALL_EFFORT = 137_000
 
-#: The budget for finding a misconception that is only likely, in addition to what has been used before.
+#: The additional budget for finding a misconception that explains most failing probes, but not all.
 _LIKELY_EFFORT = 12_000
 
 #: The budget for deciding which misconceptions to combine first.
@@ -45,7 +45,7 @@ class Resemblance:
 
     mistakes: Mistakes
     probe: Probe
-    """The failing probe."""
+    """The failing probe in which the results are equal."""
     part: str = ""
     """The name of the part of the result that is equal; empty if all of it is."""
     others: int = 0
@@ -55,7 +55,7 @@ class Resemblance:
     is_ambiguous: bool = False
     """Whether other misconceptions explain as many results, so that these are only a guess."""
     is_likely: bool = False
-    """Whether they give the student's results in most failing probes, and fail in no others."""
+    """Whether these misconceptions explain most failing probes, and make no other probe fail."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Explanation:
     named: Mistakes = ()
     """Misconceptions that together explain every probe."""
     named_by_error: bool = False
-    """Whether they are named by exceptions alone, which other mistakes can raise as well."""
+    """Whether only exceptions, which other mistakes can raise as well, point to the mistakes in `named`."""
     similar: Resemblance | None = None
     """If `named` is empty, misconceptions that explain one of the failing probes."""
 
@@ -111,7 +111,7 @@ class Search:
         self._plausible: list[Misconception] = []
         """Misconceptions that keep the results of all probes before the first failing one correct."""
         self._promising: list[tuple[int, Mistakes]] = []
-        """Combinations that explain the first failing probe, each preceded by its first unexplained probe."""
+        """Pairs of the first unexplained probe and a combination that explains the first failing probe."""
 
     def explanation(self, combine: bool) -> Explanation:
         """Return misconceptions that explain all results or, failing that, one wrong result or a part of it.
@@ -181,7 +181,10 @@ class Search:
         return ()
 
     def _triple(self) -> Mistakes:
-        """Return three misconceptions that explain all results, if fewer don't explain the first failure."""
+        """Return three misconceptions that together explain all results, or an empty tuple.
+
+        The result is also empty if fewer misconceptions explain the first failing probe.
+        """
         if self._promising:
             return ()
         visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]

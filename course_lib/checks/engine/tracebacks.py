@@ -13,7 +13,7 @@ _COURSE = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 def student_line(trace: TracebackType | None) -> str:
-    """Return the last line of a traceback that is in a student's cell, or "" if there is none."""
+    """Return the source line of the innermost frame in a student's cell, or "" if there is none."""
     lines = [
         frame.line or ""
         for frame in traceback.extract_tb(trace)

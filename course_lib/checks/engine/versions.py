@@ -36,13 +36,19 @@ class _Version:
 
 @cache
 def compiled(exercise: ExerciseCheck, mistakes: Mistakes) -> Any:
-    """Return the reference with these mistakes, which is compiled once. Raises as `with_mistakes` does."""
+    """Return the reference with these mistakes applied. It is compiled only once.
+
+    Raises the same exceptions as `ExerciseCheck.with_mistakes`.
+    """
     return exercise.with_mistakes(*mistakes)
 
 
 @cache
 def known_versions(exercise: ExerciseCheck, seed: str) -> dict[Mistakes, _Version]:
-    """Return the versions of an exercise that have been run with a seed, which all its checks share."""
+    """Return the cache of the versions of an exercise that have been run with a seed.
+
+    It is empty at first. All checks of the exercise in this process share it.
+    """
     return {}
 
 
@@ -58,7 +64,7 @@ class Versions:
         self.effort = 0
         """The effort of compiling versions and running probes so far, in calls to torch functions."""
         self._timed_out: dict[Mistakes, _Version] = {}
-        """Versions that took too long. No other check uses them: a suspended machine can cause that once."""
+        """Versions that timed out. Other checks don't reuse them: the machine may have been suspended."""
         self._counted: defaultdict[Mistakes, set[int]] = defaultdict(set)
         """The probes whose effort has been counted, by version."""
 

@@ -22,7 +22,7 @@ class StudentError(Exception):
 class RemoteObject(Backend):
     """A backend for the object called `name` in the process at the other end of `channel`.
 
-    The server has one backend for each name, so there must be only one `RemoteObject` for it, too.
+    The server has one backend for each name, so there must be only one `RemoteObject` for each name as well.
     `may_not_call` lists the functions that the object must not call, and `timeout` is the timeout of a reply
     in seconds. If a request times out or the channel fails, this and every later request fails with the same
     `Raised`; a request to create an object still returns a handle. `channel.dead` has the reason if the

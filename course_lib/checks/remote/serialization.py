@@ -35,7 +35,7 @@ class SerializationError(ValueError):
     """The error raised if a message is invalid or exceeds the limits."""
 
 
-# The limits on a message, whose size is at most MAX_BYTES. Correct answers stay far below all of them.
+# The limits on a message, in addition to MAX_BYTES for its tensors. Correct answers stay far below them.
 #: The maximum size of the header, in bytes.
 MAX_HEADER = 2 * 2**20
 #: The maximum number of values, including nested ones, and the maximum nesting depth.
@@ -161,7 +161,8 @@ class _Writer:
         if self._room < 0:
             raise SerializationError(f"the tensors have more than {MAX_BYTES} bytes in total")
         plain = tensor.detach().as_subclass(Tensor).resolve_conj().resolve_neg()
-        # Copy the elements, because a single one may have an unusual stride, which prevents a view as bytes.
+        # Copy the elements, because a tensor with one element may have an unusual stride, which prevents a
+        # view as bytes.
         row = plain.reshape(-1).clone(memory_format=torch.contiguous_format)
         self.tensors.append(row.view(torch.uint8).numpy().tobytes())
         return ["tensor", _NAMES[tensor.dtype], *tensor.shape]

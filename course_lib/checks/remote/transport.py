@@ -4,7 +4,7 @@ import socket
 import time
 from collections.abc import Callable
 
-#: The maximum size of a message in bytes, slightly more than `serialization` writes.
+#: The maximum size of a message in bytes, which is more than `serialization` can write.
 MAX_BYTES = 80 * 2**20
 
 _LENGTH_BYTES = 8

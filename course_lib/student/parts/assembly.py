@@ -22,8 +22,8 @@ from course_lib.student.parts.cell import UnwrittenError, describe, run_cell, se
 from course_lib.student.parts.notebook import PartsError, PartSource, keep_sources, kept_sources, read_sources
 from course_lib.transformer import TransformerConfig, scaled_dot_product_attention
 
-#: The exercises of each lesson whose student version the lab can use. Each part builds on the earlier ones.
-#: It has the name of its exercise and of its solution cell.
+#: The parts, by lesson: the exercises for which the lab can use the student's code. Each part builds on the
+#: earlier ones, and has the name of its exercise and of its solution cell.
 LESSONS = public_curriculum().parts
 #: The time limit of a cell, in seconds.
 _TIMEOUT = 10.0
@@ -42,7 +42,7 @@ class Part:
     unwritten: bool = False
     """Whether the student's cell still contains its stub."""
     notebook_missing: bool = False
-    """Whether its notebook is missing."""
+    """Whether the lesson's notebook is missing."""
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class LessonProgress:
     """The state of each check cell, by the name of the check."""
     started: bool = False
     problem: str = ""
-    """The reason why the notebook can't be read. If there is one, only the name and title have values."""
+    """The reason why the notebook can't be read, or an empty string. If set, only the name is known."""
 
     @property
     def passing(self) -> int:

@@ -9,7 +9,7 @@ from course_lib.translation.configs.schema import ModelKind
 
 MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 
-#: The folders in the folder of a run, and regular expressions for the files in them.
+#: The subfolders of a run folder, each with a regular expression for the paths of the files in it.
 _SUBFOLDERS = {
     "data": r"(train|train\.words|validation|test)\.(ids|offsets|json)|contents\.json",
     "checkpoints": r"step-\d+\.pt",

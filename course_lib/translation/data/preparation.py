@@ -95,7 +95,7 @@ def refuse_other_data(config: DataConfig, folder: Path) -> None:
 
 
 def _without_empty(train: ParallelText) -> ParallelText:
-    """Drop the pairs in which a sentence is empty."""
+    """Return the pairs without an empty sentence. Raises BadInputError if there are none."""
     pairs = [pair for pair in zip(train.german, train.english, strict=True) if all(pair)]
     if not pairs:
         raise BadInputError(f"no training pair is left: all {len(train)} have an empty side")

@@ -57,7 +57,7 @@ class PreparedData:
 
 
 class Contents(BaseModel):
-    """What contents.json says about the other files of prepared data."""
+    """The contents of contents.json, which describes the other files of prepared data."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,9 +65,9 @@ class Contents(BaseModel):
     key: str
     """The result of `key_of` for the config that the data was prepared with."""
     settings: dict[str, Any]
-    """The result of `settings_of` for that config."""
+    """The result of `settings_of` for the config that the data was prepared with."""
     origin: str
-    """Where the vocabularies came from: see `preparation.prepare`."""
+    """The origin of the vocabularies: "learned", "kept", or the fingerprint of the ones that were reused."""
     vocabulary: str
     """The checksum of the vocabulary file, which may be in another folder."""
     dtype: str

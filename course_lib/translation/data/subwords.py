@@ -30,7 +30,7 @@ class Subwords:
     pad_id, start_id, end_id, unknown_id = range(4)
     #: "Words" that are special tokens and are never split.
     UNSPLIT = frozenset({TO_ENGLISH, TO_GERMAN})
-    #: The direction that is selected, if these are the vocabularies of both directions; None otherwise.
+    #: The selected direction of a vocabulary for both directions; None for any other vocabulary.
     direction: Direction | None = None
 
     def __init__(self, tokenizer: Tokenizer) -> None:

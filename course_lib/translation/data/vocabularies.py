@@ -25,7 +25,7 @@ class SeparateVocabularies:
     target: Vocabulary
     pad_id, start_id, end_id, unknown_id = range(4)
     direction: ClassVar[Direction | None] = None
-    """Always None, because two vocabularies are those of one direction."""
+    """Always None, because separate vocabularies serve only one direction."""
 
     def in_direction(self, direction: Direction) -> "SeparateVocabularies":
         """Return these vocabularies, which have only one direction."""

@@ -29,9 +29,9 @@ class AttentionMaps:
     """
 
     source_tokens: list[str]
-    """The S tokens that the encoder reads, including start and end."""
+    """The S tokens that the encoder reads, including the start and end tokens."""
     target_tokens: list[str]
-    """The T tokens that the decoder reads, including the start."""
+    """The T tokens that the decoder reads, including the start token."""
     predicted_tokens: list[str]
     """The next tokens: in row i, the decoder has read target token i and predicts token i of this list."""
     encoder_self: Float[Tensor, "N H S S"]

@@ -80,9 +80,9 @@ def hidden_with_fused_attention(
 ) -> Float[Tensor, "B T D"]:
     """Compute the decoder's output like `Transformer`, but with the masks that suit fused attention best.
 
-    Every layer must be a fast layer with `fused_attention`. The source mask becomes a bias for scores in
-    `dtype` only once: 0 for tokens, minus infinity for padding. The decoder's self-attention uses only a
-    causal mask: padding is on the right, so no real position attends to it.
+    Every layer must be a fast layer with `fused_attention`. The source mask is converted only once to a bias
+    for the scores, in `dtype`: 0 for tokens, minus infinity for padding. The decoder's self-attention uses
+    only a causal mask: padding is on the right, so no real position attends to it.
     """
     first = model.encoder_layers[0]
     assert isinstance(first, _FastLayer), "every layer was replaced"

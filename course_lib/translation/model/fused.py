@@ -112,8 +112,9 @@ def _random_ones(like: Tensor, dropped: int) -> Tensor:
 _LOGITS_PER_CHUNK = {"cpu": 2**20, "cuda": 2**28}
 
 
-#: With more rows in float16, a weight's gradient in a chunk could exceed 65,504, the largest number, although
-#: hidden values are below 16. A scaled loss doesn't help: this gradient is computed before it is scaled.
+#: With more rows in float16, a weight's gradient in a chunk could exceed 65,504, the largest float16 number,
+#: although hidden values are below 16. A scaled loss doesn't help, because this gradient is computed before
+#: the loss is scaled.
 _FLOAT16_ROWS = 2**12
 
 

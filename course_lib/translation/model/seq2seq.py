@@ -118,7 +118,10 @@ def build_model(
 
 
 def _set_inner_dropout(model: TransformerModel, rate: float) -> None:
-    """Set the dropout rate inside attention and feed-forward modules, whose names the exercises prescribe."""
+    """Set the dropout rate inside attention and feed-forward modules, whose names the exercises prescribe.
+
+    Raises BadInputError if one of these modules contains no `nn.Dropout`.
+    """
     for layer in (*model.encoder_layers, *model.decoder_layers):
         for name, sublayer in layer.named_children():
             if name not in ("self_attention", "cross_attention", "feed_forward"):

@@ -121,7 +121,7 @@ def _summary(result: Result) -> str:
     lines += [
         f"BLEU {result.score.bleu:.1f} on {len(result.sources)} test sentences ({result.score.signature})",
         f"BLEU {result.tokenized_score.bleu:.1f} on Moses' tokens with compounds split, as in table 2 of the "
-        "paper, which is usually higher. Compare published scores only with one computed in the same way.",
+        "paper. It is usually higher. Compare published scores only with scores computed in the same way.",
         f"Translations: {result.folder.translations}",
         f"Metrics:      {result.folder.metrics}",
     ]

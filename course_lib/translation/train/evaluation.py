@@ -87,7 +87,7 @@ class Evaluator:
         references: Sequence[str],
         beam: int,
     ) -> TunedAlpha:
-        """Find the exponent of the length penalty with which a search with this beam gets the best BLEU."""
+        """Find the exponent of the length penalty that gives the best BLEU with this beam size."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         empty = ("", Hypothesis([], 0.0, 0.0))
         return tune_alpha([candidates or [empty] for candidates in found], references)

@@ -46,8 +46,8 @@ from course_lib.translation.train.student_code.parts import (
 )
 from course_lib.translation.train.trainer import Trainer
 
-#: The loss scale is halved for each skipped update. It starts at 2^16, and a run that makes progress stays
-#: far above this value.
+#: The run stops if the loss scale falls below this value. The scale starts at 2^16 and is halved for each
+#: skipped update; in a run that makes progress, it stays far above this value.
 _SMALLEST_LOSS_SCALE = 2.0**-10
 
 
@@ -73,8 +73,8 @@ def train(
 ) -> Result:
     """Train a model, evaluate it and translate the test set. Resume from the latest checkpoint, if any.
 
-    With a `choice`, the model and its training use the student's parts. The process ends with a
-    message if it waits for a rank that is frozen or has exited. Must be called on every rank.
+    With a `choice`, the model and its training use the student's parts. The process ends with a message if it
+    waits for a rank that is frozen or has exited. Must be called on every rank.
 
     Raises:
         BadInputError: if the config cannot be satisfied, if another process is training in the run folder, if

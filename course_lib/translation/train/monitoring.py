@@ -56,7 +56,7 @@ class BackgroundRun:
         processes: int = 1,
         restart: bool = False,
     ) -> "BackgroundRun":
-        """Start a run.
+        """Start a run, and return it.
 
         `config` is the name or the path of a config, `overrides` are of the form "section.key=value", and
         `processes` is the number of training processes. By default, an earlier run in the folder is resumed.
@@ -145,7 +145,7 @@ def _in_progress(folder: Path) -> BadInputError:
 
 
 def _require_only_a_run(folder: Path) -> None:
-    """Raise BadInputError if the folder is neither empty nor that of a run, with nothing else in it."""
+    """Raise BadInputError unless the folder is empty, or contains the files of a run and nothing else."""
     run = RunFolder(folder)
     found = {path.name for path in folder.iterdir()}
     others = run.other_files(_OUTPUT, _PROCESS)

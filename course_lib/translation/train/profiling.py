@@ -7,8 +7,8 @@ from torch.profiler import profile, schedule
 
 from course_lib.translation.model.devices import uses_gpu
 
-#: Updates before the profile begins: kernels are loaded and layers compiled during the first ones, and the
-#: profiler itself during the last one.
+#: Updates before the profile begins: kernels are loaded and layers are compiled during the first ones, and
+#: the profiler is warmed up during the last one.
 _SKIPPED, _WARMUP = 4, 1
 
 

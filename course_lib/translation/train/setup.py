@@ -72,9 +72,9 @@ def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[Run
     """
     training = config.training
     device = rank_zero_first(distributed, lambda: choose_device(training, distributed))
-    # This must precede any other communication: a rank on a CPU and a rank on a GPU would wait for each other
-    # forever. Different GPUs are rejected because all ranks would wait for the slowest one, and a GPU may not
-    # support the precision.
+    # This must precede any other communication in the default process group: a rank on a CPU and a rank on a
+    # GPU would wait for each other forever. Different GPUs are rejected because all ranks would wait for the
+    # slowest one, and a GPU may not support the precision.
     require_equal(distributed, {"the device": device_name(device)})
     rank_zero_first(distributed, lambda: require_dashboards(training, distributed))
     share_cores(training, distributed)
@@ -368,7 +368,8 @@ def _prepared_data(
 ) -> PreparedData:
     """Return the data in `data.prepared`, or prepare it in the run folder.
 
-    `learn` is true before the first checkpoint. After it, the vocabularies must not change.
+    `learn` is true before the first checkpoint. After it, the vocabularies must not change. Raises
+    BadInputError if the data cannot be opened or prepared, or if its vocabulary differs from that of `start`.
     """
     known = start.vocabularies if start else None
     if not config.data.prepared:

@@ -180,7 +180,7 @@ class Trainer:
             self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
 
     def _backpropagate(self, batch: DeviceBatch, scale: float, is_last: bool) -> None:
-        """Add the gradients of one of this rank's batches. The last one synchronises the ranks."""
+        """Add the gradients of one of this rank's batches. With `is_last`, then sum them over all ranks."""
         torch.manual_seed(_dropout_seed(self._config.seed, self.step, batch.number))
         ddp = self._loss_sum if isinstance(self._loss_sum, DistributedDataParallel) else None
         # DDP requires the forward pass to be inside `no_sync` as well.

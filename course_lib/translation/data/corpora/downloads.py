@@ -15,7 +15,8 @@ from course_lib.errors import BadInputError
 TIMEOUT_SECONDS = 30
 #: The number of consecutive attempts without progress after which a download fails. A later call resumes it.
 ATTEMPTS = 4
-#: The pause in seconds after the first attempt without progress. It grows by this after each further one.
+#: The pause in seconds after the first attempt without progress. It grows by the same amount
+#: after each further one.
 PAUSE = 0.5
 #: Bytes written at a time. If the connection breaks, an incomplete chunk is lost.
 CHUNK = 2**14

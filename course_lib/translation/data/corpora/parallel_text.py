@@ -82,7 +82,10 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _lines(content: bytes, origin: str) -> list[str]:
-    """Decode the contents of a file, and return its lines without surrounding whitespace."""
+    """Decode the contents of a file, and return its lines without surrounding whitespace.
+
+    Raises BadInputError, with `origin` and the line in its message, if the contents are not UTF-8.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -232,15 +232,15 @@ def compiled_is_near_eager(device: torch.device) -> str:
 def several_processes(device: torch.device) -> str:
     """Check that training in several processes, with a restart, gives the same losses as in one process.
 
-    On GPUs, the processes communicate with NCCL. If there are no two GPUs of one kind, torchrun starts a
-    single process, which calls the same collectives.
+    On GPUs, the processes communicate with NCCL. If there is only one GPU, or if the GPUs are of different
+    models, torchrun starts a single process, which calls the same collectives.
     """
     count = 2
     if device.type == "cuda":
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         count = len(names) if len(set(names)) == 1 else 1
     found = launched_equals_one(device, count)
-    return found if count > 1 else f"{found}; more than one needs two GPUs of one kind"
+    return found if count > 1 else f"{found}; more than one needs several identical GPUs"
 
 
 def launched_equals_one(device: torch.device, count: int) -> str:
@@ -277,7 +277,11 @@ def _losses(processes: int | None, arguments: list[str]) -> Tensor:
 
 
 def _train(processes: int | None, arguments: list[str]) -> None:
-    """Run the training command: in `processes` processes under torchrun or, if it is None, without it."""
+    """Run the training command, in `processes` processes under torchrun.
+
+    If `processes` is None, run it without torchrun. Raises CheckFailedError if the command fails or doesn't
+    end in time.
+    """
     launcher = ["-m", "course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
     command = [sys.executable, *(launcher if processes is not None else [])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -125,7 +125,7 @@ class UpdateFailedError(BadInputError):
 
 
 def print_to_files(*values: object, **options: Any) -> None:
-    """Replace `print` in a student's cells, so that it doesn't write to the terminal on every update."""
+    """Print, but only to files. This replaces `print` in a student's code, which runs at every update."""
     if options.get("file") not in (None, sys.stdout, sys.stderr):
         print(*values, **options)
 
