@@ -511,6 +511,7 @@ def default_device(name: str) -> Iterator[None]:
     ],
 )
 @pytest.mark.parametrize("name", ["shift_target", "FeedForward", "SublayerConnection", "attention_scores"])
+@pytest.mark.slow
 def test_what_a_notebook_has_left_on_changes_nothing(
     name: str, left_on: Callable[[], contextlib.AbstractContextManager[None]]
 ) -> None:

@@ -234,6 +234,7 @@ def test_a_beam_of_full_width_finds_what_exhaustive_search_finds(seed: int, norm
 
 @pytest.mark.parametrize(("beam", "alpha"), [(2, 0.6), (3, 0.0), (3, 2.0), (5, 1.0)])
 @five_words
+@pytest.mark.slow
 def test_a_narrow_beam_is_that_of_each_sentence_alone(
     seed: int, norm_first: bool, beam: int, alpha: float
 ) -> None:

@@ -134,6 +134,7 @@ def test_no_locked_cell_ends_the_judge(source: str) -> None:
     assert judged(source).outputs[-1].output_type == "error"
 
 
+@pytest.mark.slow
 def test_modules_that_are_imported_on_first_use_are_imported_ahead() -> None:
     code = "import sys, torch; from autograder.sandbox.inside import import_all\n"
     code += "before = 'torch._dynamo' in sys.modules; import_all(['torch.optim'])\n"

@@ -66,6 +66,7 @@ def written_again(classroom: Classroom) -> set[str]:
     return {student for student in STUDENTS if before[student] != after[student]}
 
 
+@pytest.mark.slow
 def test_workers_write_the_same_pages_and_name_what_fails(
     graded: Classroom, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

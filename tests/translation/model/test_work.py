@@ -42,5 +42,6 @@ def test_padding_is_no_work() -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+@pytest.mark.slow
 def test_the_rate_can_be_measured_in_the_precisions_of_training(precision: Precision) -> None:
     assert measure_matmul_rate(torch.device("cpu"), precision, seconds=0.0) > 0

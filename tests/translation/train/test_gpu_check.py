@@ -155,6 +155,7 @@ def test_a_part_that_fails_keeps_its_rows_and_the_other_parts_still_run(
     assert rows["memory"] == [{"model": "base"}]
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_left_out_and_the_others_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
