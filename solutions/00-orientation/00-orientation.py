@@ -136,7 +136,7 @@ for name, tensor in {
 # **right ends** and compares the lengths axis by axis, from right to left:
 #
 # 1. The lengths are equal: nothing to do.
-# 2. One of them is 1: it is **stretched**, that is, repeated as often as needed.
+# 2. One of them is 1: this axis is **stretched**, that is, its numbers are repeated as often as needed.
 # 3. One tensor has no axis left: it is treated as if it had one of length 1, which is stretched.
 # 4. Anything else: an error.
 #
@@ -278,7 +278,7 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **This should be true, but isn't: ...** | a property that the expected result has, and yours doesn't |
 # | **incorrect.** | no mistake that the check knows explains all of your results |
 # | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
-# | **But in the test ...** | a test in which the course's code gives a different result from yours if it has that mistake |
+# | **But in the test ...** | a test in which the course's code with that mistake gives a different result from yours |
 # | **But the course's code with this mistake also fails ...** | a test that your code passes |
 # | **probably, ...**, or **in the ... tests that fail, ...** | a mistake that explains most or all of the tests that fail |
 # | **Your code passes ...** | how many tests it passes, with examples: what works already |

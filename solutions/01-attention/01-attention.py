@@ -209,8 +209,9 @@ score_spread(samples)
 softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "sees", "a", "cat"])
 
 # %% [markdown]
-# With a small factor, all keys get about the same weight. With a large one, a single key gets everything and the
-# gradient is almost zero: here from a factor of about 20 on. A network whose attention starts like that can hardly learn what to attend to.
+# With a small factor, all keys get about the same weight. With a large one (here, 20 or more), a single key gets nearly
+# everything, and the gradient is almost zero. A network whose attention starts like that can hardly learn what to
+# attend to.
 #
 # The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The size of
 # the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This
@@ -419,8 +420,8 @@ print("output:", output, "weights:", weights, sep="\n")
 #    results: pairs that occur together more often than by chance.
 # 3. Compress this table to 32 numbers for each word (by a singular value decomposition, which you don't need to know).
 #
-# Words that are used in similar ways get similar vectors. All are scaled to length 5, so that the scores differ
-# clearly.
+# Words that are used in similar ways get similar vectors. The mean of all vectors is subtracted from each, and each is
+# then scaled to length 5, so that the scores differ clearly.
 
 # %% tags=["see"]
 from collections import Counter
@@ -475,8 +476,8 @@ attention_heatmap(weights, sentence, sentence)
 # colours or clothes. That knowledge is in the vectors.
 #
 # **Most of all they attend to themselves**: see the diagonal. (The four occurrences of "a" have equal vectors, so they
-# share the weight.) Query and key are the same vector here, and no vector of the same length matches it better than
-# itself. To find something *else*, a word must be able to ask with a different vector from the one it is found by.
+# share the weight.) Query and key are the same vector here, and no other vector of the same length matches it as well.
+# To find something *else*, a word must be able to ask with a different vector from the one it is found by.
 # Lesson 02 adds this.
 #
 # ### See it: attention ignores the order of words

@@ -261,7 +261,7 @@ features_in_heads(
 #
 # ### Worked example: two heads of one feature
 #
-# Three words have two features, so each head works with one. All four projections are the identity.
+# Three words have two features each, so each of the two heads works with one. All four projections are the identity.
 
 # %% tags=["see"]
 three_words = torch.tensor([[3.0, 0.0], [0.0, 3.0], [1.0, 1.0]])
@@ -466,10 +466,10 @@ cost_of_heads(pd.DataFrame(rows))
 # features, and 16 more that say its position. The result should be the 16 random features of the previous word, then
 # those of the next one.
 #
-# A single head may attend to both neighbours and return their mean, but from $(a + b) / 2$ nobody can recover $a$ and
-# $b$. Or it attends to one of them, and knows nothing about the other. In both cases, as long as the weights depend
-# only on the positions, the mean squared error can't fall below **one half** (see the common questions). (Always
-# answering zero gives 1.)
+# A single head may attend to both neighbours, $a$ and $b$, and return their mean, but from $(a + b) / 2$ nobody can
+# recover $a$ and $b$. Or it attends to one of them, and knows nothing about the other. In both cases, as long as the
+# weights depend only on the positions, the mean squared error can't fall below **one half** (see the common
+# questions). (Always answering zero gives 1.)
 #
 # ### See it: one head against several
 #
@@ -570,7 +570,8 @@ attention_heatmap(
 # lost is width: a head of 64 features has less room to distinguish words, and with too many heads that hurts.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the heads share the features of the same layers (width d_model / h), so the numbers of parameters and products stay the same.
+# - 1 point: the heads share the features of the same layers (width d_model / h), so the numbers of parameters and
+#   products stay the same.
 # - 1 point: each head has its own weights and returns its own mean; one head would blur what it sees into one mean.
 # - 1 point: more heads are narrower, so each can distinguish less (or: more tables of weights to store).
 #

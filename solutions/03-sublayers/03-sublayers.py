@@ -480,8 +480,8 @@ named_lines(
 #
 # How large is the gradient of each sublayer's outer matrix? The stack consists of 24 untrained feed-forward networks,
 # initialised by the rule that lesson 06 explains. Their output is used for a random classification task with 50
-# classes. The left end is the bottom of the stack, **far from the loss**. (Each value is the mean of five runs with
-# different random numbers.)
+# classes. The left end of the picture is the bottom of the stack, **far from the loss**. (Each value is the mean of
+# five runs with different random numbers.)
 #
 # The networks are connected in six ways: post-norm and pre-norm, each with and without the residual; the residual
 # without a norm; and neither. (The second picture shows the four ways with a norm again, on a scale of their own.)
@@ -547,11 +547,12 @@ named_lines(
 # %% [markdown]
 # Compare post-norm and pre-norm on the right, near the loss. Post-norm's gradients are about as large there as
 # elsewhere, pre-norm's are about a third of that: the last norm divides the large sum, and so it divides every gradient
-# by the same number. Further down, pre-norm's gradients are larger, because the networks above read what a lower one
-# has added.
+# by the same number. Further down, pre-norm's gradients are larger than at the top, because the networks above read
+# what a lower one has added.
 #
-# Xiong et al. argue that large gradients near the output make the first steps of training unstable, so post-norm needs
-# a *warm-up*: a learning rate that starts near zero and grows. Lesson 07 tests this.
+# Xiong et al. ([2020](https://arxiv.org/abs/2002.04745)) argue that large gradients near the output make the first
+# steps of training unstable, so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07
+# tests this.
 #
 # But with a norm and without a residual, the gradients don't fade either! Is the residual superfluous, then?
 #
@@ -560,8 +561,8 @@ named_lines(
 # The vectors of 50 words go through the stack, and at the top a linear layer has to name each word. The stack only has
 # to pass the vectors on. We train for sixty steps.
 #
-# **Change something:** `depth = 4`. A stack of four networks learns without the residual, too. From which depth on does
-# it need one?
+# **Change something:** `depth = 4`. A stack of four networks learns without the residual, too. From which depth on is
+# the residual needed?
 
 # %% tags=["see"]
 depth = 24

@@ -101,10 +101,10 @@ attention_heatmap(
 # Without a mask, a sentence's result depends on how much padding it has, and therefore on the other sentences of its
 # batch. With the mask, the columns of padding are empty.
 #
-# The *rows* of padding are still there in both panels: padding attends to words. That is correct, and it makes the
-# mask smaller: it is the same for every query, so one row is enough, (B, 1, L). Why it does no harm is the question
-# at the end of this section. (During training, the loss compares the output at each position with the word that
-# should come next. Where the next token is padding, it leaves the position out: lesson 08.)
+# The *rows* of padding are still there in both panels: padding attends to words. That is correct. So the mask is the
+# same for every query, and one row is enough: (B, 1, L). Why these rows do no harm is the question at the end of this
+# section. (During training, the loss compares the output at each position with the word that should come next. Where
+# the next token is padding, the loss leaves the position out: lesson 08.)
 #
 # ### Worked example: two sentences, three positions
 #
@@ -385,16 +385,17 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 #
 # ## 5. The leak probe
 #
-# How can you find out that a model sees the future? Reading the code helps only if you notice the one wrong character.
+# How can you find out whether a model sees the future? Reading the code helps only if you notice the one wrong
+# character.
 # But there is a test that needs no code:
 #
 # > **Change one token. Every output that changes has seen it.**
 #
-# If an output *before* the changed token changes, it has seen the future. This needs neither training nor data: random
-# weights will do, because the connections don't depend on what is learned.
+# If an output at an *earlier* position changes, it has seen the future. The test needs neither training nor data:
+# random weights will do, because the connections don't depend on what is learned.
 #
-# Here is such a model, made of the parts that you have built. (It has no source sentence. Each position has a learned
-# vector, so that positions can be told apart; lesson 05 does this properly.)
+# Here is a small model to test, made of the parts that you have built. (It has no source sentence. Each position has a
+# learned vector, so that positions can be told apart; lesson 05 does this properly.)
 
 # %% tags=["see"]
 
@@ -419,13 +420,13 @@ class SmallDecoder(nn.Module):
 
 
 # %% [markdown]
-# For each of four masks, we run the sentence, replace one token, run it again, and measure how far the output of every
-# position has moved.
+# For each of four masks, we run the model on the sentence, replace one token, run the model again, and measure how far
+# the output at every position has moved.
 #
 # - **yours**: the decoder mask;
 # - **one position too far**: the triangle with one diagonal too many, `tril(1)` in place of `tril()`;
 # - **only padding hidden**: the causal mask was forgotten;
-# - **either, not both**: `|` in place of `&`.
+# - **either, not both**: `|` in place of `&`, so that one of the two masks is enough.
 #
 # Before you run it: the second mask allows only one position ahead. At how many positions *before* the change will it
 # leak?

@@ -116,11 +116,12 @@ print("different outputs:", how_many_differ(outputs))
 #
 # **A clock** has all four properties. A single hand soon points the same way again: the hour hand can't tell noon from
 # midnight. But with several hands, each slower than the one before, the clock looks different at every moment. No hand
-# ever leaves its circle. And ten minutes are the same rotation of each hand, at any time of the day.
+# ever leaves its circle. Ten minutes are the same rotation of each hand, at any time of the day. And a clock need not
+# know how long it will run.
 #
 # The direction of a hand takes two numbers: how far to the right its tip is, and how far up. If the angle is measured
 # clockwise from twelve, they are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers are enough for
-# $d_\mathrm{model}/2$ hands, and this is the paper's encoding (section 3.5):
+# $d_\mathrm{model}/2$ hands. This is the paper's **positional encoding**, $PE$ (section 3.5):
 #
 # $$PE_{(pos,\,2i)} = \sin\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right) \qquad
 # PE_{(pos,\,2i+1)} = \cos\!\left(\frac{pos}{10000^{2i/d_\mathrm{model}}}\right)$$
@@ -242,7 +243,7 @@ clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 # same for all positions, leads from each position to the one $k$ steps later. This is why the authors chose sinusoids:
 # they expected that a model could easily learn to attend "three words back", because a projection is just such a
 # matrix. Let $W^Q$ turn the vector of each position back by three, and let $W^K$ be the identity. Then each position
-# asks with the vector of the position three steps earlier, and no key matches that better than this position itself.
+# asks with the vector of the position three steps earlier, and that earlier position has the key that matches best.
 #
 # Here is the matrix for all hands at once, applied to every row of your table. Then a head uses it to look back:
 
@@ -415,8 +416,9 @@ named_lines(
 )
 
 # %% [markdown]
-# How much is lost if positions drown the words? We compare the sum with the rows of all 1,000 words by dot products,
-# and take the word that matches best: with the root, with a factor of 3 in its place, and without any.
+# How much is lost if positions drown the words? We add a position to a word, compare the sum with the rows of all 1,000
+# words by dot products, and take the word that matches best. We do this with the root, with a factor of 3 in its place,
+# and without any factor.
 #
 # **Change something:** factors other than 3. From which factor on are nearly all words recovered?
 
@@ -505,8 +507,8 @@ print("different outputs:", how_many_differ(outputs))
 #
 # ### See it: learning to attend to the previous position
 #
-# In lesson 02, every position had a feature of its own, and we wrote the matrix of a head that attends to the previous
-# word by hand. Can a head *learn* such a matrix from sinusoids alone?
+# In lesson 02, every position had a feature of its own, and we wrote by hand the matrix of a head that attends to the
+# previous word. Can a head *learn* such a matrix from sinusoids alone?
 #
 # The task: for each of ten random letters, say which one came before it. The model is a single head of attention and a
 # linear layer on top. It trains for 150 steps, once with your positions and once without.
@@ -583,7 +585,8 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 # The authors hoped that sinusoids would also work for sentences longer than those seen during training (end of
 # section 3.5). Our head has seen ten letters at a time.
 #
-# **Change something:** set `length = 20` in the training cell, and run it again. How far does the head get then?
+# **Change something:** set `length = 20` in the training cell, run that cell, and then run the next one again. How far
+# does the head get now?
 
 # %% tags=["see"]
 rows = []
@@ -672,8 +675,8 @@ named_lines(
 # - Shaw et al. 2018, [Relative Position Representations](https://arxiv.org/abs/1803.02155): a learned vector for each
 #   *distance*, used in the scores.
 # - Su et al. 2021, [RoPE](https://arxiv.org/abs/2104.09864): each layer *turns* its queries and keys by the angles of
-#   their positions. By the formula of section 3, their dot product then depends on the two positions only through the
-#   distance. Most current language models use it.
+#   their positions. By the rotation of section 3, their dot product then depends on the two positions only through
+#   their difference. Most current language models use it.
 # - Press et al. 2022, [ALiBi](https://arxiv.org/abs/2108.12409): subtract a multiple of the distance from each score.
 #
 # ## Where you are

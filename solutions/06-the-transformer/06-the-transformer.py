@@ -308,7 +308,7 @@ attention_heatmap(
 # `encode` returns the memory, `decode` the hidden vectors, and `forward` does everything. They are separate because
 # translating calls `encode` once and `decode` many times. Every decoder layer attends to the same memory, the output of
 # the *last* encoder layer. The **generator** at the end is one linear layer from d_model to the target vocabulary: at
-# each position, every word that may come next gets a number, its **logit**. The softmax that turns logits into
+# each position, it gives every word of that vocabulary a number, its **logit**. The softmax that turns logits into
 # probabilities belongs to the loss (lesson 08).
 #
 # ### Worked example: two words through two stacks
@@ -421,8 +421,8 @@ shape_flow(
 
 # %% [markdown]
 # Nearly everything is `sentences × positions × d_model`. It gets wider only inside the feed-forward network and at the
-# very end. The memory has 12 positions, but cross-attention returns one *mean* over them for each of the 9 target
-# positions.
+# very end. The memory has 12 positions, but cross-attention returns one vector for each of the 9 target positions,
+# made of *means* over the 12.
 #
 # ### See it: replace a layer
 #
@@ -523,7 +523,7 @@ print(
 )
 
 # %% [markdown]
-# So a tied parameter has one gradient that sums all uses. Copies differ after the first update.
+# So a tied parameter has one gradient, the sum over all its uses. Copies differ after the first update.
 #
 # Tying needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two sizes differ, your function
 # must raise a `ValueError` that contains both.
@@ -564,8 +564,8 @@ tied = parameters_of("base, tied", tie_embeddings(deepcopy(base)))
 parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 
 # %% [markdown]
-# This answers your prediction: 63.1 million. The paper's table 3 says 65 million. It doesn't say how the
-# parameters were counted, and gives the vocabulary only as "about 37000".
+# This answers your prediction: 63.1 million. The paper's table 3 says 65 million. The paper doesn't say how the
+# parameters were counted, and gives the size of the vocabulary only as "about 37000" (section 5.1).
 #
 # One difference between the uses remains: the embeddings multiply by $\sqrt{d_\mathrm{model}}$, the generator doesn't.
 #
@@ -597,8 +597,8 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 # "cat" wins, because its row points most nearly in the direction of the hidden vector.
 
 # %% predict="predict_runs"
-# A batch of 8 sentences is translated. The longest translation has 20 tokens after the start token, including the end
-# token. How many times does the decoder run?
+# A batch of 8 sentences is translated. The longest translation has 20 tokens after the start token,
+# including the end token. How many times does the decoder run?
 
 # %% check="predict_runs"
 
@@ -636,8 +636,8 @@ while not all("<end>" in row for row in rows):
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
 
 # %% [markdown]
-# A scratch cell: the tiny model writes, for a batch of two sentences. It knows nothing, so don't be surprised if it writes
-# one and the same word, even a start token, again and again.
+# A scratch cell: the tiny model translates a batch of two sentences. It knows nothing, so don't be surprised if it
+# writes one and the same word, even a start token, again and again.
 
 # %% tags=["see"]
 both_words = torch.ones(2, 1, 2, dtype=torch.bool)
@@ -686,8 +686,8 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # ### Explain it
 #
 # Training runs the decoder once for a target of 20 tokens after the start token. Translating runs it 20 times for the
-# same sentence. Why is one run not enough when translating? And why is one run enough during training: why does
-# position $t$ compute in this run exactly what it computes in the decoding step in which it is the last position?
+# same sentence. Why is one run not enough when translating? And why is one run enough during training? That is, why
+# does position $t$ compute the same in this run as in the decoding step in which it comes last?
 
 # %% [markdown] explain="explain_runs"
 # When translating, the word at position t is part of the input from which the next one is computed, and it is unknown
@@ -869,7 +869,8 @@ for _ in range(8):
 #
 # ### See it: what it expects, word by word
 #
-# After each word of a caption that it was trained on, these are the words that the model finds most probable next.
+# The model reads a caption from its training data. For each word, the table shows the next words that the model finds
+# most probable.
 
 # %% tags=["see"]
 example = "On a sunny day , the girl is trying to put on boots .".split()
@@ -925,7 +926,6 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 #
 # </details>
 #
-
 # <details><summary>Decoding computes the whole prefix again for each word. Isn't that wasteful?</summary>
 #
 # Yes. Because of the causal mask, the keys and values of earlier positions never change, so they could be stored and

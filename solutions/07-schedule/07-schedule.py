@@ -2,7 +2,7 @@
 # # Lesson 07: the schedule
 #
 # The model is built. Now it learns, in thousands of **updates** that each move the weights a little. The **learning
-# rate** sets how far. If it is too large, the model never settles; if too small, it never arrives.
+# rate** sets how far. If it is too large, the model never settles; if it is too small, the model never arrives.
 #
 # The paper's answer is unusual: begin with a rate of almost zero, rise in a straight line for 4,000 updates (the
 # **warm-up**), then fall slowly forever.
@@ -229,8 +229,8 @@ named_lines(
 #
 # That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
-# 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push it into a region from which it hardly
-# recovers. So the rate should stay **small while the optimiser is still learning what to trust**.
+# 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push the model into a region from which it
+# hardly recovers. So the rate should stay **small while the optimiser is still learning what to trust**.
 #
 # The idea is older than the Transformer: He et al. ([2016](https://arxiv.org/abs/1512.03385)) used a warm-up for a
 # network of 110 layers, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) for very large batches.
@@ -424,8 +424,8 @@ for update in [1, 2, 3]:
 # The paper's batches hold about 25,000 tokens on each side. If that many don't fit into memory, you split a batch into
 # **micro-batches**, add up their gradients, and make **one** update with the sum (lesson 09).
 #
-# The paper's step is an update of the weights. But the loop runs over micro-batches, and it is easy to put
-# `scheduler.step()` one level too deep.
+# The paper's step is an update of the weights. But the loop runs over micro-batches, and it is easy to indent
+# `scheduler.step()` one level too far.
 
 # %% predict="predict_warmup"
 # The warm-up is 4000. A program splits each batch into 8 micro-batches, and steps the scheduler after
@@ -547,8 +547,8 @@ named_lines(
 # same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
 # or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
 # gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
-# answer to everything and the gradients hardly lead back. The falling rate comes too late: with small steps, it takes
-# very long to leave a bad region. The warm-up keeps the steps small until Adam's means can be trusted.
+# answer to everything and the gradients hardly lead back. The falling rate comes too late: with small steps, leaving a
+# bad region takes a very long time. The warm-up keeps the steps small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (only its sign counts, whether it
@@ -563,8 +563,8 @@ named_lines(
 # ### Explain it
 #
 # A widely copied program contains `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where `rate` is equation 3.
-# The `max` is there because `rate(0)` divides by zero. At which rates do updates 1, 2, 3 and 4 run? Why does hardly
-# anybody notice? And what is the better fix?
+# The `max` is there because `rate(0)` divides by zero. Which step's rate does each of the updates 1, 2, 3 and 4 use?
+# Why does hardly anybody notice? And what is the better fix?
 
 # %% [markdown] explain="explain_lag"
 # LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,

@@ -58,8 +58,8 @@ from course_lib.transformer import (
 # $$-\ln p_y$$
 #
 # The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$ *nats*, the unit of the natural logarithm,
-# and $-\ln 0.9999 = 0.0001$. It is zero only if $p_y = 1$, which no softmax of finite logits gives. So training keeps
-# pushing the label's logit up and the others down. Two things follow:
+# and $-\ln 0.9999 = 0.0001$. The loss is zero only if $p_y = 1$, which no softmax of finite logits gives. So training
+# keeps pushing the label's logit up and the others down. Two things follow:
 #
 # - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
 #   but less often right.
@@ -68,7 +68,7 @@ from course_lib.transformer import (
 #   heart.
 #
 # The remedy comes from image recognition: with smoothed labels, Szegedy et al. gained about 0.2 percentage points on
-# ImageNet. The Transformer uses the same amount, 0.1.
+# ImageNet. The Transformer smooths as much as they did, by 0.1.
 #
 # ## 2. Smoothed targets
 #
@@ -119,14 +119,15 @@ print(row, sum(row))
 # %% check="predict_target"
 
 # %% [markdown]
-# **Other versions exist.** Some, such as the authors' own Tensor2Tensor, spread $\varepsilon$ over the $V - 1$ *other* words. A widely copied program spreads
-# it over $V - 2$ words, leaving out the label and padding. With 37,000 words nobody can tell the results apart; with
-# two, the last version divides by zero. You build the version that the paper cites, which is also PyTorch's.
+# **Other versions exist.** Some programs, such as the authors' own Tensor2Tensor, spread $\varepsilon$ over the $V - 1$
+# *other* words. A widely copied program spreads it over $V - 2$ words, leaving out the label and padding. With 37,000
+# words nobody can tell the results apart; with two, the last version divides by zero. You build the version that the
+# paper cites, which is also PyTorch's.
 #
 # ### Build it
 #
-# Labels may have any shape, usually (sentences, positions). The targets have one more axis at the end, for the words,
-# and any floating-point dtype.
+# Labels may have any shape, usually (sentences, positions). The targets have one more axis at the end, for the words.
+# Their dtype may be any floating-point one.
 
 # %% build="smooth_targets"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:smooth_targets
@@ -223,10 +224,10 @@ for words in [1_000, 8_000, 37_000]:
     print(f"{words:>6,} words, smoothing 0.1: floor {floor:.2f}")
 
 # %% [markdown]
-# Some programs report the **Kullback-Leibler divergence** instead: the cross-entropy minus that floor. It does go to
-# zero, and has the same gradients, because the floor doesn't depend on the model. But never compare the two. To
-# measure how surprised the model is by the real words, compute the loss with a smoothing of 0. The exponential of
-# that is the **perplexity**.
+# Some programs report the **Kullback-Leibler divergence** instead: the cross-entropy minus that floor. Its lowest value
+# is zero, and it has the same gradients, because the floor doesn't depend on the model. But never compare it with a
+# cross-entropy. To measure how surprised the model is by the real words, compute the loss with a smoothing of 0. The
+# exponential of that is the **perplexity**.
 #
 # ### Build it
 #
@@ -409,7 +410,7 @@ calibration_curves(pd.concat(tables))
 # %% [markdown]
 # Without smoothing the points are **below** the dashed line: the model is right less often than it says. It has
 # memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
-# well. Too much moves them **above** it: the model is right more often than it says.
+# well. Too much moves the points **above** the line: the model is right more often than it says.
 #
 # ### Explain it
 #
@@ -444,7 +445,8 @@ calibration_curves(pd.concat(tables))
 #
 # Either will do, if you know which one you are looking at. In the final lab the training loss is smoothed, but the
 # validation loss isn't, because it gives the perplexity. So the two differ by about the floor and by the effect of
-# dropout, even for a model that does equally well on both. To see overfitting, watch whether the validation loss rises.
+# dropout, even for a model that does equally well on old and new sentences. To see overfitting, watch whether the
+# validation loss rises.
 #
 # </details>
 #

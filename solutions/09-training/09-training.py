@@ -68,7 +68,7 @@ from course_lib.transformer import (
 # must find out where each letter is, which one comes next, and when to stop.
 #
 # The vocabulary has 13 words: padding, start, end, and ten letters. Sequences have 5 to 9 random letters. Each side
-# of a batch is a matrix of ids, every row begins with the start and ends with the end token, and shorter rows are
+# of a batch is a matrix of ids. Every sequence is put between the start and the end token, and shorter rows are
 # padded.
 
 # %% tags=["see"]
@@ -113,7 +113,7 @@ print(collated(few)[0])
 # What happens if a line is missing or misplaced?
 #
 # - Without 1, nothing fails, and the model may train without dropout.
-# - Without 2, every update adds all earlier gradients. With 2 between 7 and 8, no weight ever moves.
+# - Without 2, every update uses the sum of all gradients so far. With 2 between 7 and 8, no weight ever moves.
 # - With 9 before 8, every update uses the learning rate of the next one.
 # - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model
 #   has learned nothing.
@@ -122,8 +122,8 @@ print(collated(few)[0])
 # ## 2. Gradient accumulation
 #
 # Most of the memory that training needs is for the **activations**: what the forward pass stores for the backward
-# pass. They grow with the batch. If it doesn't fit, split it into **micro-batches**, do steps 3 to 7 for each of
-# them, and then make *one* update. Because PyTorch adds gradients up, the gradient of the whole batch is there after
+# pass. They grow with the batch. If they don't fit, split the batch into **micro-batches**, do steps 3 to 7 for each
+# of them, and then make *one* update. Because PyTorch adds gradients up, the gradient of the whole batch is there after
 # the last piece. Only one piece has to fit into memory at a time, provided that its backward pass comes before the
 # next forward pass.
 #
@@ -281,7 +281,7 @@ pd.DataFrame(rows).set_index("pieces")
 #
 # ### See it: how much does a token count?
 #
-# And with a **mean of means**, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each
+# What about a **mean of means**, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each
 # cell is a token to be predicted, and its number shows how much it counts, where 1 is the average.
 #
 # **Change something:** `shortest=7`, so that all have the same length. Four pieces instead of two.
@@ -617,8 +617,9 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # Two techniques have become standard since the paper. **Mixed precision** (Micikevicius et al. 2018) computes the
 # matrix products in 16 bits and keeps the weights in 32. With float16 it needs **loss scaling**: the loss is multiplied
 # by a large number before the backward pass, so that small gradients don't become 0, and the gradients are divided by
-# it before the update. (bfloat16 has the range of float32, and needs none.) **Activation checkpointing** (Chen et al.
-# 2016) stores fewer activations, and computes the others again during the backward pass: less memory, more time.
+# the same number before the update. (bfloat16 has the range of float32, and needs no loss scaling.) **Activation
+# checkpointing** (Chen et al. 2016) stores fewer activations, and computes the others again during the backward pass:
+# less memory, more time.
 #
 # ## Common questions
 #

@@ -95,9 +95,9 @@ for number in [4, 5, 7]:
 # ### Where does a word end?
 #
 # At the next space? Then `Mantel.` with its full stop is a different word from `Mantel`. A **tokenizer** has better
-# rules, different ones for each language: it splits off punctuation, but not that of `z. B.`, and splits `isn't` into
-# `is` and `n't`. The library [spaCy](https://spacy.io) has such rules for German and English; `spacy.blank("de")` is
-# the tokenizer alone, without a model to download.
+# rules, different ones for each language: it splits off punctuation, but not that of abbreviations such as `z. B.`
+# (German for *e.g.*), and splits `isn't` into `is` and `n't`. The library [spaCy](https://spacy.io) has such rules for
+# German and English; `spacy.blank("de")` is the tokenizer alone, without a model to download.
 #
 # Its output is a list of **tokens**, the pieces of text that get ids. For now a token is a word or a punctuation
 # mark.
@@ -166,7 +166,7 @@ sorted(["b", "B", "a", "ä", "z", ".", "10", "9"])
 # %% [markdown]
 # ### Build it
 #
-# A sentence is a list of words here. If one of the special tokens also occurs in the text, it keeps its one id.
+# A sentence is a list of words here. If a special token also occurs in the text, it keeps its id and gets no second one.
 
 # %% build="build_vocabulary"
 ### BEGIN SOLUTION course_lib.transformer.vocabulary:build_vocabulary
@@ -226,7 +226,7 @@ named_lines(
 # Why is German harder?
 #
 # - **Compounds.** German writes *bicycle helmet* as one word, *Fahrradhelm*, and makes up new ones freely:
-#   *Kinderfahrrad*, *Schneehut*. No list contains them all.
+#   *Kinderfahrrad* (children's bicycle), *Schneehut* (snow hat). No list contains them all.
 # - **Endings.** English has *new*; German has *neu, neue, neuen, neuer, neues, neuem*. For a vocabulary these are six
 #   unrelated words.
 #
@@ -363,7 +363,7 @@ merge_steps(list(counts), steps, merges, start=6)
 
 # %% predict="predict_size"
 # A text has 60 different characters, and you learn 8,000 merges from it. How many different symbols
-# can there be in the end? (The special tokens aren't counted.)
+# can there be at most in the end? (The special tokens aren't counted.)
 
 # %% check="predict_size"
 
@@ -532,9 +532,8 @@ print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
 # %% [markdown]
 # ### See it: what padding costs
 #
-# The three approaches, with the lengths of our subword sentences. The longer side of a pair counts, and start and end
-# are two more tokens. Fixed and plain batches hold about as many sentences as fill
-# the budget at the fixed length.
+# The three approaches, with the lengths of our subword sentences. The length of a pair is that of its longer side,
+# plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed length.
 #
 # **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets of the larger one?
 
@@ -771,8 +770,8 @@ for index, (source, target) in enumerate(loader):
 #
 # <details><summary>How does the lab order its batches?</summary>
 #
-# Its function `epoch_plan` builds batches by the same rule as yours. Before each epoch it shuffles them, and reshuffles
-# sentences of equal length among themselves.
+# Before each epoch, its function `epoch_plan` shuffles the pairs of equal length among themselves, builds batches by
+# the same rule as yours, and shuffles the batches.
 #
 # </details>
 #

@@ -212,8 +212,8 @@ word_by_word(
 # the model is about to write, the columns are the German ones. Click a head in the overview below the picture: the
 # darker it is, the more it concentrates on single words.
 #
-# Do the heads look at the same words? Which two are most alike? Where the two languages order their words differently, do the dark cells leave
-# the diagonal?
+# Do the heads look at the same words? Which two are most alike? Where the two languages order their words differently,
+# do the dark cells leave the diagonal?
 #
 # **Change something:** `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words
 # look at each other? For the decoder's own words, use `of_decoder` and `["<start>", *target_words[:-1]]`.
@@ -268,8 +268,8 @@ layers_and_heads(
 # keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix with its score is called a
 # **hypothesis**.
 #
-# Speech recognisers have used it since the 1970s. Sutskever et al. ([2014](https://arxiv.org/abs/1409.3215)) used it
-# for the first large neural translators, and noticed that a beam of two already gave most of the gain.
+# Speech recognisers have used beam search since the 1970s. Sutskever et al. ([2014](https://arxiv.org/abs/1409.3215))
+# used it for the first large neural translators, and noticed that a beam of two already gave most of the gain.
 #
 # ## 3. The length penalty
 #
@@ -371,12 +371,12 @@ named_lines(
 # ## 4. Beam search
 #
 # Keep the $k$ best hypotheses of each sentence. Together they are the **beam**, and $k$ is its **width**, `beam` in the
-# code: "a beam of 4" is a search with $k = 4$. As many programs do, we also call each of the $k$ hypotheses a beam:
-# "beam 1" is the second of them. In each step:
+# code: "a beam of 4" is a search with $k = 4$. As many programs do, we also call each of the $k$ hypotheses a beam, and
+# number them from 0. The **total** of a beam is its log-probability, the sum of those of its words. In each step:
 #
 # 1. Ask the model for the next word of every beam. Each beam with each possible next word is a **candidate**.
 # 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
-# 3. Of all candidates **of that sentence**, keep the $k$ with the highest totals. A good beam may have several
+# 3. Of all candidates **of a sentence**, keep the $k$ with the highest totals. A good beam may have several
 #    successors, a bad one none.
 #
 # At the end, the hypothesis with the best *score* wins, whether or not it has ended.
@@ -440,7 +440,7 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # **Everything that belongs to a beam moves with it.** If the new beam 0 comes from the old beam 1, so do its words,
 # its length and whether it has ended.
 #
-# **Hypotheses that have ended.** A beam that has written the end token stays in the competition. From now on it can
+# **Hypotheses that have ended.** A beam that has written the end token stays in the competition. From then on it can
 # only be extended by end tokens, at no cost, and its length stays the same.
 #
 # **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0,
@@ -626,7 +626,7 @@ table
 #
 # This isn't a fault of the search: the most probable sentence tends to be a short one. Two things make that worse here.
 # These captions could often end early and still be good English, as in "a farmer is pointing at a beautiful tree ~~that
-# is on the hill~~". And a model trained with smoothing never gives a word a probability of 1, so every word costs
+# is on the hill~~". And a model trained with smoothing learns to give no word much more than 0.9, so every word costs
 # something:
 
 # %% tags=["see"]
@@ -705,9 +705,9 @@ named_lines(
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
-# where $\theta_i$ are all the weights of checkpoint $i$, one of $m$. The jitter averages out, and the result is
-# **one** model, as large and as fast as the others. The paper averages the last 5 checkpoints of its base models,
-# written ten minutes apart, and the last 20 of its big ones.
+# where $m$ is the number of checkpoints, and $\theta_i$ are all the weights of checkpoint $i$. The jitter averages out,
+# and the result is **one** model, as large and as fast as each of them. The paper averages the last 5 checkpoints of its
+# base models, written ten minutes apart, and the last 20 of its big ones.
 #
 # The idea is old (Polyak and Juditsky 1992). It came back as *stochastic weight averaging* (Izmailov et al. 2018),
 # and as the moving average of weights in many image generators.

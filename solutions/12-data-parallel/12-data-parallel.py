@@ -7,7 +7,7 @@
 #
 # The idea: **every processor has the whole model and works on its own share of the sentences; then all of them add up
 # their gradients and make the same update.** But a mistake rarely raises an error: the run hangs, or trains a
-# slightly different model. So the checks run your code on several simulated ranks at once, and compare the results
+# slightly different model. So the checks run your code on several simulated processors at once, and compare the results
 # with those of a single one.
 #
 # By the end you will be able to
@@ -15,11 +15,11 @@
 # - share an update among any number of processors and get the same model,
 # - say what a collective is, why a program with collectives hangs, and how to find out where,
 # - overlap communication with the backward pass, and judge whether it pays,
-# - split the optimiser's state among the ranks, and say how much memory that saves.
+# - split the optimiser's state among the processors, and say how much memory that saves.
 #
-# **Time:** about four hours; take a break before section 5. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 5.1 and 5.2. The methods
-# are from Li et al. 2020, [PyTorch Distributed](https://arxiv.org/abs/2006.15704), and Rajbhandari et al. 2020,
-# [ZeRO](https://arxiv.org/abs/1910.02054).
+# **Time:** about four hours; take a break before section 5. **In [the paper](https://arxiv.org/abs/1706.03762):**
+# sections 5.1 and 5.2. The methods are from Li et al. 2020, [PyTorch Distributed](https://arxiv.org/abs/2006.15704),
+# and Rajbhandari et al. 2020, [ZeRO](https://arxiv.org/abs/1910.02054).
 
 # %% tags=["see"]
 from course_lib.charts import architecture_map, communication_timeline, memory_per_rank, show_offline
@@ -76,9 +76,9 @@ Item = TypeVar("Item")
 # `on_ranks(2, program)` runs `program(0)` and `program(1)` side by side, as two ranks of one process group
 # (simulated by threads), and returns a list with the result of each. Their collectives behave like those of real ranks.
 #
-# Three rules hold for the whole lesson. **Each batch belongs to one rank**: a batch on two ranks would count twice. **No batch
-# is left out.** And **the result must not depend on the number of ranks**: eight GPUs have to make the update that
-# one would have made, only sooner.
+# Three rules hold for the whole lesson. **Each batch belongs to one rank**: a batch on two ranks would count twice.
+# **No batch is left out.** And **the result must not depend on the number of ranks**: eight GPUs have to make the
+# update that one would have made, only sooner.
 #
 # The ranks share the batches of **one update**, and all of them wait for the slowest. So deal these batches like cards:
 # the first to rank 0, the next to rank 1, round and round. Then any two ranks differ by at most one batch.
@@ -216,8 +216,8 @@ print("alone:    ", global_token_mean(torch.tensor(60.0), 30))
 # ### See it: the same gradient for every split
 #
 # A linear layer and 24 tokens, split in four ways: each rank holds a slice. The table shows for each split how far
-# the sum of the gradients is from the gradient of the whole, and how far off it is if each rank takes the mean of its
-# own tokens.
+# the sum of the gradients is from the gradient of the whole, and how far off the mean of the gradients is if each rank
+# takes the mean over its own tokens.
 #
 # **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
 
@@ -381,9 +381,9 @@ on_ranks(2, with_your_sum)
 # %% [markdown]
 # ### See it: one update, however many ranks
 #
-# Three of the four functions at work (the fourth, `global_token_mean`, is only for logging): seven batches of different sizes, each
-# rank with its own random start, and one update. The table compares the weights after it with those after an update on
-# one rank.
+# Three of the four functions at work (the fourth, `global_token_mean`, is only for logging): seven batches of different
+# sizes, each rank with its own random start, and one update. The table compares the weights after it with those after
+# an update on one rank.
 #
 # **Change something:** leave out `broadcast_parameters`, or `all_reduce_gradients`. Divide by `features.shape[0]`, the
 # size of one batch, instead of `tokens`.
@@ -502,7 +502,7 @@ print("buckets, in the order in which they are sent:", example)
 # Five things need care:
 #
 # - **The order must be the same on every rank.** Bucket 2 may be complete before bucket 1 on one rank and after it on
-#   another. So bucket 2 is launched only after bucket 1.
+#   another. So bucket 2 is *launched* (its all-reduce is started) only after bucket 1.
 # - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Its bucket is never
 #   complete. `finish()` launches what is left, with zeros where `parameter.grad` is None. (A
 #   gradient that only an earlier micro-batch produced isn't missing.)
@@ -597,7 +597,7 @@ on_ranks(2, accumulated)
 # - **each gradient at once**: a bucket for each parameter, as soon as it is ready;
 # - **buckets**: as in your class.
 #
-# Look at the gaps in the row of the network, and at the end of its last bar.
+# Look at the gaps in the network's row, and at where its last bar ends.
 #
 # **Change something:** a latency of 0.5 ms; a bandwidth of 100 GB/s (GPUs of one machine) or 1 GB/s (an ordinary
 # network); `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each

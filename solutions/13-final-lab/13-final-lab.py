@@ -120,9 +120,9 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # course train my_run.yaml run_folder=../runs/my-own-parts --parts ..
 # ```
 #
-# It first compares each of your parts with the reference, and prints a table of them. If one computes something else,
-# it stops and names it: fix it, or add `--parts-unequal=reference` to use the reference's part instead. These are the
-# parts that it can use:
+# It first compares each of your parts with the reference, and prints a table of them. If a part computes something
+# else, the program stops and names the part: fix it, or add `--parts-unequal=reference` to use the reference's instead.
+# The program can use these parts:
 
 # %% tags=["see"]
 from course_lib.curriculum import public_curriculum
@@ -149,7 +149,7 @@ for lesson, parts in public_curriculum().parts.items():
 # | `lr` | the learning rate |
 # | `tokens_per_second` | **throughput**: real target tokens, without padding |
 # | `padded` | the share of all positions that is padding |
-# | `mfu` | *model FLOPs utilisation* (FLOPs are floating-point operations): the speed of the run's matrix products, as a share of the fastest that the machine can do |
+# | `mfu` | *model FLOPs utilisation*: the floating-point operations (FLOPs) of the model's matrix products per second of the run, as a share of what the machine can do |
 # | `memory_gib` | the peak memory of any process so far |
 # | `bleu`, `test_bleu` | scores of the validation and the test split, explained below |
 #
@@ -174,7 +174,7 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 #
 # This cell draws what it has written so far. If your run is in another folder, change `RUN`: the rest of the lesson,
 # and the hand-in, use this folder. Set `WATCH = True` to redraw the picture every few seconds until the run has ended,
-# or until you press the stop button above (which stops the watching, not the run). Set it back before you validate.
+# or until you press the stop button above (which stops the watching, not the run). Set `WATCH` back before you validate.
 #
 # How to read the curves:
 #
@@ -300,8 +300,8 @@ heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 # **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes what share of
 # their words, and of their groups of two, three and four adjacent words, also occur in the reference. Each counts at
 # most as often as it occurs in the reference, so "the the the" scores badly. BLEU is the geometric mean of the four
-# shares, multiplied by a penalty if the translations are too short overall. For a single sentence it says little. 100
-# would be the reference, word for word, which no human translator reaches.
+# shares, multiplied by a penalty if the translations are too short overall. For a single sentence it says little. A
+# score of 100 would mean the reference, word for word, which no human translator reaches.
 #
 # BLEU varies by several points with how the text is split into words and whether case matters, so a score without
 # this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
@@ -395,8 +395,8 @@ for name, hours, seconds, steps in [("base", 12, 0.4, 100_000), ("big", 3.5 * 24
 #
 # ### See it: where does it go wrong?
 #
-# Here are the ten worst translations, by `sacrebleu`'s chrF. It compares groups of characters, so it says something
-# about single sentences, too.
+# Here are the ten worst translations, judged by chrF, another score of `sacrebleu`. It compares groups of characters,
+# so it says something about single sentences, too.
 
 # %% tags=["see"]
 from sacrebleu import sentence_chrf
@@ -586,11 +586,11 @@ scaling.round(2)
 # The **speed-up** is the throughput divided by that of one process, and the **efficiency** is the speed-up divided by
 # the number of processes. It is usually below 1, for three reasons. At the end of an update all processes wait for the
 # slowest. They exchange gradients, 4 bytes for each weight, which takes the same time however few batches each process
-# had. And they share the machine's memory and, if there are more processes than cores, the cores.
+# had. And they share the machine's memory bandwidth and, if there are more processes than cores, the cores.
 #
 # `DistributedDataParallel` begins the exchange while the backward pass is still computing the other gradients, as
-# your `GradientBuckets` did in lesson 12. Whether the exchange is hidden completely depends on the network, so
-# measure with two GPUs before you ask for eight.
+# your `GradientBuckets` did in lesson 12. How much of the exchange this hides depends on the network, so measure with
+# two GPUs before you ask for eight.
 #
 # ## 5. An experiment
 #
@@ -664,7 +664,7 @@ summary = runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["
 summary.round(3) if found else None
 
 # %% [markdown]
-# The picture shows the spread, a dot for each run. (If you compare BLEU, as `search` must, set
+# The picture shows the spread, a dot for each run. (If you compare BLEU, as in `search`, `vocabulary` and `data`, set
 # `MEASURE = "validation BLEU"`.)
 
 # %% tags=["see"]
@@ -823,7 +823,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # <details><summary>My run resumes, but I wanted it to start from scratch.</summary>
 #
 # A run whose folder contains checkpoints is resumed. Use another `run_folder`, or delete the old one. If you changed a
-# key on which the weights depend, the program refuses to mix the two and says which key it is.
+# key on which the weights depend, the program refuses to resume the run, and says which key it is.
 #
 # </details>
 #
