@@ -110,7 +110,8 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
         where += f" and {similar.others} other{'s' if similar.others > 1 else ''}"
         what = "your results are"
     what += " what you get, for instance," if is_vague else " what you get"
-    resemblance = f"In {where}, {what} if {statement}."
+    comma = "," if statement.startswith(("with ", "without ")) else ""
+    resemblance = f"In {where}, {what} if{comma} {statement}."
     if similar.unexplained is None:
         return "incorrect", [resemblance, "That does not explain the rest of your result."]
     other = f"the test “{similar.unexplained.description}”"
