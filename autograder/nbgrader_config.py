@@ -67,7 +67,7 @@ c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{cours
 # Change it here: if it is set further down or on the command line, the next lines don't see it, and the umask
 # stays unchanged.
 c.CourseDirectory.groupshared = False
-if c.CourseDirectory.groupshared:  # whatever is created here is writable for the graders' group
+if c.CourseDirectory.groupshared:  # new files are writable by the graders' group
     os.umask(os.umask(0o077) & ~0o070)
 # nbgrader releases every file next to a notebook, and copies it into graded folders: exclude the sources.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "[0-9][0-9]-*.py"]
@@ -100,7 +100,7 @@ c.GenerateAssignment.preprocessors = [
 c.GenerateAssignment.force = True
 
 # --- Grading ------------------------------------------------------------------------------------------------
-# Students' code runs in sandboxes, the checks do not. `python -m autograder.doctor` lists the mechanisms.
+# Students' code runs in sandboxes; the checks do not. `python -m autograder.doctor` lists the mechanisms.
 c.SandboxedExecute.course = str(course)
 if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read this file
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"

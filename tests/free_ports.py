@@ -4,8 +4,8 @@ import random
 import socket
 from contextlib import ExitStack
 
-#: Below the ephemeral ports (from 32768, on a Mac from 49152), which the system may assign to another process
-#: before the test uses them, and below the ports of the SLURM scripts.
+#: Ports below the ephemeral ones (from 32768, on a Mac from 49152), which the system may assign to another
+#: process before the test uses them, and below those of the SLURM scripts.
 _NOBODY_S = range(10_000, 20_000)
 
 

@@ -19,7 +19,7 @@ TOP = {"lessons", "solutions", "autograder", "course_lib", "tests", "environment
 NO_NAMES = {"utils", "util", "misc", "helpers", "helper", "common"}
 #: The packages that people install.
 PRODUCT = {"autograder", "course_lib"}
-#: The other packages of `course_lib` that each package or file in it may import. A folder inside of a package
+#: The other packages of `course_lib` that each package or file in it may import. A folder inside a package
 #: may also import what the package may.
 ARROWS: dict[str, set[str]] = {
     "curriculum": set(),

@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def lock() -> dict[str, list[Requirement]]:
-    """The pins by name. A package may have several, for different platforms or Python versions."""
+    """Return the pins by name. A package may have several, for different platforms or Python versions."""
     pins: dict[str, list[Requirement]] = {}
     for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):

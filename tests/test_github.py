@@ -48,7 +48,7 @@ def test_workflows_name_targets_and_folders_that_exist(workflow: Path) -> None:
 
 
 def _with_dependencies(requirements: Iterable[str]) -> set[str]:
-    """Return the names of packages and of all that they need, as far as they are installed here."""
+    """Return the names of packages and, for those that are installed here, of all of their requirements."""
     found: set[str] = set()
     waiting = [(Requirement(each), "") for each in requirements]
     while waiting:

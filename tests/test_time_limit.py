@@ -237,7 +237,7 @@ def test_the_look_at_a_frame_starts_no_garbage_collection() -> None:
 
 
 def test_a_watch_ends_with_its_thread() -> None:
-    """Its identifier can be given to another thread, which then must not be interrupted."""
+    """Another thread can get the ended thread's identifier, and must not be interrupted."""
     before = set(threading.enumerate())
 
     def abandons_the_limit() -> None:

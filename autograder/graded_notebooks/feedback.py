@@ -209,7 +209,7 @@ class PrepareFeedback(ClearHiddenTests):
             for output in cell.get("outputs", []):
                 _shorten(output)
             return cell, resources
-        # Remove the value of a check: it is its points, which the inserted line shows.
+        # Remove the output value of a check, which is the number of points. The inserted line shows them.
         cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
         for output in cell.outputs:
             if output.output_type == "error":

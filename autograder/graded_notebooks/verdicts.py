@@ -36,7 +36,7 @@ def verdicts_in(notebook: NotebookNode) -> dict[str, Finding]:
     """Return the findings of a notebook's checks, keyed by cell name.
 
     Checks without a finding are omitted, and so are verdicts that this version of the course doesn't know.
-    Outputs of other cells come from students and are never read.
+    The findings are in the grading record. Outputs, which may come from students, are never read.
     """
     findings = GradingRecord.of(notebook).findings
     found: dict[str, Finding] = {}

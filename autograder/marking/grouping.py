@@ -71,9 +71,10 @@ def grouped(answers: Iterable[Answer]) -> list[Group]:
 
 @lru_cache(maxsize=8)
 def _alike(contents: tuple[tuple[str, str], ...]) -> list[list[int]]:
-    """Group nearly equal texts with equal pictures, and return the positions of each group's members.
+    """Group nearly equal texts with equal pictures, and return the indices of each group's members.
 
-    The groups of a thousand different answers take seconds, and a grader loads a page every minute.
+    The result is cached, because grouping a thousand different answers takes seconds, and a grader loads a
+    page every minute.
     """
     ungrouped = dict(enumerate(text for text, _ in contents))
     groups = []
@@ -90,7 +91,7 @@ def _alike(contents: tuple[tuple[str, str], ...]) -> list[list[int]]:
 
 
 def _content(answer: Answer) -> tuple[str, str]:
-    """Return the words of an answer, as far as they are compared, and a hash of its pictures."""
+    """Return the words of an answer that are compared, as one text, and a hash of its pictures."""
     words = _WORD.findall(answer.written.source[:_COMPARED].casefold())
     pictures = json.dumps(answer.written.attachments or {}, sort_keys=True)
     return " ".join(words), hashlib.sha256(pictures.encode("utf-8", "surrogatepass")).hexdigest()

@@ -190,7 +190,7 @@ class _NotFound(web.RequestHandler):
 
 class _Start(_Handler):
     def get(self, _: str) -> None:
-        """Redirect to the first question with unmarked answers, or to the first question if there is none."""
+        """Redirect to the first question with unmarked answers, or to the first one if all are marked."""
         counts = self.server.answers.open_counts()
         waiting = [question for question, (count, _) in counts.items() if count]
         self.redirect(self.server.address((waiting or list(counts))[0]))

@@ -82,7 +82,7 @@ def unknown_names(curriculum: Curriculum) -> list[str]:
             if isinstance(entry, HandIn):
                 if not isinstance(check, FileCheck):
                     problems.append(
-                        f"{location}: the check with this name in course_lib.checks isn't of a file"
+                        f"{location}: the check with this name in course_lib.checks doesn't check a file"
                     )
                 elif entry.file != check.file:
                     problems.append(
@@ -301,7 +301,7 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
 
 
 def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
-    """Return the code cells of a lesson, except those that only draw pictures, which take most time."""
+    """Return the code cells of a lesson, except those that only draw pictures, the slowest ones."""
     pictures = {
         cell.id
         for cell in cells

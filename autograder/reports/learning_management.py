@@ -23,7 +23,7 @@ from autograder.reports.exporter import CourseExporter, write_csv
 
 _POINTS_POSSIBLE = "Points Possible"
 
-#: Canvas's name for the test student, with which instructors try a course.
+#: Canvas's name for the test student, with which instructors try out a course.
 _TEST_STUDENT = "Student, Test"
 
 

@@ -48,7 +48,7 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
     drawn with the same colour scale. If there are more than 16 rows or columns, only 16 around the first
     difference are shown, and the subtitle says which. If the shapes of the results differ, `differs` must be
     None, there is no third panel, and the first matrices are shown. Raises ValueError for results without
-    numbers or with fewer than two axes.
+    numbers or with fewer than two or more than eight axes.
     """
     left, right = from_tensor(found, "found", range(2, 9)), from_tensor(expected, "expected", range(2, 9))
     wrong: Booleans | None = None
@@ -175,7 +175,7 @@ def _notes(
     ]
     lines += notes_on(cells)
     if any(np.abs(matrix[np.isfinite(matrix)]).max(initial=0.0) > shades.high for matrix in matrices):
-        lines.append(f"The colours end at {short(shades.high)}; values of larger size have the last colour.")
+        lines.append(f"The colours end at {short(shades.high)}; larger magnitudes have the last colour.")
     return list(dict.fromkeys(lines))
 
 

@@ -162,7 +162,10 @@ def calibration_curves(table: pd.DataFrame) -> Picture:
 
 
 def _binned(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each model and bin with at least `MIN_PREDICTIONS` predictions."""
+    """Return one row for each model and bin with at least `MIN_PREDICTIONS` predictions.
+
+    Raises ValueError if there is no such bin.
+    """
     bins = (table["confidence"] * BINS).astype(int).clip(upper=BINS - 1)
     groups = table.assign(bin=bins).groupby(["model", "bin"], sort=False)
     binned = groups.agg(

@@ -46,7 +46,10 @@ def live_progress(steps: int, picture: Callable[[], Picture], *, every: int = 20
 
 
 def _drawn(chart: Picture) -> str:
-    """Return the chart as SVG, or the reason if this machine can't draw, which must not end a run."""
+    """Return the chart as SVG or, if this machine can't draw, an HTML paragraph with the reason.
+
+    A failure to draw must not end a run.
+    """
     try:
         return as_svg(chart)
     except RuntimeError as error:
@@ -64,8 +67,8 @@ def watch_live(
     """Redraw the chart of `picture()` every `every` seconds while `is_running` returns True, and at the end.
 
     The function returns after `timeout` seconds at the latest, so that the cells below can run. `status`
-    returns a line to show above the chart; outside a notebook, the line is printed when it changes. The
-    notebook's stop button stops the redrawing, but not the run itself.
+    returns a line to show above the chart; outside a notebook, only this line is printed. The notebook's stop
+    button stops the redrawing, but not the run itself.
     """
     end = time.monotonic() + timeout
     display = DisplayHandle()
@@ -73,7 +76,7 @@ def watch_live(
     display.display(shown)
     try:
         while True:
-            # Check this before drawing, so that the last chart shows the final state.
+            # Check whether to continue before drawing, so that the last chart shows the final state.
             more = is_running() and time.monotonic() < end
             frame = Frame(status(), _drawn(picture()))
             if frame != shown:

@@ -156,7 +156,7 @@ def notes_on(cells: Iterable[Cell]) -> list[str]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a matrix: the labels of its rows and columns, and the size and names of its cells."""
+    """The layout of a matrix: the labels of its rows and columns, and the size of its cells."""
 
     rows: Sequence[str]
     columns: Sequence[str]
@@ -286,7 +286,7 @@ def fixed_y(field: str, low: float, high: float, axis: alt.Axis | None = None) -
 
 
 def word_axis(words: Sequence[str], step: int, *, orient: Literal["top", "bottom", "left"]) -> alt.Axis:
-    """Return an axis with words `step` pixels apart. Long words are rotated, unless it is at the left."""
+    """Return an axis of words `step` pixels apart. Long words are rotated unless the axis is on the left."""
     size = max(8, min(12, step))
     angle = 0
     if orient != "left" and any(len(word) * 0.6 * size > step for word in words):

@@ -145,10 +145,10 @@ def clock_hands(
 
     `table` is (L, D). Pair i consists of the columns 2i and 2i + 1, which are the horizontal and the vertical
     coordinate of a hand's tip, so that position 0 points to twelve and later positions follow clockwise. The
-    arc is the angle from the first hand to the hand `offset` positions later, modulo 360 degrees. `pairs` has
-    at most four pairs. The slider goes from 0 to L - 1 - offset and begins at `start`. Raises ValueError for
-    pairs, an offset or a start outside the table, for no pairs or more than four, and for numbers that aren't
-    finite.
+    arc shows the angle from the first hand to the hand `offset` positions later, modulo 360 degrees. `pairs`
+    has at most four pairs. The slider goes from 0 to L - 1 - offset and begins at `start`. Raises ValueError
+    for pairs, an offset or a start outside the table, for no pairs or more than four, and for numbers that
+    aren't finite.
     """
     points = from_tensor(table, "table", (2,), finite=True)
     maximum, there, last = 4, points.shape[1] // 2, len(points) - 1 - offset
@@ -162,7 +162,8 @@ def clock_hands(
     gap = 14
     clocks, details = [], []
     for pair in pairs:
-        # `angle` goes clockwise from twelve, in radians, and `turn` from there to the later hand, in degrees.
+        # `angle` is the angle of each position's hand, clockwise from twelve, in radians. `turn` is the angle
+        # from a hand to the later one, in degrees.
         angle = np.arctan2(points[:, 2 * pair], points[:, 2 * pair + 1])
         turn = np.degrees(angle[offset:] - angle[:-offset]) % 360
         clocks.append(_clock(points, pair, angle[:-offset], turn, (WIDTH - gap * (maximum - 1)) // maximum))

@@ -39,8 +39,8 @@ def shape_flow(
     The columns are read upwards. A bar is wider for longer vectors, on a logarithmic scale. A shape is
     (sentences, positions, features), or (sentences, positions) for tokens, which are not vectors yet.
     `memory_to` names the decoder's stages that take their keys and values from the encoder's last stage.
-    Raises ValueError for a shape that has neither two nor three axes or has a length below 1, or an unknown
-    name in `memory_to`.
+    Raises ValueError for a shape that doesn't have two or three axes, for a length below 1, and for an
+    unknown name in `memory_to`.
     """
     columns = {"encoder": encoder, "decoder": decoder}
     for column, stages in columns.items():

@@ -133,13 +133,13 @@ def show_offline() -> None:
 
 
 def _as_widget(spec: dict[str, Any], **_: object) -> Any:
-    """Return the MIME bundle of a widget that shows a chart. altair's name for this is a renderer."""
+    """Return the MIME bundle of a widget that shows a chart. altair calls such a function a renderer."""
     alt.JupyterChart.enable_offline()
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
     # Draw on a canvas, because live SVG charts on one page give their clipping areas the same ids.
     widget = alt.JupyterChart(None, embed_options={"actions": menu, "renderer": "canvas"})  # type: ignore[arg-type]
-    # Bypass altair's own renderer. It turns this valid specification into a chart again and validates that
-    # twice, which takes most of the time until the chart appears.
+    # Bypass altair's own renderer. It converts this valid specification back to a chart and validates the
+    # chart twice, which takes most of the time until the chart appears.
     widget.spec = spec
     return widget._repr_mimebundle_()
 
@@ -147,7 +147,7 @@ def _as_widget(spec: dict[str, Any], **_: object) -> Any:
 alt.renderers.register(NAME, _as_widget)
 
 
-#: The address space that vl-convert's JavaScript engine reserves. It uses little of it.
+#: The size of the address space that vl-convert's JavaScript engine reserves, most of which stays unused.
 _ADDRESS_SPACE = 66 * 2**30
 
 

@@ -127,7 +127,7 @@ class Curriculum(_Table):
     """The lessons of the course, and the files that students get with every lesson."""
 
     files: list[str] = field(default_factory=list)
-    """Files at the top of `lessons/`, as paths inside `solutions/`."""
+    """Files for the top of `lessons/` and for each lesson's folder, as paths inside `solutions/`."""
     lessons: list[Lesson] = field(default_factory=list)
 
     @property

@@ -129,7 +129,7 @@ def _entry_problems(entry: Entry) -> Iterator[str]:
         yield f"{entry.name}, points: expected a positive number, got {entry.points}"
     if isinstance(entry, Exercise):
         if len(entry.hints) != HINTS:
-            yield f"{entry.name}, hints: expected {HINTS}, from gentle to plain, got {len(entry.hints)}"
+            yield f"{entry.name}, hints: expected {HINTS}, from vague to explicit, got {len(entry.hints)}"
         for number, hint in enumerate(entry.hints, start=1):
             if not hint.strip():
                 yield f"{entry.name}, hints: hint {number} is empty. Write it."

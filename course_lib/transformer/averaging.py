@@ -34,7 +34,7 @@ def average_checkpoints(state_dicts: Iterable[Mapping[str, Tensor]]) -> dict[str
         entries = [state[name].detach() for state in states]
         last = entries[-1]
         if last.is_floating_point():
-            # Converting all snapshots to float64 at once would take several times the memory of the model.
+            # Converting all state dicts to float64 at once would take several times the memory of the model.
             total = torch.zeros_like(last, dtype=torch.float64)
             for entry in entries:
                 total += entry

@@ -92,10 +92,10 @@ def beam_search(
         # One mask may serve all sentences, (1, 1, S): first give each sentence its own row.
         source_mask = source_mask.expand(sentences, -1, -1).repeat_interleave(beam, dim=0)
         target = source.new_full((sentences, beam, 1), start_id)
-        # All beams of a sentence start equal, so only the first may be extended, or they would stay equal.
-        # In 16 bits, sums of log-probabilities and large lengths would be too coarse.
+        # In 16 bits, sums of log-probabilities and large lengths would be rounded too coarsely.
         exact = torch.promote_types(memory.dtype, torch.float32)
         total = torch.full((sentences, beam), -torch.inf, device=source.device, dtype=exact)
+        # All beams of a sentence start equal, so only the first may be extended, or they would stay equal.
         total[:, 0] = 0.0
         ended = torch.zeros_like(total, dtype=torch.bool)
         length = torch.zeros_like(total)

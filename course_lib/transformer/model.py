@@ -13,7 +13,10 @@ from course_lib.transformer.sublayers import LayerNorm
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The hyperparameters of a Transformer. The defaults are the paper's base model (table 3)."""
+    """The hyperparameters of a Transformer. The defaults are the paper's base model (table 3).
+
+    Raises ValueError if a number is out of range, or if `heads` does not divide `d_model`.
+    """
 
     layers: int = 6
     """Number of encoder layers, which is also the number of decoder layers: N in the paper."""

@@ -23,7 +23,7 @@ def test_points_are_by_grade_cell(small: SmallCourse) -> None:
         ("points = 4", "", "exercise attention_scores, points: is missing"),
         ("seed = 5", "seed = 'five'", "lesson 01-scores, seed: Input should be a valid integer"),
         ('"It is a product of matrices."', '" "', "attention_scores, hints: hint 2 is empty"),
-        (', "Divide by the root."', "", "hints: expected 3, from gentle to plain, got 2"),
+        (', "Divide by the root."', "", "hints: expected 3, from vague to explicit, got 2"),
         (
             "not_scaled = 2.5",
             "not_scaled = 5",

@@ -126,7 +126,7 @@ def test_marking_page(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, 
         {"anna": "Variances add up.", "bela": "The variances add up.", "cleo": "The softmax is saturated."}
     )
     with marking_served(MarkingServer(marked.answers(), marked.bank())) as address:
-        page.goto(address)  # the address contains a secret that works only once
+        page.goto(address)
         page.locator(".card").nth(2).wait_for()
         assert_accessible(page, page.url, "marking")
         page.locator(".card").first.wait_for()

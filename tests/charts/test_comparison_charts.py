@@ -69,7 +69,7 @@ def test_one_wild_value_does_not_drown_the_rest(texts_of: TextsOf) -> None:
     found = expected.clone()
     found[0, 0] = 1e9
     texts = texts_of(_compared(found, expected))
-    assert "The colours end at 4; values of larger size have the last colour." in texts
+    assert "The colours end at 4; larger magnitudes have the last colour." in texts
     assert "1e+9" in texts
 
 

@@ -26,7 +26,7 @@ def _weights(*shape: int) -> torch.Tensor:
 
 
 def _hands() -> torch.Tensor:
-    """Two clock hands, one slower than the other: a sine and a cosine for each."""
+    """Return two clock hands, one slower than the other: a sine and a cosine for each."""
     angle = torch.arange(12.0).unsqueeze(1) * torch.tensor([1.0, 0.3])
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 

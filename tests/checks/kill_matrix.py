@@ -57,7 +57,7 @@ def exercises() -> list[ExerciseCheck]:
 
 @dataclass(frozen=True)
 class Killed:
-    """What the probes and the search find out about the reference with misconceptions applied."""
+    """The results of the probes and of the search for the reference with misconceptions applied."""
 
     failures: tuple[Probe, ...]
     """The probes that fail."""

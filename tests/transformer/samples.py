@@ -52,7 +52,7 @@ def sentences_from(seed: int, lengths: Iterable[int]) -> Tensor:
 
 
 def batches(shortest: int = 1) -> st.SearchStrategy[Tensor]:
-    """A hypothesis strategy: one to four padded sentences, each of at most six tokens."""
+    """Return a hypothesis strategy for one to four padded sentences, each of at most six tokens."""
     return st.builds(sentences_from, seeds, st.lists(st.integers(shortest, 6), min_size=1, max_size=4))
 
 

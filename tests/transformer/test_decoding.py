@@ -1,7 +1,7 @@
 """Lesson 11: greedy decoding and beam search, against slow decoders of one sentence and exhaustive search.
 
 Small random weights hide decoding mistakes. Here every model has two layers and enlarged weights, and the
-seeds are those whose rows end at different steps and whose translations differ from search to search.
+seeds were selected so that rows end at different steps and different searches give different translations.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from course_lib.transformer import (
 
 from .samples import END, PAD, START, sentences, small_transformer, unchanged
 
-# Seed and norm_first of models that write four words (up to five tokens) and five words (up to nine).
+# Seed and norm_first of models with vocabularies of four words (decoded to five tokens) and five (nine).
 OF_FOUR_WORDS = [(28, False), (15, True), (55, True)]
 OF_FIVE_WORDS = [(18, False), (49, False), (2, True), (35, True)]
 four_words = pytest.mark.parametrize(("seed", "norm_first"), OF_FOUR_WORDS)
@@ -102,7 +102,7 @@ def every_translation(model: Transformer, source: Tensor, max_length: int) -> li
 def slow_beam_search(
     model: Transformer, source: Tensor, beam: int, max_length: int, alpha: float
 ) -> list[int]:
-    """Search for one sentence, using lists. Ended translations keep their place in the beam."""
+    """Search for one sentence, using lists. Ended translations stay candidates for the beam."""
     kept = [(0.0, [START], False)]
     while any(not ended for _, _, ended in kept) and len(kept[0][1]) < max_length:
         longer = []

@@ -77,7 +77,7 @@ class Slurm:
         return done.stdout.strip()
 
     def state(self, job: str) -> str:
-        """The state of a job, such as RUNNING."""
+        """Return the state of a job, such as RUNNING."""
         return self.command("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
 
     def start_now(self, job: str) -> None:

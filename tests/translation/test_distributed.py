@@ -230,7 +230,7 @@ def lose(distributed: DistributedInfo, ends: str, output: str) -> str:
 
 @pytest.mark.slow
 def test_a_lost_process_is_not_waited_for(tmp_path: Path) -> None:
-    """Rank 1 is the next one of rank 0, which learns from rank 2 that it has exited."""
+    """Rank 0 gets no heartbeats from rank 1, and learns from rank 2 that rank 1 has exited."""
     started = start(3, lose, "never", str(tmp_path / "errors"))
     for process, _ in started:
         process.join(SECONDS)

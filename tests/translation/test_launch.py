@@ -62,7 +62,7 @@ def wait_for_text(output: Path, text: str) -> None:
 
 
 def children(process: int) -> list[int]:
-    """The processes that a process has started, oldest first."""
+    """Return the processes that a process has started, oldest first."""
     listed = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
     return [int(number) for number in listed]
 

@@ -43,7 +43,7 @@ class Figures:
 
     totals: pd.DataFrame
     """A row for each student: points in the lessons that anyone has handed in. Missing submissions count
-    as zero, and points that a person has not given yet are excluded."""
+    as zero; submissions that were not graded, and points that a person has not given yet, are excluded."""
     students_to_help: pd.DataFrame
     """A row for each student who needs help, the smallest share of the points first."""
     scores: pd.DataFrame
@@ -313,7 +313,7 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
         yield from (("tampering", what) for what in record.tampering)
         yield from (("note", what) for what in record.repairs)
     if submission.flagged:
-        yield "flagged by a grader", "a grader flagged it in formgrader"
+        yield "flagged by a grader", "a grader flagged it in Formgrader"
     for cell in submission.cells:
         if cell.verdict is not None and cell.verdict.verdict in ("error", "kernel-died"):
             yield "check without a verdict", f"{cell.exercise}: {IN_WORDS[cell.verdict.verdict]}"

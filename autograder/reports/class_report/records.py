@@ -134,8 +134,8 @@ class _Reader:
             return load_curriculum(Path(self._course.root))
         except (CourseError, OSError) as error:
             self._records.notes.append(
-                "solutions/course.toml could not be read, so lessons are listed by file name "
-                f"and exercises alphabetically: {error}"
+                "solutions/course.toml could not be read, so lessons have no titles, and exercises "
+                f"are in alphabetical order: {error}"
             )
             return None
 

@@ -72,9 +72,9 @@ def round_trip(
 ) -> Reply:
     """Load `weights` into `full`, load the state dict of `full` into `empty`, and call `empty`.
 
-    `empty` is in evaluation mode and has been called before, so that numbers computed from its old weights
-    don't go unnoticed if it keeps them. Neither call records gradients, because some code keeps numbers only
-    then. If `through` is given, it is called in the module's place, with the module as its first argument.
+    `empty` is in evaluation mode and has been called before, to reveal cached numbers that were computed from
+    its old weights. Neither call records gradients, because some code caches numbers only in that case. If
+    `through` is given, it is called in the module's place, with the module as its first argument.
     Returns the reply to the last call, or to the first of these steps that fails.
     """
     full.load(weights)
@@ -90,10 +90,10 @@ def round_trip(
 
 
 def updated(layer: Candidate, weights: Weights, toward: Tensor, *arguments: object) -> Reply:
-    """Load weights into a module, call it, update all of its parameters, and return the result of a second
-    call.
+    """Load weights into a module, call it, update its parameters, and return the reply to another call.
 
-    `toward` is the gradient with respect to the result of the first call.
+    `toward` is the gradient with respect to the result of the first call. If loading the weights fails,
+    the reply to that is returned.
     """
     loaded = layer.load(weights)
     again = layer.fixture(after_an_update(layer))

@@ -121,7 +121,7 @@ def graded(one_lesson: Path, tmp_path: Path) -> Iterator[GradedClass]:
 
 
 def for_students(graded: GradedClass, notebook: NotebookNode) -> NotebookNode:
-    """Prepare a notebook of ann's for feedback, as generate_feedback does."""
+    """Prepare one of ann's notebooks for feedback, as generate_feedback does."""
     names = {"notebook": LESSON, "assignment": LESSON, "student": "ann", "db_url": graded.course.db_url}
     given = {**names, "score": 3.0, "max_score": 7.0, "late_penalty": 0}
     cleared, resources = PrepareFeedback().preprocess(notebook, {"nbgrader": given})

@@ -94,13 +94,13 @@ class Threat:
     earned: tuple[str, ...] = ()
     """The answers that earn their points although the others are blank."""
     graded: bool = True
-    """Whether it can be graded at all. If not, it is reported by name."""
+    """Whether the submission can be graded at all. If not, the log must name it."""
     edit: Callable[[NotebookNode], None] | None = None
-    """Changes the notebook."""
+    """A function that changes the notebook."""
     hand_in: Callable[[Path, Arena], None] | None = None
-    """Adds or replaces files in the submission folder."""
+    """A function that adds or replaces files in the submission folder."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
-    """The expected verdicts of exercises for which neither "right" nor just any other verdict is expected."""
+    """Expected verdicts, by exercise. By default, "right" for full points, and otherwise any other."""
     noted: str = ""
     """A regular expression for a note that the report must contain: a repair, violation or tampering."""
     hidden: str = ""
@@ -122,12 +122,15 @@ class Threat:
 
     @property
     def ran(self) -> bool:
-        """Whether the cell must report that the attack ran to its end. Points show it for correct answers."""
+        """Whether the cell must report that the attack ran to its end.
+
+        Threats with correct answers need not, because their points show it.
+        """
         return bool(self.attack) and self.graded and self.answers == "blank" and not self.garbled
 
     @property
     def unseen(self) -> "Threat":
-        """The outcome that is also accepted if a note informs a person."""
+        """This threat with the outcome that is accepted if the attack evades detection: points and a note."""
         return replace(self, lost=(), verdicts={}, noted=self.hidden, hidden="")
 
     def notebook(self, released: NotebookNode, arena: Arena) -> NotebookNode:

@@ -17,11 +17,11 @@ from tests.benchmarks.grading import PLAIN
 #: nbgrader's own converter, with shorter limits than a class has.
 CONFIG = f"{PLAIN}c.Execute.timeout = 6\nc.Execute.interrupt_on_timeout = True\n"
 
-#: Harm that concerns the judge's report, which plain nbgrader doesn't have.
+#: The beginnings of sentences about the judge's report, which plain nbgrader doesn't have.
 _REPORT = ("the report ", "nothing of ")
 
 
-#: These end or block the whole run, so each gets a run of its own.
+#: Threats that end or block the whole run, so each gets a run of its own.
 ALONE = ("kills-its-parent", "fork-storm", "comes-back-again")
 
 

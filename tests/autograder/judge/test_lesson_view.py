@@ -49,7 +49,7 @@ def view_of(lesson: str) -> dict[str, bytes]:
 
 @cache
 def to_write(name: str) -> set[str]:
-    """The lines that students write, as in the course and as `ast.unparse` formats them."""
+    """Return the lines that students write, as in the course and as `ast.unparse` formats them."""
     source = exercise(name).source
     definition = ast.parse(source).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.ClassDef)

@@ -33,7 +33,7 @@ from torch import Tensor
 from course_lib.checks import check
 Item = TypeVar("Item")
 """
-#: The kernel's view of the course must not contain the answers.
+#: A cell that looks for an answer, which the kernel's view of the course must not contain.
 LOOKS = """
 try:
     from course_lib.transformer.data_parallel import shard as reference
@@ -41,7 +41,7 @@ try:
 except Exception as error:
     print(type(error).__name__)
 """
-#: Files that a student's code writes during grading must not count.
+#: A cell that rewrites the files to hand in. Files that are written during grading must not count.
 REWRITES = """
 import os
 for name in ("config.yaml", "metrics.jsonl", "translations.txt"):

@@ -25,7 +25,7 @@ class Classroom:
     def run(
         self, *sources: str, files: tuple[tuple[str, bytes], ...] = (), lesson: str = "", **limits: float
     ) -> Result:
-        """Run cells. Those that begin with "# judged" are locked, and "# shows" are optional."""
+        """Run cells. Those that begin with "# judged" are locked, and those with "# shows" are optional."""
         cells = tuple(
             Cell(f"cell-{place}", source, source.startswith("# judged"), source.startswith("# shows"))
             for place, source in enumerate(sources)

@@ -89,7 +89,7 @@ class Classroom:
         return nbformat.read(self.course / "lessons" / LESSON / f"{LESSON}.ipynb", as_version=4)
 
     def folder(self, student: str, step: str = "submitted") -> Path:
-        """The folder of a student's submission."""
+        """Return the folder of a student's submission, or of the result of another step."""
         return self.course / "autograder" / step / student / LESSON
 
     def hand_in(

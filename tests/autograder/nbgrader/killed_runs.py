@@ -47,7 +47,7 @@ class Points:
             event.listen(Engine, name, self.count, named=True)
 
     def count(self, *_: object, **__: object) -> None:
-        """Count an operation, and end the process if it is the one to stop at."""
+        """Count an operation, and kill the process if this is the operation to stop at."""
         self.number += 1
         if self.number == self.last:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -102,7 +102,7 @@ def job(number: int, seconds: float = 0.0) -> Job:
 
 
 def bodies(store: ResultStore) -> dict[str, bytes]:
-    """The stored results without the time that each took."""
+    """Return the stored results without the time that each took."""
     return {path.name: path.read_bytes().split(b"\n", 1)[1] for path, _ in store.entries()}
 
 

@@ -1,4 +1,4 @@
-"""Feedback pages: workers render the same ones, and a page is written again if it would look different."""
+"""Feedback pages: workers render the same ones as a single process, and stale pages are written again."""
 
 import logging
 import os

@@ -27,7 +27,7 @@ with course_lock(Path(sys.argv[1]), logging.getLogger()):
 
 @contextmanager
 def another_run(folder: Path) -> Iterator[None]:
-    """A process that holds the lock of a course until it is killed."""
+    """Start a process that holds the lock of a course, and kill it at the end of the block."""
     command = [sys.executable, "-c", HOLD, str(folder)]
     with subprocess.Popen(command, cwd=COURSE, stdout=subprocess.PIPE, text=True) as process:
         try:

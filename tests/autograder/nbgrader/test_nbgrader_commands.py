@@ -58,7 +58,7 @@ class GradedClass:
         return self._file("feedback", student, "html").read_text(encoding="utf-8")
 
     def scores(self, student: str) -> dict[str, float]:
-        """The scores in the gradebook, by grade cell."""
+        """Return a student's scores in the gradebook, by grade cell."""
         with Gradebook(f"sqlite:///{self.classroom}/gradebook.db") as gradebook:
             notebook = gradebook.find_submission_notebook(self.lesson.name, self.lesson.name, student)
             return {grade.name: grade.score for grade in notebook.grades}

@@ -190,7 +190,7 @@ attention_scores = forgiving
     ("old", "new", "says"),
     [
         ("Divide by the root.", "", "attention_scores, hints: hint 3 is empty"),
-        (', "Divide by the root."', "", "hints: expected 3, from gentle to plain, got 2"),
+        (', "Divide by the root."', "", "hints: expected 3, from vague to explicit, got 2"),
         ("points = 4", "points = 0", "attention_scores, points: expected a positive number, got 0"),
         (
             "not_scaled = 2.5",

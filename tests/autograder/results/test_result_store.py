@@ -163,7 +163,7 @@ def _forget_versions() -> None:
 def test_an_update_does_not_change_the_version_of_a_running_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Its modules are still the old ones, even if a lesson's checks have not been used before the update."""
+    """A running process keeps its old modules, even for lessons that it first uses after the update."""
     monkeypatch.setattr(version, "_AUTOGRADER", tmp_path)
     monkeypatch.setattr(version, "_COURSE_LIB", tmp_path / "course_lib")
     file = tmp_path / "judge/checks.py"

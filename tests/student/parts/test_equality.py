@@ -165,7 +165,7 @@ def test_a_difference_that_does_not_recur(student: Student, tmp_path: Path) -> N
 
 
 def test_parts_that_are_correct_alone_but_not_together(student: Student) -> None:
-    """Each part works with the reference's version of the other, but together they share a private rule."""
+    """Each part works with the reference's version of the other, but not with each other."""
     student.swap("LayerNorm", "self.eps = eps", "self.eps, self.odd = eps, True")
     student.swap(
         "SublayerConnection",
@@ -207,7 +207,7 @@ def test_a_part_that_fails_in_bfloat16(student: Student) -> None:
 def test_an_additional_weight(student: Student) -> None:
     student.swap("LayerNorm", "self.eps = eps", "self.eps, self.more = eps, nn.Parameter(torch.ones(1))")
     student.write()
-    assert unequal_parts(load_parts(student.folder)) == {}  # It gets no gradient.
+    assert unequal_parts(load_parts(student.folder)) == {}  # The additional weight gets no gradient.
     student.swap("LayerNorm", "return self.scale *", "return self.more * self.scale *")
     told = unequal_parts(load_parts(student.write()))["LayerNorm"]
     assert told.startswith(

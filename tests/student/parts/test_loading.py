@@ -398,7 +398,7 @@ def test_a_configured_attention_is_kept(student: Student) -> None:
 
 
 def test_layers_without_the_attention_argument(student: Student) -> None:
-    """The contract doesn't require it, so students may omit it in their own model."""
+    """The contract doesn't require the argument, so students may omit it in their own model."""
     for name in ("EncoderLayer", "DecoderLayer"):
         student.code[name] = (
             student.code[name]

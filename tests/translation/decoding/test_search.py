@@ -230,7 +230,7 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
 
 
 def altered(model: nn.Module) -> nn.Module:
-    """Replace a module of a model with a custom one that computes the same."""
+    """Replace a module of a model with a custom one that computes the same result, and return the model."""
     own = nn.LayerNorm(16, eps=1e-6).double()
     norm = model.decoder_layers[0].sublayers[0].norm
     own.weight, own.bias = norm.scale, norm.shift
@@ -250,7 +250,7 @@ def test_a_model_of_own_parts_is_searched_without_a_cache(beam: int, monkeypatch
 
 
 def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) -> None:
-    """Faster modules that training inserts for the reference's support the cache too."""
+    """The faster modules that replace the reference's during training support the cache too."""
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
     pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))

@@ -87,7 +87,7 @@ def wait_for(path: Path, lines: int) -> None:
 
 
 def told_while_measuring(distributed: DistributedInfo, config_file: str) -> int:
-    """Train. The second process gets a signal as soon as an epoch's weights are validated."""
+    """Train, with a signal to rank 1 before each validation loss is computed, and return the exit code."""
     measure = Evaluator.loss
 
     def told(evaluator: Evaluator, *arguments: Any) -> float:
@@ -117,7 +117,10 @@ def joined(distributed: DistributedInfo) -> Iterator[DistributedInfo]:
 
 
 def told_before_training(distributed: DistributedInfo, config_file: str, told_too: bool) -> int:
-    """Run the command. Rank 1 gets a signal before the first epoch, and later rank 0 if `told_too`."""
+    """Run the command with a signal to rank 1 before the first epoch, and later to rank 0 if `told_too`.
+
+    Return the exit code.
+    """
 
     def told(trainer: Trainer) -> None:
         if distributed.rank == 1:

@@ -1,4 +1,4 @@
-"""SimCut trains for the same predictions with a few tokens missing."""
+"""SimCut trains a model to make the same predictions when a few tokens are missing."""
 
 from collections.abc import Callable
 

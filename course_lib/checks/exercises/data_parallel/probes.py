@@ -364,7 +364,7 @@ case(
 )
 case(
     "_optimizer_created",
-    "creating the optimiser changes no parameter, no gradient and not the caller's list",
+    "creating the optimiser changes neither the parameters nor the gradients nor the caller's list",
     2,
     _SHAPES,
     updates=1,

@@ -42,7 +42,7 @@ class FileVerdict:
     share: float
     """The share of the points, between 0 and 1."""
     verdict: VerdictName = "wrong"
-    """If `share` is below 1: "wrong", "missing", or "error" if the file could not be scored."""
+    """The verdict if `share` is below 1: "missing", "error" if it could not be scored, or else "wrong"."""
     review: str = ""
     """A description of what a person should review; empty if there is nothing."""
 
@@ -73,7 +73,7 @@ def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def judge_file(entry: FileCheck, levels: Levels) -> FileVerdict:
-    """Judge a file and return the result, which also reports a missing, too large or invalid file."""
+    """Judge a file and return the result, which also reports a missing, oversized or invalid file."""
     content = _content(entry.file)
     if isinstance(content, FileVerdict):
         return content
@@ -144,7 +144,7 @@ def _judge_translations(content: bytes, levels: Levels) -> FileVerdict:
 
 
 def _odd(content: bytes, bleu: float) -> str:
-    """Return a sentence on what is suspicious about translations with this score, or an empty string."""
+    """Return a sentence that says why translations with this score are suspicious, or an empty string."""
     if (share := share_of_provided(content)) >= SUSPICIOUS_SHARE:
         return f"{share:.0%} of translations.txt matches the output of the model that comes with the course"
     if bleu > 99.5:

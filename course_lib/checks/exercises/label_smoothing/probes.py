@@ -189,7 +189,7 @@ def _loss_copied(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("a call does not affect later ones, whether with other labels, in evaluation mode or of a copy")
+@probe("a call does not affect later ones, whether with other labels, in evaluation mode or on a copy")
 def _loss_called_again(candidate: Candidate, draw: Draw) -> Observed:
     loss = candidate.build(6, 0, 0.2)
     logits = 2 * draw.normal(3, 4, 6)

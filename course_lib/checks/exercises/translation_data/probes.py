@@ -20,7 +20,7 @@ from course_lib.transformer.vocabulary import build_vocabulary
 def _facts(
     reply: Reply, kind: str, is_so: Callable[[Value], bool], facts_of: Callable[[Value], dict[str, Value]]
 ) -> Observed:
-    """Return facts about a result of `on_lists`: its type, its content, whether the arguments were modified.
+    """Return facts about a result of `on_lists`: its type and content, and whether arguments were modified.
 
     If `is_so` accepts the result, the type is reported as `kind`, and `facts_of` describes the content.
     Otherwise only the actual type is reported. An exception, raised or returned, is passed through.
@@ -337,7 +337,7 @@ PREDICT_PAIR = PredictionCheck(
 PREDICT_SIZE = PredictionCheck(
     answer=8060.0,
     tolerance=0.0001,
-    hint="Symbols are those that exist before the first merge, and those that each merge adds.",
+    hint="Count the symbols that exist before the first merge, and those that each merge adds.",
     reason="60 characters, and each of 8,000 merges adds one symbol.",
 )
 

@@ -14,7 +14,7 @@ _WATCHED = (
 
 
 def _calls(name: str, does: str, product: str, before: str = "", body: str = "") -> Threat:
-    """Return a threat with a correct attention_scores that uses `torch.einsum`."""
+    """Return a threat with a correct attention_scores, whose result is `product` divided by the root of d."""
     code = f"""\
 import torch
 {before}
