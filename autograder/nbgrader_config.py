@@ -104,7 +104,7 @@ c.GenerateAssignment.force = True
 c.SandboxedExecute.course = str(course)
 if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read this file
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"
-# `autograder.submissions` has restored all cells and their metadata already, or refused the submission.
+# `autograder.submissions` has already restored all cells and their metadata, or rejected the submission.
 c.Autograde.sanitize_preprocessors = [ClearOutput]
 # Validate a notebook once, not after each preprocessor.
 c.Exporter.optimistic_validation = True
@@ -154,5 +154,5 @@ try:
     refresh_at_start(course)
 except CourseError as error:
     raise SystemExit(f"solutions/course.toml is not valid:\n{error}") from None
-except OSError as error:  # The folder of another grader: only generate_assignment needs the notebooks.
+except OSError as error:  # It is another grader's folder. Only generate_assignment needs the notebooks.
     print(f"The solution notebooks are out of date, and cannot be rebuilt: {error}", file=sys.stderr)

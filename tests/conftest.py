@@ -36,5 +36,12 @@ settings.load_profile("course")
 
 @pytest.fixture
 def shapes_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable the checks of shapes, as in a notebook, for tests that run small models ten thousand times."""
+    """Disable the shape checks, as in a notebook, for tests that run small models ten thousand times."""
     monkeypatch.setattr(config, "jaxtyping_disable", True)
+
+
+@pytest.fixture(autouse=True)
+def _shapes_unchecked_in_slow_tests(request: pytest.FixtureRequest) -> None:
+    """Disable the shape checks, which double the time of training a small model, in all slow tests."""
+    if request.node.get_closest_marker("slow"):
+        request.getfixturevalue("shapes_unchecked")

@@ -66,7 +66,7 @@ def test_the_usage_of_a_command_names_it(name: str) -> None:
 
 
 def test_a_command_whose_packages_are_missing_says_what_to_install() -> None:
-    """For example, a cluster node has no Jupyter."""
+    """A cluster node, for example, has no Jupyter."""
     hide = """
 import sys
 class Hidden:

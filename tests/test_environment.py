@@ -57,7 +57,7 @@ def test_conda_and_make_install_this_lock() -> None:
     assert of_pip == {"pip": ["-r requirements.lock", "-e ."]}
     assert pip == "pip"
     assert SpecifierSet(PROJECT["requires-python"]).contains(python.removeprefix("python="))
-    assert "install --quiet --disable-pip-version-check --requirement requirements.lock" in (
+    assert "install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock" in (
         ROOT / "Makefile"
     ).read_text(encoding="utf-8")
 

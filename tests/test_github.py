@@ -90,7 +90,7 @@ def test_the_students_tests_need_only_what_their_job_installs() -> None:
 
 
 def test_no_image_contains_what_git_ignores() -> None:
-    """For example, a class's grades: images are built in a clone that may be in use."""
+    """Images are built in a clone that may be in use, so it can contain a class's grades, for example."""
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
     left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     wanted = {line for line in ignored if line and not line.startswith("#")}

@@ -1,4 +1,4 @@
-"""Plain English, as far as a program can check it: constructions that make readers stumble are refused."""
+"""Plain English, as far as a program can check it: constructions that make readers stumble are rejected."""
 
 import ast
 import io

@@ -88,7 +88,7 @@ def test_lesson_02() -> None:
     biases = sum(weight.numel() for name, weight in attention.named_parameters() if name.endswith("bias"))
     assert biases == 2048
     assert parameters(attention) == pytest.approx(1e6, rel=0.1)
-    # With any weights, one mean of two neighbours has a mean squared error of at least one half.
+    # Whatever the weights, a single mean of two neighbours has a mean squared error of at least one half.
     for p, q in ((0.5, 0.5), (0.9, 0.1), (1.0, 0.0)):
         total = p**2 + q**2
         assert (1 - p**2 / total + 1 - q**2 / total) / 2 == pytest.approx(0.5)

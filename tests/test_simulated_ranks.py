@@ -143,7 +143,7 @@ def test_the_failure_of_one_is_what_is_raised_not_that_others_wait() -> None:
 def test_a_group_that_is_open_already_is_named() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        with pytest.raises(RuntimeError, match="a process group was open"):
+        with pytest.raises(RuntimeError, match="a process group was already open"):
             on_ranks(2, lambda rank: rank)
     finally:
         dist.destroy_process_group()

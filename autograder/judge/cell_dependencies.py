@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
-#: Names with which code can access any other name.
+#: Names that give code access to any other name.
 _DYNAMIC = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "get_ipython", "__import__"}
 
 #: Limits on the length of a cell, and on the number of its characters that can start a magic. Cells that

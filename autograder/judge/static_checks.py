@@ -16,7 +16,7 @@ UNUSUAL_MODULES = frozenset(
     )
 )
 
-#: Names and attributes with which code could manipulate a check, or search for hidden objects.
+#: Names and attributes that code could use to manipulate a check or search for hidden objects.
 UNUSUAL_NAMES = frozenset(
     (
         *("DisableTorchFunction", "TorchDispatchMode", "TorchFunctionMode", "__builtins__", "__eq__"),

@@ -16,7 +16,7 @@ from autograder.nbgrader.course_folder import CourseFolder
 
 @reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `course mark` until it is interrupted, and return its exit code: 1 if it can't start, or else 0."""
+    """Run `course mark` until it is interrupted, and return its exit code: 0, or 1 if it can't start."""
     parser = command_parser("mark", __doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
     parser.add_argument("--port", type=int, default=0, help="the port to listen on (default: any free one)")
@@ -45,7 +45,7 @@ async def _serve(server: MarkingServer, port: int, waiting: int) -> None:
     _, address = server.listen(port)
     print(f"{server.answers.lesson}: {counted(waiting, 'answer')} to be marked.")
     print(f"Open this address in a browser on this machine. It is secret:\n\n    {address}\n")
-    print("Every mark is saved at once. To stop, press Ctrl+C.", flush=True)
+    print("Every mark is saved immediately. To stop, press Ctrl+C.", flush=True)
     await asyncio.Event().wait()
 
 

@@ -17,7 +17,7 @@ from autograder.marking.answers import Answer
 #: The minimum similarity of answers in one group, in percent of their characters.
 ALIKE = 85
 
-#: The number of characters that are compared, so that a huge answer does not take minutes.
+#: The maximum number of characters that are compared. Otherwise, a huge answer would take minutes.
 _COMPARED = 4_000
 
 _WORD = re.compile(r"\w+|[^\w\s]")

@@ -28,8 +28,8 @@ from course_lib.curriculum.course_file import CourseError
 
 HOST = "127.0.0.1"
 
-#: The accepted host names. Others are refused, because another site could point its host name at this machine
-#: (DNS rebinding).
+#: The accepted host names. Others are rejected, because another site could point its host name at this
+#: machine (DNS rebinding).
 _HOSTS = {HOST, "localhost"}
 
 #: The number of cards on a page.
@@ -214,7 +214,7 @@ class _Page(_Handler):
         question = server.question(notebook, name)
         only_open = self.get_query_argument("show", "unmarked") != "all"
         names = self.get_query_argument("names", "") == "1"
-        # Compare the answers in a thread, so that marks can be saved meanwhile.
+        # Compare the answers in a thread, so that marks can be saved in the meantime.
         groups = await asyncio.to_thread(grouped, server.answers.answers(question))
         shown = [
             (group, card)

@@ -61,7 +61,7 @@ class Preparation:
     def is_current(self, lesson: str, name: str, depends_on: Mapping[str, str]) -> bool:
         """Return whether a result was computed with the current checks and limits of a released notebook.
 
-        `depends_on` is that of the result's job. Raises CourseError if the gradebook can't be opened.
+        `depends_on` is taken from the result's job. Raises CourseError if the gradebook can't be opened.
         """
         if (lesson, name) not in self._current:
             job = self._execute.job(lesson, self.releases.with_hidden_tests(lesson, name), {})

@@ -57,7 +57,7 @@ class Change:
 
 
 class Regrading:
-    """The comparison of a lesson's grades with those that the current checks give, and their correction."""
+    """A comparison of a lesson's grades with the results of the current checks, and their correction."""
 
     def __init__(self, course: CourseFolder, lesson: str, log: logging.Logger) -> None:
         self._course, self._lesson, self._log = course, lesson, log

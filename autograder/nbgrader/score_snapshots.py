@@ -45,9 +45,9 @@ def snapshot_of(gradebook: Gradebook, lesson: str, student: str) -> Snapshot | N
 def restore(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot | None) -> None:
     """Restore a submission's automatic scores from a snapshot, if the submission is in the gradebook.
 
-    Scores, comments and penalties that are not in the snapshot are removed. If the submission was not in the
-    gradebook, it is removed, because exports would count it as 0 points; if a person has graded or extended
-    it since, it stays.
+    Scores, comments and penalties that are not in the snapshot are removed. A submission that was not in the
+    gradebook at the time is removed, because exports would count it as 0 points. It is kept if someone has
+    graded it by hand or granted an extension since.
     """
     submission = _find(gradebook, lesson, student)
     if submission is None:

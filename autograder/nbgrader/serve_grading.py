@@ -314,7 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = command_parser("serve-grading", __doc__)
     parser.add_argument(
-        "--feedback", action="store_true", help="return the checks' verdicts to students at once"
+        "--feedback", action="store_true", help="return the checks' verdicts to students immediately"
     )
     parser.add_argument(
         "--max-per-hour",

@@ -80,7 +80,7 @@ def _refuse_unknown(reference: str, write: Sequence[str], methods: dict[str, Fun
     known = ", ".join(methods) or "none"
     if not write:
         raise CourseError(
-            f"{reference} is a class: list the methods that students write in course.toml, as in "
+            f"{reference} is a class: in course.toml, list the methods that students write, as in "
             f'`write = ["forward"]`. It has: {known}'
         )
     for method in write:

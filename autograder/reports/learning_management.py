@@ -23,7 +23,7 @@ from autograder.reports.exporter import CourseExporter, write_csv
 
 _POINTS_POSSIBLE = "Points Possible"
 
-#: Canvas's name for the test student, with which instructors try out a course.
+#: Canvas's name for the test student, which instructors use to try out a course.
 _TEST_STUDENT = "Student, Test"
 
 
@@ -126,8 +126,8 @@ class _Export(CourseExporter):
         wanted or not. Students who are only in the rows are logged, and so are wanted students who are only
         in the gradebook.
 
-        Raises ValueError if the header has none of `identifiers`, if a student has two rows, or if a row fits
-        several students.
+        Raises ValueError if the header has none of `identifiers`, if a student has two rows, or if a row
+        matches several students.
         """
         identifying = set(self.identifiers) & set(header)
         if not identifying:
@@ -139,7 +139,7 @@ class _Export(CourseExporter):
         by_name = {grade.email: grade for grade in grades} | {grade.id: grade for grade in grades}
 
         def owners(cells: Sequence[str]) -> dict[str, StudentGrades]:
-            """Return the students who fit a row, by id."""
+            """Return the students who match a row, by id."""
             fitting: dict[str, StudentGrades] = {}
             for column in identifying:
                 is_number = column == self.identifiers[0]
@@ -156,7 +156,7 @@ class _Export(CourseExporter):
             fitting = owners(cells)
             if len(fitting) > 1:
                 raise ValueError(
-                    f"the roster's row of {cells[0]} fits several students in the gradebook: "
+                    f"the roster's row of {cells[0]} matches several students in the gradebook: "
                     f"{', '.join(sorted(fitting))}. Correct their lms_user_id or email there."
                 )
             grade = next(iter(fitting.values()), None)

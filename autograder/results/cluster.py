@@ -205,6 +205,6 @@ def _require_safe(address: str, allow_plain_tcp: bool) -> None:
     if not local:
         raise CourseError(
             f"COURSE_CLUSTER={address}: without TLS, everyone who can reach the scheduler can run code "
-            "as you. Use tls:// (see the instructor's guide), or, if only graders can reach the network, set "
+            "as you. Use tls:// (see docs/clusters.md), or, if only graders can reach the network, set "
             "c.SandboxedExecute.allow_plain_tcp = True"
         )

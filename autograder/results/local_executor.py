@@ -38,8 +38,8 @@ class LocalExecutor(WorkerExecutor):
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
     was running is known: that call is tried again in a new worker, and no other call is affected. Each worker
-    process starts with the call `initializer(*initargs)`. If that fails in one worker after another, calls
-    fail at once for a minute, and then a start is tried again.
+    process starts with the call `initializer(*initargs)`. If that fails in several workers in a row, calls
+    fail immediately for a minute, before another start is attempted.
     """
 
     def __init__(self, workers: int, initializer: Callable[..., None], initargs: tuple[Any, ...]) -> None:

@@ -32,7 +32,7 @@ class Results:
         self._expected = jobs
 
     def request(self, source: LessonSource, job: Job) -> None:
-        """Schedule a job whose result will be needed, unless it is stored or scheduled already.
+        """Schedule a job whose result will be needed, unless it is already stored or scheduled.
 
         `source` contains the data about the job's lesson.
         """

@@ -60,7 +60,7 @@ _GRACE_SECONDS = 5
 def apply_resource_limits(limits: Limits) -> None:
     """Irrevocably apply resource limits to this process and its children, as far as Linux can enforce them.
 
-    Also drops the capabilities with which root could raise the limits again. Must be called while the process
+    Also drops the capabilities that would let root raise the limits again. Must be called while the process
     has a single thread. Raises OSError if a limit can't be set or the capabilities can't be dropped.
     """
     import resource

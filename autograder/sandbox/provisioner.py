@@ -118,7 +118,7 @@ class SandboxProvisioner(KernelProvisionerBase):
             self._launch.fork_server.clear()
 
     async def terminate(self, restart: bool = False) -> None:
-        """Kill the kernel at once: untrusted code gets no chance to shut down."""
+        """Kill the kernel immediately: untrusted code gets no chance to shut down."""
         await self.kill(restart)
 
     async def cleanup(self, restart: bool = False) -> None:

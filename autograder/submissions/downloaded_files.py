@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<number>\d+)_assignsubmission_file(_(?P<file>.*))?", re.DOTALL)
-# A third number is refused: a student who chose the name of a file, or their own, could pose as another
+# A third number is rejected: a student who chose the name of a file, or their own, could pose as another
 # student.
 _CANVAS = re.compile(
     r"(?P<name>((?!_\d+_).)+?)(?P<late>_LATE)?_(?P<number>\d+)_(?P<attachment>\d+)_(?P<file>(?!\d+_).+)",
     re.DOTALL,
 )
-#: The suffixes that Canvas, browsers and file managers append to the name of a file that exists already.
+#: The suffixes that Canvas, browsers and file managers append to the name of a file that already exists.
 _COPY = r"(-\d+| ?\(\d+\)| copy| \d+)?"
 
 

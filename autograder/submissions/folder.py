@@ -24,7 +24,7 @@ _MAX_TIMESTAMP = 1_000
 #: The maximum nesting depth of folders. Python's own limit for walking a tree is far higher.
 _MAX_DEPTH = 50
 
-#: The maximum number of files that are refused by name. If there are more, no file is copied.
+#: The maximum number of files that are rejected by name. If there are more, no file is copied.
 _MAX_REFUSED = 100
 
 

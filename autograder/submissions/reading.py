@@ -15,7 +15,7 @@ MAX_BYTES = 200_000_000
 #: The limit on the text of all cells together, in characters.
 MAX_SOURCE = 5_000_000
 MAX_CELLS = 5_000
-#: The limit on a file that msgspec refuses. It is read with `json`, which keeps even the outputs in memory.
+#: The limit on a file that msgspec rejects. It is read with `json`, which keeps even the outputs in memory.
 MAX_ODD_BYTES = 32_000_000
 #: The limit on one value of a cell's metadata.
 MAX_METADATA = 1_000_000

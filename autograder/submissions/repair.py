@@ -379,7 +379,7 @@ class _Repair:
 
 
 def is_tracked(cell: NotebookNode) -> bool:
-    """Return whether nbgrader keeps track of a cell, so that the cell has a name of its own."""
+    """Return whether nbgrader tracks a cell, which then has a unique name."""
     return is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell)
 
 

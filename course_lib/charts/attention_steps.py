@@ -86,7 +86,7 @@ def _calculation(
     """Return the table's cells for query `number`. `words` are the words of the keys."""
     products = keys @ query
     divided = products / math.sqrt(len(query))
-    # Limit the powers to e to the power of 20. The weights are the same.
+    # Shift the scores so that no exponent exceeds 20. This doesn't change the weights.
     powers = np.exp(divided - max(divided.max() - 20, 0))
     weights = powers / powers.sum()
     parts = weights[:, None] * values

@@ -261,7 +261,7 @@ def captioned(chart: Chart, title: str, subtitle: str | Sequence[str], details: 
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:
-    """Return a side length, from 6 to `largest`, with which `columns` cells fit into `room` pixels."""
+    """Return a side length, from 6 to `largest`, so that `columns` cells fit into `room` pixels."""
     return max(6, min(largest, room // columns))
 
 

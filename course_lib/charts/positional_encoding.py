@@ -124,7 +124,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, title: str) -> Pic
 
 
 def _numbered(count: int, step: float, orient: str) -> alt.Axis:
-    """Return an axis with `count` indices, `step` pixels apart, and as many of their numbers as have room."""
+    """Return an axis with `count` indices, `step` pixels apart, labelled with as many numbers as fit."""
     every = next(every for every in (1, 2, 4, 8, 16, 32, 64, 128, 10_000) if every * step >= 22)
     values = list(range(0, count, every))
     return alt.Axis(values=values, labelAngle=0, orient=orient, ticks=False, domain=False, grid=False)  # type: ignore[arg-type]

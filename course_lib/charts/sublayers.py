@@ -87,7 +87,7 @@ def _features(values: Floats, words: list[str], reach: float, axis: alt.Axis | N
         x=alt.value(width), text="details:N"
     )
     zero = alt.Chart(pd.DataFrame({"value": [0.0]})).mark_rule(color=QUIET_INK, strokeDash=[2, 3])
-    # Lines between the rows show to which row a number belongs.
+    # Lines between the rows show which row a number belongs to.
     between = alt.Chart(summary.iloc[:-1]).mark_rule(color=LINE, yOffset=23).encode(y=row)
     return alt.LayerChart(
         layer=[between, zero.encode(x="value:Q"), ticks, bar, dot, details], width=width, height=46 * count

@@ -1,4 +1,4 @@
-"""Write the Jupyter configuration with which students fetch, validate and hand in lessons.
+"""Write the Jupyter configuration that students need to fetch, validate and hand in lessons.
 
 An administrator runs this once for everyone (`--into /etc/jupyter`), or students run it in their own
 accounts. Fetched lessons are stored in a folder with the course's name in the student's home. JupyterLab
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if not options.exchange.is_absolute():
-            raise ValueError(f"{options.exchange} is a relative path; give the exchange's absolute path")
+            raise ValueError(f"{options.exchange} is a relative path; pass the exchange's absolute path")
         if options.course_id in ("", "..") or "/" in options.course_id:
             raise ValueError(f"--course-id: expected the name of a folder, got {options.course_id!r}")
         for path in write_configuration(options.into, options.exchange, options.course_id):

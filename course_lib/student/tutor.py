@@ -69,7 +69,7 @@ def tutor(
         answer = without_solution(_ask(settings, text), exercise, known=text)
         print(f"On {exercise}, from {settings['url']} (it can be wrong; the check decides):\n")
         print("\n".join(textwrap.fill(line, 100) for line in answer.splitlines()))
-    except (TutorError, ImportError, OSError) as error:  # The exceptions of requests are OSErrors.
+    except (TutorError, ImportError, OSError) as error:  # All exceptions of `requests` are OSErrors.
         print(f"{error}\nYour notebook and your points are not affected.")
 
 

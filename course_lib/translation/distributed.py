@@ -169,7 +169,7 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
     """Raise LostPeerError in place of a RuntimeError in the block if another process has exited.
 
     gloo, NCCL and DDP raise a RuntimeError for many causes. To distinguish them without parsing messages,
-    attempt an all-reduce: it fails at once if a peer has exited, and times out if the peers are busy.
+    attempt an all-reduce: it fails immediately if a peer has exited, and times out if the peers are busy.
     """
     try:
         yield

@@ -116,7 +116,7 @@ def _is_other_program(endpoint: str) -> bool:
     answered = threading.Event()
 
     def ask() -> None:
-        with contextlib.suppress(RuntimeError):  # torchrun reports this error better.
+        with contextlib.suppress(RuntimeError):  # torchrun reports this error more clearly.
             dist.TCPStore(host, int(port), wait_for_workers=False).check(["anything"])  # type: ignore[attr-defined]
         answered.set()
 

@@ -142,7 +142,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.tune:
         folder, is_provided = find_run(options.run)
         if is_provided:
-            raise BadInputError("--tune: the length penalty of a provided model is tuned already.")
+            raise BadInputError("--tune: the length penalty of a provided model is already tuned.")
         _tune(translator, folder)
         if not options.ensemble_with:
             # The length penalty tuned for an ensemble isn't the best one for its first run alone.
@@ -151,7 +151,7 @@ def _run(options: argparse.Namespace) -> None:
         if options.file is None:
             return
     if options.output is None and sys.stdout is None:
-        raise BadInputError("standard output is closed. Give a file with --output.")
+        raise BadInputError("standard output is closed. Name a file with --output.")
     _translate(translator, options)
 
 
@@ -263,7 +263,7 @@ def _one_line(text: str) -> str:
 def _opened(file: str | None, direction: Direction) -> Iterator[int]:
     if file is None:
         if sys.stdin is None:
-            raise BadInputError("standard input is closed. Give the file to translate.")
+            raise BadInputError("standard input is closed. Pass the file to translate.")
         if sys.stdin.isatty():
             print(
                 f"Type {_SOURCE[direction]}, one sentence per line. Press Ctrl-D to finish.", file=sys.stderr

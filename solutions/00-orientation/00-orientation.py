@@ -273,7 +273,7 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | line | what it tells you |
 # |---|---|
 # | **It raised ...** | your code stopped with an error: which one, in which line, and what it usually means |
-# | **Expected ... to be raised, but it returned ...** | your code should refuse these inputs, but doesn't |
+# | **Expected ... to be raised, but it returned ...** | your code should reject these inputs, but doesn't |
 # | **It returned a ValueError instead of raising it.** | the line needs `raise` in place of `return` |
 # | **This should be true, but isn't: ...** | a property that the expected result has, and yours doesn't |
 # | **incorrect.** | no mistake that the check knows explains all of your results |

@@ -529,7 +529,7 @@ named_lines(
 )
 
 # %% [markdown]
-# - **Neither:** the further down, the smaller the gradient, by a factor of thousands, so the lower networks hardly
+# - **Neither:** the gradient shrinks on its way down, by a factor of thousands in all, so the lower networks hardly
 #   learn anything. This is how deep networks used to fail: the **vanishing gradient** problem.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
 # - **With a norm**, it reaches the bottom in all four ways. Here they are again, enlarged:
@@ -561,8 +561,8 @@ named_lines(
 # The vectors of 50 words go through the stack, and at the top a linear layer has to name each word. The stack only has
 # to pass the vectors on. We train for sixty steps.
 #
-# **Change something:** `depth = 4`. A stack of four networks learns without the residual, too. From which depth on is
-# the residual needed?
+# **Change something:** `depth = 4`. A stack of four networks learns without the residual, too. At what depth does
+# the residual become necessary?
 
 # %% tags=["see"]
 depth = 24

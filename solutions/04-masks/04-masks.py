@@ -431,9 +431,8 @@ class SmallDecoder(nn.Module):
 # Before you run it: the second mask allows only one position ahead. At how many positions *before* the change will it
 # leak?
 #
-# **Change something:** change the token at another position (`changed = 2`), or the last word
-# (`changed = 6`). Use `layers=1`, then
-# `layers=4`: how does the second row change? Add a mask of your own.
+# **Change something:** change the token at another position (`changed = 2`), or the last word (`changed = 6`). Use
+# `layers=1`, then `layers=4`: how does the second row change? Add a mask of your own.
 
 # %% tags=["see"]
 changed = 5

@@ -420,7 +420,7 @@ named_lines(
 # words by dot products, and take the word that matches best. We do this with the root, with a factor of 3 in its place,
 # and without any factor.
 #
-# **Change something:** factors other than 3. From which factor on are nearly all words recovered?
+# **Change something:** factors other than 3. How large must the factor be to recover nearly all words?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -470,7 +470,7 @@ for pos, (word, vector) in enumerate(zip(["dog", "bites"], dog_bites.tolist(), s
 #
 # - **The result has the dtype of `x`.** A sum of float16 and float32 is float32, so convert the rows to `x.dtype`
 #   first.
-# - **Refuse more than `max_length` words** with a `ValueError` that contains both numbers. Otherwise torch complains
+# - **Reject more than `max_length` words** with a `ValueError` that contains both numbers. Otherwise torch complains
 #   about "the size of tensor a". (With a `max_length` of 1, the table would even broadcast silently.)
 #
 # (The line `table: Tensor` in the class only tells type checkers what `self.table` is.)

@@ -118,7 +118,7 @@ with torch.no_grad():
 # argument, is the function that each head runs (lesson 02). Pass it on.
 #
 # `forward` is the chain that you saw in the example. In `connection(x, sublayer)`, `sublayer` is a *function of one
-# argument*, which the connection calls. The feed-forward network is such a function already. Self-attention takes four
+# argument*, which the connection calls. The feed-forward network is already such a function. Self-attention takes four
 # arguments, so you have to make a function of one argument from it.
 
 # %% build="EncoderLayer"
@@ -351,10 +351,10 @@ for number in (1, 2):
 #
 # | attribute | what it is |
 # |---|---|
-# | `source_embedding`, `target_embedding` | a `TokenEmbedding` each, of the size of its vocabulary |
+# | `source_embedding`, `target_embedding` | a `TokenEmbedding` each, with one row per token of its vocabulary |
 # | `positions` | one `PositionalEncoding` for both sides, with the model's dropout |
 # | `encoder_layers`, `decoder_layers` | `nn.ModuleList`s of `config.layers` layers each |
-# | `encoder_norm`, `decoder_norm` | with pre-norm a `LayerNorm` each, otherwise `None` |
+# | `encoder_norm`, `decoder_norm` | a `LayerNorm` each with pre-norm, otherwise `None` |
 # | `generator` | one `nn.Linear` from d_model to the target vocabulary |
 #
 # Your model uses *your* two layers, so make their checks pass first.
@@ -432,7 +432,7 @@ shape_flow(
 #
 # **Change something:** remove the layer instead (`del model.encoder_layers[1]`); to get it back, run the cell that
 # builds `model` again. Or design one of your own: any `nn.Module` will do if its `forward(x, mask)` returns a tensor of
-# the shape of `x`.
+# the same shape as `x`.
 
 # %% tags=["see"]
 model.encoder_layers[1] = EncoderLayer(d_model=32, heads=8, d_ff=512)

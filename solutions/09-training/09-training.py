@@ -400,7 +400,7 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 # Every letter and the end have to be right.
 #
 # **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does
-# it do, and from which position on?
+# it do, and at which position does that begin?
 
 
 # %% tags=["see"]

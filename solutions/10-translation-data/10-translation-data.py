@@ -476,7 +476,7 @@ length_histograms(
 # A single long sentence makes all others expensive. Three approaches are common:
 #
 # - **Fixed:** every batch is padded to one length, say 72, which is long enough for all.
-# - **Plain:** sentences are taken in the order of the corpus, and each batch is padded to its own longest.
+# - **Plain:** sentences are taken in the order of the corpus, and each batch is padded to its longest sentence.
 # - **Length buckets:** sentences of similar length are put together. The paper did this: "sentence pairs were batched
 #   together by approximate sequence length".
 #
@@ -512,8 +512,8 @@ for longest, index in in_order:
 # as in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't fit. The
 # order of the batches doesn't matter.
 #
-# A sentence that is over the budget by itself may be refused with a `ValueError` or put into a batch of its own.
-# Never drop it silently.
+# For a sentence that is over the budget by itself, raise a `ValueError` or put it into a batch of its own. Never drop
+# it silently.
 
 # %% build="token_batches"
 ### BEGIN SOLUTION course_lib.transformer.batching:token_batches
@@ -608,8 +608,8 @@ padded_share(
 #   you append the end first and truncate afterwards, long sentences lose it, and teach the model nothing about where
 #   to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end off
 #   without an error.) A `max_length` below 2 has no room for start and end, so it is an error.
-# - **Pad on the right, each side to its own longest.** Every sentence begins at position 0, and short sentences make
-#   a narrow matrix.
+# - **Pad on the right, each side to its own longest sentence.** Every sentence begins at position 0, and short
+#   sentences make a narrow matrix.
 #
 # ### Worked example: truncate and pad
 #

@@ -203,7 +203,7 @@ word_by_word(
 # Most content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as
 # *is* have no counterpart here. But attention weights must sum to 1, so theirs are spread out, or go to the start or
 # the end token. Nor does every word need its counterpart: *up* hardly looks at *auf*, because after *hanging* it is
-# easy to predict without the source. And even a word of which the model is sure stays near 0.9, the target that
+# easy to predict without the source. And even a word that the model is sure of stays near 0.9, the target that
 # smoothing gave it.
 #
 # ### See it: all heads of the cross-attention
@@ -620,7 +620,7 @@ print(f"the reference translations have {reference_length:.2f} words on average"
 table
 
 # %% [markdown]
-# The wider the beam, the more probable the sentences, as they should be. But from some width on they also get
+# The wider the beam, the more probable the sentences, as they should be. But beyond some width they also get
 # **shorter**, and BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU
 # of its four rows.
 #

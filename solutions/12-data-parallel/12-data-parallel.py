@@ -254,7 +254,7 @@ pd.DataFrame(rows).set_index("tokens of each rank")
 # ## 3. The same start
 #
 # If all ranks make the same updates, their models stay equal, *provided that they were equal at the start*. But each
-# rank draws its own random weights, so one of them sends its own to the others. The collective is **broadcast**:
+# rank draws its own random weights, so one rank sends its weights to the others. The collective is **broadcast**:
 # `dist.broadcast(tensor, source)` copies the tensor of rank `source` over that of every other rank. All ranks call
 # it, the source to send, the others to receive.
 #
@@ -467,9 +467,9 @@ pd.DataFrame(
 #   layers are still being computed.
 # - Several gradients are concatenated into a **bucket**, and one all-reduce carries the bucket.
 #
-# An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns at once,
-# and the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives old or
-# half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race*: the speed of the network
+# An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns
+# immediately, and the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives
+# old or half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race*: the speed of the network
 # decides whether anything goes wrong.
 #
 # ### Worked example: six parameters
@@ -509,8 +509,8 @@ print("buckets, in the order in which they are sent:", example)
 # - **Micro-batches.** Only the last one of an update should communicate. Inside `with buckets.no_sync():` gradients
 #   only accumulate.
 # - **Every update starts fresh.** `finish()` resets everything that you recorded during the last one.
-# - **Frozen parameters** (`requires_grad` is False) never get a gradient, and autograd refuses a hook on them. Leave
-#   them out of the buckets.
+# - **Frozen parameters** (`requires_grad` is False) never get a gradient, and autograd doesn't allow a hook on them.
+#   Leave them out of the buckets.
 #
 # How do you notice that a gradient is ready? `parameter.register_post_accumulate_grad_hook(f)` asks autograd to call
 # `f(parameter)` each time it has added to `parameter.grad`:
@@ -702,7 +702,7 @@ print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, 
 #
 # All ranks have to agree on the owners without asking each other: compute them from the sizes alone. If there is a
 # process group, `dist.get_rank()` and `dist.get_world_size()` return this rank's number and the number of ranks.
-# Otherwise they are 0 and 1. If there are more ranks than parameters, some own nothing, and torch's optimisers refuse
+# Otherwise they are 0 and 1. If there are more ranks than parameters, some own nothing, and torch's optimisers reject
 # an empty list.
 
 # %% build="ShardedOptimizer"

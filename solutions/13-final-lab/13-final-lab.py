@@ -823,7 +823,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # <details><summary>My run resumes, but I wanted it to start from scratch.</summary>
 #
 # A run whose folder contains checkpoints is resumed. Use another `run_folder`, or delete the old one. If you changed a
-# key on which the weights depend, the program refuses to resume the run, and says which key it is.
+# key that affects the weights, the program refuses to resume the run, and says which key it is.
 #
 # </details>
 #

@@ -1,6 +1,6 @@
 """Measure how long a check takes to answer: `python -m tests.benchmarks.checks`.
 
-Each time is that of a fresh notebook, in which nothing about the exercise is cached. The slowest answer is to
+The times are for a fresh notebook, in which nothing about the exercise is cached. The slowest answer is to
 a wrong result that no known mistake explains, because the search then tries all mistakes and pairs.
 """
 

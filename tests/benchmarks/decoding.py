@@ -160,7 +160,7 @@ def one_at_a_time(translator: Translator) -> Method:
 def in_batches(translator: Translator, beam: int, precision: Precision, size: int | None) -> Method:
     """Decode with the lab, in its default batches or in batches of `size` sentences of similar length."""
     config, end = translator.config, translator.vocabularies.end_id
-    # The config of a provided model is that of its run, so use the defaults of the schema instead.
+    # A provided model has the config of its run, so use the schema's defaults instead.
     decoder = BatchDecoder(
         translator.vocabularies, translator.device, config.data.max_length, EvaluationConfig()
     )

@@ -39,7 +39,7 @@ _MAX_DIFFERENCES = 10
 #: The number of differing lines that are printed for each of them.
 _MAX_LINES = 20
 
-#: The number of characters that are printed of a line.
+#: The maximum number of characters of a line that are printed.
 _MAX_COLUMNS = 300
 
 

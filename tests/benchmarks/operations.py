@@ -157,7 +157,7 @@ def _counting(
         source = torch.ones(sentences, length, dtype=torch.int64, device=device)
         target = torch.ones(sentences, length + 1, dtype=torch.int64, device=device)
         positions = torch.arange(sentences * length, device=device)
-        # Gradients of an earlier batch exist, so that this batch is added to them.
+        # Create gradients of an earlier batch, so that those of this batch are added to them.
         parameters = list(model.parameters())
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)

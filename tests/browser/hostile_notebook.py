@@ -78,8 +78,8 @@ def _shown(data: dict[str, Any], metadata: dict[str, Any] | None = None) -> Note
 def made_hostile(notebook: NotebookNode, answer: str, check: str) -> str:
     """Add each attack to a graded notebook, and return the notebook as text.
 
-    The notebook stays valid, because an invalid one gets no grade, and nbconvert refuses it. `answer` is the
-    name of an explanation, and `check` that of a check cell.
+    The notebook stays valid, because an invalid one gets no grade, and nbconvert rejects it. `answer` is the
+    name of an explanation, and `check` is the name of a check cell.
     """
     by_name = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in notebook.cells}
     by_name[answer].source = in_html("answer") + f"\n\n[link](javascript:{script('link')})"

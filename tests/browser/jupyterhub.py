@@ -56,7 +56,7 @@ def configuration(names: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def readable(paths: Sequence[Path]) -> list[str]:
-    """Return a prefix for commands with which every account can read the paths.
+    """Return a prefix for commands that makes the paths readable for every account.
 
     Python may be installed in root's home folder, which nobody else can enter. Bubblewrap then shows an empty
     folder in its place, with only Python's own folders inside.

@@ -88,7 +88,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     assert f"Successfully autograded '{lesson.name}' for student 'amara'." in said
     expect(formgrader.row("amara")).to_contain_text("needs manual grading")
     expect(formgrader.row("amara")).to_contain_text(f"{automatic:g} / {max_points:g}")
-    # As Formgrader suggests, because it has no button for a whole class.
+    # Formgrader suggests this command, because it has no button for a whole class.
     nbgrader(course / "autograder", "autograde", lesson.name)
     formgrader.submissions(lesson.name)
     expect(formgrader.row("bruno")).to_contain_text(f"{automatic - mistake.cost:g} / {max_points:g}")

@@ -82,11 +82,11 @@ def kill(exercise: ExerciseCheck, mistakes: tuple[Misconception, ...], seed: str
     return Killed(tuple(exercise.probes[number] for number in differences), explanation.named)
 
 
-def summary(exercise: ExerciseCheck, max_pairs: int = MAX_PAIRS) -> Summary:
+def summary(exercise: ExerciseCheck) -> Summary:
     """Run an exercise's kill matrix and return its counts and the cells that a reviewer should see."""
     right = (exercise.reference, *VARIANTS[exercise.name])
     single = {mistake.name: kill(exercise, (mistake,), SEED) for mistake in exercise.misconceptions}
-    pairs = {_joined(pair): pair for pair in islice(_pairs(exercise), max_pairs)}
+    pairs = {_joined(pair): pair for pair in islice(_pairs(exercise), MAX_PAIRS)}
     paired = {name: kill(exercise, pair, SEED) for name, pair in pairs.items()}
     only: defaultdict[str, list[str]] = defaultdict(list)
     for name, found in single.items():

@@ -244,7 +244,7 @@ def test_a_process_group_that_stays_open_is_named_and_closed() -> None:
         return global_token_mean(loss_sum, token_count)
 
     told = message("global_token_mean", opens_a_group).replace("\n    ", " ")
-    assert "a process group was open in this notebook already. Your code must not open one" in told
+    assert "a process group was already open in this notebook. Your code must not open one" in told
     check("global_token_mean", {"global_token_mean": global_token_mean})
 
 

@@ -212,7 +212,7 @@ def test_pitfall_09_nothing_at_all_to_look_at_gives_zeros_in_every_dtype(dtype: 
 
 
 def test_pitfall_09_no_nan_arises_on_the_way_to_those_zeros() -> None:
-    """Otherwise a student who searches for a NaN with anomaly detection would find the reference's."""
+    """A student who searches for a NaN with anomaly detection must not find one in the reference."""
     scores = numbers(3, 4).requires_grad_()
     with torch.autograd.set_detect_anomaly(True):
         attention_weights(scores, torch.zeros(3, 4, dtype=torch.bool)).sum().backward()

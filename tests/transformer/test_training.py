@@ -30,7 +30,7 @@ VOCABULARY = 11
 
 
 def constant(optimizer: torch.optim.Optimizer) -> LambdaLR:
-    """Keep the optimiser's learning rate."""
+    """Return a scheduler that leaves the optimiser's learning rate unchanged."""
     return LambdaLR(optimizer, lambda _: 1.0)
 
 
@@ -97,7 +97,6 @@ def test_an_update_is_that_of_torch_on_the_whole_batch(norm_first: bool, smoothi
 
 @given(seeds, st.lists(st.integers(0, 3), min_size=4, max_size=6), st.booleans())
 @pytest.mark.slow
-@pytest.mark.usefixtures("shapes_unchecked")
 def test_pitfall_01_any_split_into_micro_batches_gives_the_same_parameters(
     seed: int, places: list[int], norm_first: bool
 ) -> None:
@@ -292,7 +291,6 @@ def test_adam_is_driven_as_well() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shapes_unchecked")
 def test_pitfall_15_the_copy_task_is_learned_and_decoded_from_the_symbol_it_was_trained_with() -> None:
     """Sentences have two to five tokens, so that padding, masks, start and end all matter."""
     config = TransformerConfig(layers=1, d_model=32, heads=2, d_ff=64, dropout=0.0)

@@ -81,7 +81,7 @@ class Slurm:
         return self.command("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
 
     def start_now(self, job: str) -> None:
-        """Start a requeued job at once, because SLURM would wait two minutes after cleaning up."""
+        """Start a requeued job immediately, because SLURM would wait two minutes after cleaning up."""
         deadline = time.monotonic() + SECONDS
         self.wait_for(job, "PENDING")
         _until(lambda: _idle(self) == 2)  # Otherwise the first attempt's end would count as the second's.
@@ -108,7 +108,7 @@ class Slurm:
 
 @contextmanager
 def real_slurm() -> Iterator[Slurm]:
-    """Start the daemons. Stop them and everything that they have started at the end."""
+    """Start the daemons. At the end, stop them and everything that they have started."""
     with ExitStack() as stack:
         # The path must be short enough for a socket.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))

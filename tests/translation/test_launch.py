@@ -158,7 +158,7 @@ def test_processes_find_each_other_on_a_machine_whose_name_cannot_be_resolved(tm
     ("meet", "advice"),
     [
         (["--master-port={port}"], "Choose another one, or start with --standalone."),
-        # Here torchrun would wait for the other program's answer, and it would wait forever.
+        # Here torchrun would wait forever for the other program's answer.
         (["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:{port}"], "Choose another one."),
     ],
 )

@@ -1,4 +1,4 @@
-"""The command `python -m course_lib.translation.translate`: what it reads, writes and refuses."""
+"""The command `python -m course_lib.translation.translate`: what it reads, writes and rejects."""
 
 import contextlib
 import errno
@@ -209,11 +209,11 @@ def test_closed_and_full_streams_are_refused(
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdin", None)
         assert main([str(trained_folder)]) == ExitCode.BAD_INPUT
-    assert capsys.readouterr().err == "translate: standard input is closed. Give the file to translate.\n"
+    assert capsys.readouterr().err == "translate: standard input is closed. Pass the file to translate.\n"
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", None)
         assert main([str(trained_folder), str(german)]) == ExitCode.BAD_INPUT
-    assert capsys.readouterr().err == "translate: standard output is closed. Give a file with --output.\n"
+    assert capsys.readouterr().err == "translate: standard output is closed. Name a file with --output.\n"
     with monkeypatch.context() as patched, Path("/dev/full").open("w", encoding="utf-8") as full:
         patched.setattr(sys, "stdout", full)
         assert main([str(trained_folder), str(german)]) == ExitCode.BAD_INPUT

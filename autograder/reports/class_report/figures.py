@@ -274,7 +274,7 @@ def _similar(records: ClassRecords) -> Iterator[tuple[object, ...]]:
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
     last: dict[str, datetime] = {}
-    for submission in records.submissions:  # They are in the order of the lessons.
+    for submission in records.submissions:  # Submissions are in the order of the lessons.
         handed_in, due = submission.handed_in, submission.due
         if handed_in is None:
             continue

@@ -18,7 +18,7 @@ EXPLAINED = 5
 #: Below this similarity, two programs share no structure, so their lines can't be compared.
 _ALIKE = 0.5
 
-#: Longer answers are not compared. No sensible answer has more characters.
+#: The maximum length of an answer that is compared, in characters. No sensible answer is longer.
 _MAX_COMPARED = 20_000
 
 

@@ -1,4 +1,4 @@
-"""The data with which an exercise is checked: its reference, probes and known mistakes."""
+"""The data for checking an exercise: its reference, probes and known mistakes."""
 
 import __future__
 
@@ -36,7 +36,7 @@ class ExerciseCheck:
 
     @cached_property
     def name(self) -> str:
-        """The name of the exercise, which is that of its function or class."""
+        """The name of the exercise, which is the name of its function or class."""
         return self.reference.__name__
 
     @cached_property

@@ -191,7 +191,7 @@ class _Printed(io.StringIO):
 
 @contextmanager
 def as_torch_starts() -> Iterator[None]:
-    """Use the settings with which torch starts: default dtype and device, gradients enabled, no autocast.
+    """Use the settings that torch starts with: default dtype and device, gradients enabled, no autocast.
 
     The student's code may have changed these settings. After the `with` block, they are as before.
     """

@@ -23,7 +23,7 @@ _MAX_AXIS = 64
 def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS) -> str:
     """Return a sentence about how the found value relates to the expected one, or "" if nothing is obvious.
 
-    `arguments` are those with which the student's code was called.
+    `arguments` are the arguments of the call to the student's code.
     """
     expected, found = value_of(expected), value_of(found)
     if isinstance(expected, Text) and isinstance(found, Text):

@@ -107,7 +107,7 @@ class Versions:
         return version.outcomes[number]
 
     def _count_effort(self, counted: set[int], number: int) -> None:
-        """Count the effort of probe `number` and of compiling the version, unless they are counted already.
+        """Count the effort of probe `number` and of compiling the version, unless they are already counted.
 
         Results from an earlier check count at full cost, so that a verdict doesn't depend on earlier checks.
         """

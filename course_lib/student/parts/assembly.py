@@ -166,7 +166,7 @@ def load_parts(
     except OSError:  # The file exists but isn't accessible. Reading the notebooks reports that.
         missing = False
     if missing:
-        raise PartsError(f"{root}: there is no such folder; give the one that contains the lessons")
+        raise PartsError(f"{root}: there is no such folder; pass the folder that contains the lessons")
     lessons = {
         lesson: parts for lesson, parts in LESSONS.items() if through is None or int(lesson[:2]) <= through
     }

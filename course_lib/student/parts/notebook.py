@@ -110,7 +110,7 @@ def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartS
         raise PartsError(f"{path}: can't be read ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise PartsError(
-            f"{path}: this file is not a valid parts.json. Give the folder that contains the lessons, or the "
+            f"{path}: this file is not a valid parts.json. Pass the folder that contains the lessons, or the "
             "parts.json of a run."
         ) from None
     return [

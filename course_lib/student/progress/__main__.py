@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "folder",
         type=Path,
         nargs="?",
-        help="the lessons' folder (default: lessons, or else this folder or its parent)",
+        help="the lessons' folder (default: lessons, otherwise this folder or its parent)",
     )
     options = parser.parse_args(arguments)
     try:

@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "folder",
         type=Path,
         nargs="?",
-        help="the lessons' folder (default: lessons, or else this folder or its parent)",
+        help="the lessons' folder (default: lessons, otherwise this folder or its parent)",
     )
     options, for_jupyter = parser.parse_known_args(
         with_values(sys.argv[1:] if arguments is None else arguments)

@@ -145,12 +145,12 @@ def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) ->
         before = RunConfig.model_validate(saved)
     except ValidationError:
         raise BadInputError(
-            f"{path} was written by another version of the lab, whose config has different keys. Choose "
+            f"{path} was written by a different version of the lab, whose config has different keys. Choose "
             "another run_folder."
         ) from None
     if changed := changed_values(before, config):
         changes = ", ".join(f"{key} (was {was}, now {now})" for key, (was, now) in changed.items())
         raise BadInputError(
-            f"{path} was made with another config: {changes}. Undo these changes to resume that run, or "
+            f"{path} was made with a different config: {changes}. Undo these changes to resume that run, or "
             "choose another run_folder to start a new one."
         )

@@ -53,7 +53,7 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
 def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
     """Load a trained model of a run, as `load_trained_run` does, or a provided model. Also return its folder.
 
-    `name` is that of `find_run`. Also raises BadInputError if a provided model is damaged, or if `checkpoint`
+    `name` is as in `find_run`. Also raises BadInputError if a provided model is damaged, or if `checkpoint`
     is set for a provided model, which has only one.
     """
     folder, is_provided = find_run(name)

@@ -63,7 +63,7 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
         raise BadInputError(f"{path}: this model cannot be read ({error.strerror}).") from None
     except ValidationError:
         raise BadInputError(
-            f"{path} was written by another version of the lab, whose config has different keys. "
+            f"{path} was written by a different version of the lab, whose config has different keys. "
             "Train it again."
         ) from None
     except (DamagedFileError, KeyError, TypeError):
@@ -92,7 +92,7 @@ def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> Traine
     vocabularies = load_vocabularies(folder.vocabulary, model.config.data.direction)
     if vocabularies.fingerprint != model.vocabulary:
         raise BadInputError(
-            f"{folder.vocabulary}: the model was trained with another vocabulary. Restore the run's own file."
+            f"{folder.vocabulary}: the model was trained with a different vocabulary. Restore the run's file."
         )
     return TrainedRun(model, vocabularies)
 
@@ -107,7 +107,7 @@ def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
             )
         return folder.model(kind) if kind else Path(checkpoint)
     if not folder.path.is_dir():
-        raise BadInputError(f"{folder.path}: there is no such folder. Give the folder of a run.")
+        raise BadInputError(f"{folder.path}: there is no such folder. Pass the folder of a run.")
     if not available:
         raise BadInputError(
             f"{folder.path}: there is no trained model in this folder. A run can translate after its first "

@@ -114,7 +114,7 @@ def _read(name: str) -> str:
         near = difflib.get_close_matches(name, provided, n=1)
         suggestion = f' Did you mean "{near[0]}"?' if near else ""
         raise BadInputError(
-            f"{name}: cannot be read ({error.strerror}). Give a YAML file or one of {', '.join(provided)}."
+            f"{name}: cannot be read ({error.strerror}). Pass a YAML file or one of {', '.join(provided)}."
             f"{suggestion}"
         ) from None
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ MayChange = Annotated[T, MayChangeMarker]
 
 #: The source and the target language of a translator.
 Direction = Literal["de-en", "en-de"]
-#: The number formats of training, as documented in TrainingConfig.
+#: The precisions for training, as documented in TrainingConfig.
 Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"]
 #: The models that a run saves: the latest weights, the best on the validation split, and an average.
 ModelKind = Literal["last", "best", "averaged"]
@@ -136,7 +136,7 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The settings of training."""
+    """The training settings."""
 
     epochs: MayChange[int | None] = Field(default=None, ge=1)
     """Passes over the training split. Training ends after these epochs or after `updates`, whichever comes
@@ -236,7 +236,7 @@ class TrainingConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """The settings of evaluation and decoding."""
+    """The settings for evaluation and decoding."""
 
     bleu_every: MayChange[int] = Field(default=1, ge=0)
     """Epochs between two BLEU scores on the validation split; 0 for none."""
@@ -272,7 +272,7 @@ class EvaluationConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """The settings of checkpoints and of stopping a run."""
+    """The settings for checkpoints and for stopping a run."""
 
     keep_last: MayChange[int] = Field(default=3, ge=1)
     """Number of checkpoints to keep. If the newest one is damaged, the run resumes from the one before."""

@@ -1,7 +1,7 @@
 """Prepare the dataset of a run: learn the vocabularies, and write all splits as ids.
 
 Rank 0 prepares the data, and the other ranks only open it. A resumed run opens its existing data and doesn't
-read the corpus. Data that is damaged, or was prepared from another corpus or with other settings, is prepared
+read the corpus. Data that is damaged, or was prepared from a different corpus or settings, is prepared
 again.
 """
 

@@ -121,12 +121,12 @@ def open_shared_data(config: DataConfig, folder: Path) -> PreparedData:
         )
     if contents.layout != LAYOUT:
         raise BadInputError(
-            f"{origin} was prepared by another version of the course (layout {contents.layout}, this version "
-            f"needs {LAYOUT}). Run `course prepare` again, into an empty folder."
+            f"{origin} was prepared by a different version of the course (layout {contents.layout}, this "
+            f"version needs {LAYOUT}). Run `course prepare` again, into an empty folder."
         )
     require_same_settings(config, contents, origin)
     if not contents.are_of(config):
-        raise BadInputError(f"{origin} was prepared from another corpus. Run `course prepare` again.")
+        raise BadInputError(f"{origin} was prepared from a different corpus. Run `course prepare` again.")
     if not contents.are_intact(folder, folder / VOCABULARY):
         raise BadInputError(
             f"{origin} is damaged or incomplete. Run `course prepare` again, or copy it again."
@@ -205,8 +205,8 @@ def require_same_settings(config: DataConfig, contents: Contents, origin: str) -
     ]
     if differences:
         raise BadInputError(
-            f"{origin} was prepared with other settings: {'; '.join(differences)}. Use the same settings, or "
-            "another folder."
+            f"{origin} was prepared with different settings: {'; '.join(differences)}. Use the same "
+            "settings, or another folder."
         )
 
 

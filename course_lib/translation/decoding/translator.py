@@ -111,9 +111,9 @@ class Translator:
     def attention(self, sentence: str, translation: str | None = None) -> AttentionMaps:
         """Return the attention weights for a sentence and its translation.
 
-        Without `translation`, the translation that the translator finds with its default search settings is
-        used. A sentence that exceeds the model's maximum length is truncated. For an ensemble, the weights
-        are those of the first model.
+        If `translation` is None, the sentence is translated first, with the translator's default search
+        settings. A sentence that exceeds the model's maximum length is truncated. For an ensemble, the
+        weights are those of the first model.
         """
         ids = self.vocabularies
         (source,) = self._ids([sentence])
@@ -248,7 +248,7 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
     expected, got = first.model.config.data.max_length, run.model.config.data.max_length
     if got < expected:
         raise BadInputError(
-            f"{folder.path}: this model reads {got} tokens, but the first one reads {expected}. Give the "
+            f"{folder.path}: this model reads {got} tokens, but the first one reads {expected}. Pass the "
             "run with the smaller data.max_length first."
         )
     return _build(folder, run, device)

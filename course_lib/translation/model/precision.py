@@ -6,7 +6,7 @@ import torch
 
 from course_lib.translation.configs.schema import Precision
 
-#: The dtype of matrix products for each mixed precision.
+#: The dtype of matrix products in each mixed-precision mode.
 _MIXED = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 

@@ -208,13 +208,13 @@ class Experiment:
             self.display.print(
                 f"Each update is divided into {used.batches_per_update} batches of "
                 f"{used.tokens_per_batch:,} tokens instead of {given.batches_per_update} of "
-                f"{given.tokens_per_batch:,}, one for each process; it has {change}."
+                f"{given.tokens_per_batch:,}, so that each process gets one. An update has {change}."
             )
         for note in (*(f"Data: {note}" for note in self.data.notes), *trainer.notes):
             self.display.print(f"{note}.")
 
     def load(self, state: CheckpointState) -> None:
-        """Restore the state of a checkpoint. The trainer must have loaded its own part already."""
+        """Restore the state of a checkpoint. The trainer must already have loaded its own part."""
         self._best.load(state["selection"])
         self._validated_step = state["validated_step"]
 
@@ -251,8 +251,8 @@ class Experiment:
             upcoming = plan[trainer.updates_done + 1 : trainer.updates_done + 2]
             if self.interruption.requested and training.compile:
                 # torchrun sends a signal to the compiler's processes too, which ends them, so this process
-                # would wait for them forever. Compile in this process instead. (To run uncompiled is not an
-                # option: the update would have different dropout.)
+                # would wait for them forever. Compile in this process instead. (Running uncompiled is not
+                # an option: the update would have different dropout.)
                 from torch._inductor import config as compiler
 
                 compiler.compile_threads = 1

@@ -32,7 +32,7 @@ class Interrupted(KeyboardInterrupt):
 class Interruption:
     """A context manager that handles the signals that request a stop. It must be used on the main thread.
 
-    By default, a signal raises `Interrupted` at once. Inside a `deferred()` block, it is only recorded in
+    By default, a signal immediately raises `Interrupted`. Inside a `deferred()` block, it is only recorded in
     `requested`. A second signal ends the process immediately; under torchrun, signals within five seconds of
     the first one are ignored.
     """

@@ -38,7 +38,7 @@ class MetricsLog:
         return cls(file)
 
     def write(self, row: MetricsRow) -> None:
-        """Append a row, which readers can see at once. If the disk is full, try again with the next row.
+        """Append a row, which readers can see immediately. If the disk is full, try again with the next row.
 
         NaN and infinity, which JSON can't represent, are written as null.
         """
@@ -92,7 +92,7 @@ class MetricsWindow:
 
     def __init__(self, distributed: DistributedInfo) -> None:
         self._distributed = distributed
-        #: Operations per second that all ranks' devices together reach on matrix products; None if unknown.
+        #: The throughput of matrix products on all ranks' devices, in operations per second; None if unknown.
         self.matmul_rate: float | None = None
         self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64)
         self._losses: list[Tensor] = []

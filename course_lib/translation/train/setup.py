@@ -256,7 +256,7 @@ def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
     elif distributed.local_world_size > 1:
         torch.set_num_threads(share)
     if distributed.local_world_size > 1:
-        # PyTorch reads this variable when it imports the compiler, which is later.
+        # PyTorch reads this variable when it imports the compiler, which happens later.
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(share))
 
 
@@ -339,7 +339,7 @@ def _load(
         require_same_code(path, folder.parts, state["parts"], student)
         if load_vocabularies(folder.vocabulary).fingerprint != state["vocabulary"]:
             raise BadInputError(
-                f"{folder.vocabulary}: {path} was made with another vocabulary. Restore the run's own file."
+                f"{folder.vocabulary}: {path} was made with a different vocabulary. Restore the run's file."
             )
     if not distributed.is_rank_zero:
         if config.data.prepared:

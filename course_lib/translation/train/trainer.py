@@ -279,7 +279,7 @@ def _dropout_seed(seed: int, step: int, number: int) -> int:
 def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
     """Backpropagate from `loss`, and add all gradients to those that the parameters have in one operation.
 
-    The result is that of `loss.backward()`, which adds one parameter's gradient at a time: on a GPU, it
+    The result equals that of `loss.backward()`, which adds one parameter's gradient at a time: on a GPU, it
     launches hundreds of small kernels. DDP's hooks don't run.
     """
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
@@ -292,7 +292,7 @@ def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
 
 
 def _layer_options() -> dict[str, bool]:
-    """Return the options with which PyTorch's compiler compiles a layer.
+    """Return the options for compiling a layer with PyTorch's compiler.
 
     It would compute all gradients of a layer normalisation in one kernel. On an H200, separate kernels for
     the input's gradient and for those of scale and shift take half the time. For the loss, where the gradient

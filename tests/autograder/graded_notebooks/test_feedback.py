@@ -226,7 +226,7 @@ def test_paths_lose_their_folders(text: str, shown: str) -> None:
 
 @pytest.mark.parametrize("piece", ["/-", "/", "~/a", "C:\\a", "\x1b[", "a/b.p"])
 def test_a_line_of_slashes_takes_no_longer_than_another(piece: str) -> None:
-    """With quadratic time, this would take hours."""
+    """In quadratic time, rendering would take hours."""
     text = piece * 400_000
     assert without_paths(text) == text
 

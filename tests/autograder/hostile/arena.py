@@ -176,7 +176,7 @@ class Arena:
         inherited = {name: value for name, value in os.environ.items() if name != "COURSE_GRADEBOOK"}
         return inherited | {
             "HOME": str(self.home),
-            # Keep Jupyter's own files elsewhere, so that nothing at all should change in the home folder.
+            # Keep Jupyter's own files elsewhere, so that nothing in the home folder should change.
             **{name: str(self.home.parent / name.lower()) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR")},
             "COURSE_DATABASE_PASSWORD": self.secrets["the environment"],
             "COURSE_ARENA": self.mark,
@@ -298,7 +298,7 @@ def _listen(server: socket.socket, name: str, heard: list[str]) -> None:
 
 
 def fingerprints(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the files in a folder, by path: the mode, and the target of a link or the hash of a file."""
+    """Map the path of each file in a folder to its mode, and to its hash or the target of a link."""
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

@@ -129,7 +129,7 @@ class MarkedClass:
             book.db.commit()
 
     def in_formgrader(self, student: str) -> tuple[float | None, float | None, bool, str | None]:
-        """Return Formgrader's view of an answer: points, extra credit, whether it waits, and the comment."""
+        """Return Formgrader's view of an answer: points, extra credit, whether it awaits grading, comment."""
         with self.gradebook() as book:
             grade = book.find_grade(NAME, LESSON, LESSON, student).to_dict()
             comment = book.find_comment(NAME, LESSON, LESSON, student).to_dict()

@@ -39,7 +39,7 @@ def configuration(course: Path) -> Config:
 
 
 def release(course: Path, **options: object) -> None:
-    """Release a course's lesson as `nbgrader generate_assignment` does. Raises NbGraderException."""
+    """Release a course's lesson as `nbgrader generate_assignment` does, or raise NbGraderException."""
     folder = CourseFolder(course)
     converter = CourseGenerateAssignment(coursedir=folder.directory(LESSON), config=folder.config)
     for name, value in options.items():

@@ -15,7 +15,7 @@ from autograder.results.local_executor import WorkerExecutor
 
 
 class StandInExecutor(WorkerExecutor):
-    """An executor that returns results without outputs at once."""
+    """An executor that immediately returns results without outputs."""
 
     workers = 1
 

@@ -135,7 +135,7 @@ def test_while_a_run_grades_no_page_is_written(graded: Classroom) -> None:
 def test_the_page_of_a_huge_answer_takes_no_longer_than_others(
     classroom: Classroom, cell: str, piece: str
 ) -> None:
-    """With quadratic time, this would take hours. Highlighting the code would take a minute."""
+    """In quadratic time, rendering would take hours. Highlighting the code would take a minute."""
     notebook = solved(classroom.released)
     cell_of(notebook, cell).source = piece * (2_000_000 // len(piece))
     classroom.hand_in("anna", notebook)

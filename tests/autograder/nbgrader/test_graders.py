@@ -59,7 +59,7 @@ class Graders:
         return account.start(command, umask=0o022 if account is self.instructor else 0o002)
 
     def share(self) -> None:
-        """Set the file modes with which an instructor allows assistants to grade."""
+        """Set the file modes as an instructor does to allow assistants to grade."""
         config = self.classroom.course / "autograder/nbgrader_config.py"
         text = config.read_text(encoding="utf-8")
         assert f"{GROUP_SHARED}False\n" in text

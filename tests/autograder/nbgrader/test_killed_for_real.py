@@ -29,7 +29,7 @@ STUDENTS = 4
 
 @pytest.fixture
 def classrooms(released_course: Path, tmp_path: Path) -> tuple[Classroom, Classroom]:
-    """Two copies of a course with a class whose answers are correct, unscaled, blank, or end the kernel."""
+    """Two copies of a course with a class. Its answers are correct, unscaled or blank, or kill the kernel."""
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
     classroom = Classroom(shutil.copytree(released_course, tmp_path / "calm"))

@@ -49,7 +49,7 @@ def running() -> Iterator[Server]:
         pytest.skip("there is no PostgreSQL server here; Debian's package `postgresql` brings one")
     # The server refuses to run as root. Debian's package creates a user for it.
     who = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-    # Not in pytest's folder, which other users may not enter, and whose path is too long for a socket.
+    # Don't use pytest's folder: other users may not enter it, and its path is too long for a socket.
     data = tempfile.mkdtemp(prefix="gradebook-")
     if who:
         shutil.chown(data, "postgres", "postgres")
@@ -182,7 +182,7 @@ def test_a_server_that_stops_in_mid_run_loses_no_grade(
         for student in students
     }
     assert graded == {student: student in students[:2] for student in students}
-    # Without a server, the command ends at once.
+    # Without a server, the command fails immediately.
     said = classroom.autograde()
     assert "nbgrader ends with an error: the gradebook cannot be used: " in said[-1]
 

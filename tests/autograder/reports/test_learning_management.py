@@ -117,7 +117,7 @@ def test_a_number_of_canvas_that_is_another_students_name(graded: GradedClass) -
         ("Name,Room\nAnn,3\n", "Moodle has no grade item for 01-first, 02-second"),
         (MOODLE.replace("ID number", "No").replace("Email address", "Mail"), "has none of the columns"),
         (MOODLE + "Ann,Ås,,ann@example.org,-,-,1\n", "has ann twice"),
-        (MOODLE.replace("ben@example.org", "ann@example.org"), "row of Ben fits several students in the"),
+        (MOODLE.replace("ben@example.org", "ann@example.org"), "row of Ben matches several students in the"),
     ],
 )
 def test_a_roster_that_does_not_fit_changes_no_file(

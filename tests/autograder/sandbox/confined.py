@@ -17,8 +17,8 @@ from autograder.sandbox.limits import Limits
 #: The combinations of mechanisms under which grading may run, the strongest first.
 WAYS = (MECHANISMS, ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
 
-#: The program that runs the code. `inherited` is a listening socket like those of a kernel. If the code is
-#: refused something, the name of the exception is printed.
+#: The program that runs the code. `inherited` is a listening socket like those of a kernel. If an
+#: operation is denied, the name of the exception is printed.
 _PROGRAM = """
 import ctypes, json, os, socket, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files of all kinds are either read or refused with a reason."""
+"""Files of all kinds are either read or rejected with a reason."""
 
 import json
 import time

@@ -10,7 +10,7 @@ from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.engine.search import can_be_combined
 from tests.checks.kill_matrix import exercises, kill
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def composites(exercise: ExerciseCheck, size: int, count: int) -> Iterator[tuple[Misconception, ...]]:

@@ -39,7 +39,7 @@ def _without_init() -> object:
 def told(call: Callable[..., object], *arguments: object) -> str:
     reply = Candidate(LocalBackend(call)).call(*arguments)
     assert isinstance(reply, Raised)
-    # Without the line that raised, because it is in this file and contains the expected text.
+    # Omit the line that raised, because it is in this file and contains the expected text.
     return explained(replace(reply, line=""))
 
 
@@ -105,7 +105,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: X.item(), "the only number of a tensor, but this one has 6."),
         (lambda: [1][1], "The list has fewer items than the line needs."),
         (lambda: nn.ModuleList()(X), "Check how `forward` is spelled and indented"),
-        (lambda: setattr(nn.Linear(2, 2), "weight", X), "`weight` holds a parameter or a module already"),
+        (lambda: setattr(nn.Linear(2, 2), "weight", X), "`weight` already holds a parameter or a module"),
         (_without_init, "Call `super().__init__()` first in `__init__`."),
     ],
 )  # fmt: skip

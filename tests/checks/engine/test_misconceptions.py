@@ -1,4 +1,4 @@
-"""Misconceptions are data: every file is valid, and an invalid one is refused with all of its problems."""
+"""Misconceptions are data: every file is valid, and an invalid one is rejected with all of its problems."""
 
 import builtins
 import dis

@@ -150,6 +150,7 @@ class Buffered(nn.Module):
         (lambda numbers, x: torch.div(x.new_ones(3), 2, rounding_mode="floor"), False),
         (lambda numbers, x: torch.zeros_like(x).copy_(numbers), False),
         (lambda numbers, x: torch.tensor(2.0), False),
+        (lambda numbers, x: torch.vmap(lambda row: row * 2)(x), False),
     ],
 )
 def test_what_stays_behind_is_told(bring, behind) -> None:

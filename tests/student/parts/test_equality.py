@@ -1,4 +1,4 @@
-"""Search for the parts with which a student's model differs from the reference."""
+"""Search for the parts that make a student's model differ from the reference."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import torch
 from course_lib.student.parts import LESSONS, load_parts, unequal_parts
 from tests.student.parts.conftest import Student, stub
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 #: A mistake for each part: a piece of the reference's source and its replacement.
 MISTAKES = {

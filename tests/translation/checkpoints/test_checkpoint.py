@@ -1,4 +1,4 @@
-"""A checkpoint is restored exactly, the newest intact one is found, and other files are refused."""
+"""A checkpoint is restored exactly, the newest intact one is found, and other files are rejected."""
 
 import pickle
 import random
@@ -76,7 +76,7 @@ def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path) -> None:
-    """Otherwise the run would resume from an older checkpoint, and soon remove the unreadable one."""
+    """If it were, the run would resume from an older checkpoint, and soon remove the unreadable one."""
     Checkpoints(tmp_path, 2).save(10, STATE)
     (tmp_path / "step-00000020.pt").mkdir()
     with pytest.raises(BadInputError, match=r"step-00000020\.pt: .* cannot be read \(Is a directory\)"):
@@ -165,5 +165,5 @@ def test_a_checkpoint_of_another_version_is_refused() -> None:
     saved = config.model_dump()
     require_same_config(Path("c.pt"), saved, config)
     saved["model"]["flavour"] = "sour"
-    with pytest.raises(BadInputError, match=r"c\.pt was written by another version of the lab"):
+    with pytest.raises(BadInputError, match=r"c\.pt was written by a different version of the lab"):
         require_same_config(Path("c.pt"), saved, config)

@@ -55,7 +55,7 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path: Path, monkeypatch: pyte
 
 def test_what_it_cannot_do_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for option, message in (
-        (["--tune"], "the length penalty of a provided model is tuned already"),
+        (["--tune"], "the length penalty of a provided model is already tuned"),
         (
             ["--checkpoint", "best"],
             "the provided model multi30k has only one checkpoint. Leave out this option",

@@ -1,4 +1,4 @@
-"""Configs are typed and documented, and an invalid one is refused in one line that names the key."""
+"""Configs are typed and documented, and an invalid one is rejected in one line that names the key."""
 
 from collections.abc import Iterator
 from pathlib import Path

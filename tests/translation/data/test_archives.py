@@ -1,4 +1,4 @@
-"""IWSLT17 and WMT14 are read from archives with the published layout; others are refused by name."""
+"""IWSLT17 and WMT14 are read from archives with the published layout; others are rejected by name."""
 
 import hashlib
 import io
@@ -46,7 +46,7 @@ def news_test(*sentences: str) -> str:
 
 
 def iwslt17_files() -> dict[str, str]:
-    tags = "<reviewer></reviewer>\n<translator></translator>\n"  # In only one of the two languages.
+    tags = "<reviewer></reviewer>\n<translator></translator>\n"  # These are in only one of the languages.
     files = {
         "de-en/train.tags.de-en.de": talk("Eins", "Vielen Dank.", "<3 sagt mehr.") + talk("Zwei", "Ja."),
         "de-en/train.tags.de-en.en": talk("One", "Thank you.", "<3 says more.") + tags + talk("Two", "Yes."),

@@ -113,7 +113,7 @@ def test_an_epoch_depends_on_seed_and_epoch_alone(
     train = prepared(tiny_config("data.bpe_dropout=0.2"), tmp_path).train
     random.seed(99)
     expected = [list(train.of_epoch(3, epoch)) for epoch in (4, 2)]
-    # In another process, after other epochs.
+    # Another process, which has drawn other epochs before, must get the same pairs.
     ((*_, two, four),) = in_processes(1, all_epochs, tmp_path, (1, 2, 4))
     assert [four, two] == expected
     assert list(train.of_epoch(4, 4)) != expected[0]

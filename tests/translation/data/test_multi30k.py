@@ -1,4 +1,4 @@
-"""Multi30k is read from a mirror folder or a server, and refused if it differs from the published corpus."""
+"""Multi30k is read from a mirror folder or a server, and rejected if it differs from the published corpus."""
 
 import gzip
 import shutil

@@ -1,4 +1,4 @@
-"""Two files with one sentence per line become pairs, and invalid files are refused by name."""
+"""Two files with one sentence per line become pairs, and invalid files are rejected by name."""
 
 import gzip
 from pathlib import Path

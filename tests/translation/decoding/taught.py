@@ -1,7 +1,7 @@
 """Small models for the tests of decoding, with enlarged random weights or one second of training.
 
 Initial weights hide mistakes of a search, because every sentence gets the same short translation. A model
-that has learned to copy with mistakes is often uncertain, attends to the right words and ends in time.
+that has learned to copy imperfectly is often uncertain, but attends to the right words and stops in time.
 """
 
 import copy
@@ -65,7 +65,7 @@ def taught(norm_first: bool = False, tied: bool = False, fused: bool = False) ->
 
 @contextmanager
 def _shapes_unchecked() -> Iterator[None]:
-    """Disable the checks of shapes, which are slow, and which the reference's own tests make."""
+    """Disable the shape checks, which are slow, and which the reference's own tests enable."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
         yield

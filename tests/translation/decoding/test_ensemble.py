@@ -34,7 +34,7 @@ from tests.translation.decoding.taught import (
 from tests.translation.phrases import write_corpus
 
 # The concatenated features of several models don't have the size D that the annotations require.
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 LENGTHS = [4, 1, 6, 3]

@@ -182,7 +182,7 @@ def test_weights_that_do_not_belong_are_refused(trained_folder: Path, tmp_path: 
     model = load_model(RunFolder(trained_folder).model("last"))
     path = tmp_path / "model.pt"
     save_model(path, replace(model, vocabulary="of another run"))
-    with pytest.raises(BadInputError, match="the model was trained with another vocabulary"):
+    with pytest.raises(BadInputError, match="the model was trained with a different vocabulary"):
         load_translator(trained_folder, str(path))
     save_model(path, replace(model, weights={"a": torch.zeros(1)}))
     with pytest.raises(BadInputError, match="the weights don't fit the reference's Transformer"):

@@ -159,7 +159,7 @@ def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
 
 
 def require_memory_with_ddp(distributed: DistributedInfo, config: RunConfig) -> None:
-    """Check that a run is accepted if it fits exactly, and refused if one byte is lacking."""
+    """Check that a run is accepted if it fits exactly, and rejected if one byte is missing."""
     trainer = new_trainer(config, distributed)
     estimate = trainer.estimate_memory()
     assert estimate is not None

@@ -61,7 +61,6 @@ def test_products_are_computed_in_it(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("shapes_unchecked")
 def test_a_resumed_run_keeps_its_precision(
     tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""A run translates in either direction, and data or weights for the other direction are refused by name."""
+"""A run translates in either direction, and data or weights for the other direction are rejected by name."""
 
 import shutil
 from collections.abc import Callable
@@ -152,7 +152,7 @@ def test_prepared_data_that_does_not_fit_is_refused_by_name(
     assert "is damaged or incomplete" in refusal(tiny_config(*QUICK, here))
     contents = given / "contents.json"
     contents.write_text(contents.read_text().replace('"layout": 4', '"layout": 3'))
-    assert "prepared by another version of the course (layout 3, this version needs 4)" in refusal(
+    assert "prepared by a different version of the course (layout 3, this version needs 4)" in refusal(
         tiny_config(*QUICK, here)
     )
     contents.write_text('{"layout": 4}')

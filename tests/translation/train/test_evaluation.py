@@ -27,7 +27,7 @@ from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.scoring import score
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 PAD, START, END = Subwords.pad_id, Subwords.start_id, Subwords.end_id
 

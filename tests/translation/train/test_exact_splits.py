@@ -11,7 +11,7 @@ from course_lib.translation.distributed import DistributedInfo
 from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import SINGLE_PROCESS, assert_equal_weights, new_trainer, weights
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 #: The batches of an update, each a list of indices of pairs.
 Update = list[list[int]]

@@ -59,7 +59,7 @@ sys.exit(__main__.main(sys.argv[1:]))
     ids=["uncompiled", "compiled"],
 )
 def test_every_part_is_rehearsed(tmp_path: Path, change: str) -> None:
-    # In a separate process without the checks of shapes, which the compiler can't compile.
+    # Use a separate process without the shape checks, which the compiler can't compile.
     path = tmp_path / "report.json"
     command = [sys.executable, "-c", REHEARSAL.format(change=change)]
     command += ["--device", "cpu", "--output", str(path), "--minutes", "60"]

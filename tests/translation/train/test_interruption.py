@@ -1,4 +1,4 @@
-"""Signals to a process are recorded during an update, and handled at once if nothing can be lost."""
+"""Signals to a process are recorded during an update, and handled immediately if nothing can be lost."""
 
 import contextlib
 import os

@@ -27,7 +27,7 @@ def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
         log.write({"step": 2})
         assert path.read_text().count("\n") == 2, "readers see each row at once"
     with path.open("a") as file:
-        file.write('{"step": 3, "lo')  # Killed in the middle of a row.
+        file.write('{"step": 3, "lo')  # The process was killed in the middle of a row.
     with MetricsLog.open(path, kept) as log:
         log.write({"step": 2, "text": "wörtlich"})
     assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == [
@@ -77,7 +77,7 @@ def test_mfu_is_work_done_over_work_possible(stopped_clock: None) -> None:
 
 def test_memory_is_the_most_that_was_held() -> None:
     held, more = peak_memory(), 64 * 2**20
-    # As much as has been freed since the peak, and 64 MiB more.
+    # Allocate as much as has been freed since the peak, and 64 MiB more.
     block = torch.ones(held - psutil.Process().memory_info().rss + more, dtype=torch.uint8)
     peak = peak_memory()
     assert peak >= held + more // 2

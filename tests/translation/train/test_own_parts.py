@@ -32,7 +32,7 @@ from tests.student.parts.conftest import Student, stub
 from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import SINGLE_PROCESS, assert_equal_weights, new_trainer, weights
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 CPU = torch.device("cpu")
 SHORT = ("training.epochs=1", "evaluation.beam_size=1", "evaluation.bleu_every=0")

@@ -1,4 +1,4 @@
-"""A student's schedule resumes where it stopped, whatever it is made of."""
+"""A student's schedule resumes where it stopped, however it is implemented."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A run writes what it promises, resumes exactly where it stopped, and refuses other runs' files."""
+"""A run writes what it promises, resumes exactly where it stopped, and rejects other runs' files."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import in_processes
 from tests.translation.train.same_run import MEASURED, assert_same_tensors, metrics, newest
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def run(config: RunConfig) -> Result:
@@ -160,7 +160,7 @@ def test_a_checkpoint_of_another_config_is_refused_by_its_keys(
     with pytest.raises(BadInputError) as refused:
         run(tiny_config("model.d_ff=64", "seed=7"))
     message = str(refused.value)
-    assert "step-00000007.pt was made with another config: " in message
+    assert "step-00000007.pt was made with a different config: " in message
     assert "seed (was 1, now 7), model.d_ff (was 32, now 64)." in message
     assert "\n" not in message
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.*")} == before
@@ -179,7 +179,7 @@ def test_the_vocabulary_of_another_run_is_refused(
     run(tiny_config("training.epochs=1"))
     run(tiny_config("training.epochs=1", "data.vocab_size=300", f"run_folder={tmp_path / 'other'}"))
     (tmp_path / "other" / "vocabulary.json").replace(tmp_path / "run" / "vocabulary.json")
-    with pytest.raises(BadInputError, match=r"vocabulary\.json: .*\.pt was made with another vocabulary"):
+    with pytest.raises(BadInputError, match=r"vocabulary\.json: .*\.pt was made with a different vocabulary"):
         run(tiny_config("training.epochs=1"))
 
 
@@ -422,7 +422,7 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
 ) -> None:
     quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.average_last=3")
     run(tiny_config(*quick, "evaluation.weights=averaged", "training.average_every=1", "training.epochs=1"))
-    # As one of the lab's messages advises.
+    # Follow the advice of one of the lab's messages.
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     again = (*quick, "evaluation.weights=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
     run(tiny_config(*again))

@@ -21,7 +21,7 @@ from tests.translation.phrases import phrase_pairs, write_split
 from tests.translation.real_processes import in_processes
 from tests.translation.train.same_run import assert_same_run, metrics, newest
 
-pytestmark = [pytest.mark.usefixtures("shapes_unchecked"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 NO_STEP = "training.lr_factor=1e-30"
 #: Skips what these tests don't need, with the width of the first run.

@@ -45,7 +45,7 @@ def test_a_trainer_resumes_bit_for_bit(tiny_config: Callable[..., RunConfig]) ->
         whole.update(batches)
     torch.manual_seed(12345)  # Random numbers drawn by other code must not matter.
     later = new_trainer(config)
-    later.load(copy.deepcopy(whole.state()))  # As if read from a file.
+    later.load(copy.deepcopy(whole.state()))  # Copies, as if read from a file.
     assert (later.step, later.epochs_done, later.updates_done) == (3, 0, 3)
     for trainer in (whole, later):
         for batches in plan[3:6]:

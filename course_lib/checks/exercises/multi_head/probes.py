@@ -58,7 +58,7 @@ def _split_refuses(candidate: Candidate, draw: Draw) -> Observed:
     refuses = candidate.fixture(refusal(candidate, 10, 4, passes=False))
     return {
         "the response": refuses.call(draw.normal(2, 3, 10), 4),
-        # The length and the number of sentences don't matter, even if they are divisible.
+        # It makes no difference that the length and the number of sentences are divisible by heads.
         "the response for four sentences of four tokens": refuses.call(draw.normal(4, 4, 10), 4),
     }
 

@@ -74,7 +74,7 @@ def _target_mask(length: int) -> Tensor:
 
 
 def _with_other_masks(*inputs: Tensor) -> tuple[Tensor, ...]:
-    """Flip the masks among some inputs along the first and the last axis, so that they differ."""
+    """Return the inputs with every mask flipped along its first and last axes, so that the masks differ."""
     return tuple(item.flip(0, -1) if item.dtype == torch.bool else item for item in inputs)
 
 

@@ -82,7 +82,7 @@ def _fetch_part(url: str, part: Path) -> None:
             return _fetch_rest(url, part)
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError):
             failures = 0 if _size(part) > before else failures + 1
-            # Give up at once if there is no part, because then no attempt has reached the server.
+            # Give up immediately if there is no part, because then no attempt has reached the server.
             if failures == ATTEMPTS or not part.is_file():
                 raise
             time.sleep(PAUSE * failures)

@@ -22,7 +22,7 @@ from course_lib.translation.train.gpu_check.workload import REHEARSAL, SMALL, ne
 from course_lib.translation.train.trainer import Trainer
 
 UPDATES = 6
-#: Seconds for a run in several processes, which takes about a tenth of that.
+#: The timeout in seconds for a run in several processes. It usually takes about a tenth of that.
 TIMEOUT = 240
 #: The relative tolerance for losses in mixed precision.
 MIXED_TOLERANCE = 5e-3

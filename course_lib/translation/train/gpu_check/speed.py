@@ -77,9 +77,9 @@ def published_rate(name: str) -> float | None:
 
 
 def _warmed_up(config: RunConfig, scale: Scale, device: torch.device) -> Trainer:
-    """Return a trainer that has made updates, so that all code has been compiled.
+    """Return a trainer that has run enough updates for all code to be compiled.
 
-    It has made as many as fit into the time of a measurement, at least 20, and at most those of an epoch.
+    It runs as many as fit into the time of a measurement: at least 20, and at most one epoch.
     """
     trainer = new_trainer(config, scale, device)
     warm_up(trainer, trainer.plan(), scale.seconds)
@@ -87,7 +87,7 @@ def _warmed_up(config: RunConfig, scale: Scale, device: torch.device) -> Trainer
 
 
 def warm_up(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], seconds: float = math.inf) -> None:
-    """Make the given updates of a plan, and discard their metrics. After `seconds`, stop if 20 were made."""
+    """Run the updates of a plan, and discard their metrics. After `seconds`, stop if at least 20 have run."""
     end = time.perf_counter() + seconds
     for number, batches in enumerate(updates):
         if number >= 20 and time.perf_counter() > end:
@@ -143,7 +143,7 @@ def _speed_of(config: RunConfig, scale: Scale, device: torch.device) -> Row:
 
 
 def launch_share(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], device: torch.device) -> float:
-    """Make the given updates, and return the share of an update's time in which the CPU launches operations.
+    """Run the given updates, and return the share of an update's time in which the CPU launches operations.
 
     The result is the median. If it is close to 1, a GPU waits for the CPU, so larger batches would be faster.
     """

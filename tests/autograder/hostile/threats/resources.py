@@ -270,12 +270,12 @@ def attention_scores(query, key):
     ),
     Threat(
         "many-warnings",
-        "gives a hundred thousand warnings when its function is called",
+        "gives ten thousand warnings when its function is called",
         cells={
             "attention_scores": """\
 import warnings
 def attention_scores(query, key):
-    for number in range(100_000):
+    for number in range(10_000):
         warnings.warn(f"{number}" * 100)
     return query
 """
