@@ -54,9 +54,9 @@ def main() -> int:
 
 
 def copy_course(course: Path, into: Path) -> None:
-    """Copy the files that grading needs into a folder: the sources and nbgrader's configuration.
+    """Copy the files that grading needs from `course` to `into`: the sources and nbgrader's configuration.
 
-    Notebooks are not copied. The target must not contain `solutions/` or `autograder/` yet.
+    Notebooks are not copied. `into` must not contain `solutions/` or `autograder/` yet.
     """
     shutil.copytree(
         course / SOURCES, into / SOURCES, ignore=shutil.ignore_patterns("*.ipynb", ".ipynb_checkpoints")
@@ -66,7 +66,7 @@ def copy_course(course: Path, into: Path) -> None:
 
 
 def play_class(console: Console, course: Path, into: Path) -> None:
-    """Run an example class in `into`, a copy of a course, from the release of a lesson to the class report.
+    """Copy a course to `into`, and run an example class there, from a lesson's release to the class report.
 
     Raises CalledProcessError if a command fails, or CourseError if the lessons' sources have problems.
     """
@@ -122,7 +122,7 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    environment.setdefault("OMP_NUM_THREADS", "1")  # torchrun would set it too, with a warning.
+    environment.setdefault("OMP_NUM_THREADS", "1")  # Otherwise, torchrun sets it and prints a warning.
     output = None if shows_output else subprocess.PIPE
     start = time.perf_counter()
     # Show no status line if the command writes to the terminal, where the two would collide.

@@ -37,8 +37,8 @@ def main() -> int:
     """Run `course doctor`, and return its exit code: 1 if a test fails, otherwise 0."""
     description = "Test the sandbox for students' code on this machine, and grade a notebook in it."
     argparse.ArgumentParser(prog="course doctor", description=description).parse_args()
-    # This repeats `command_line.create_console`, which imports nbgrader, because the doctor also runs where
-    # nbgrader isn't installed.
+    # This duplicates `command_line.create_console`, because that module imports nbgrader, and the doctor must
+    # also run if nbgrader isn't installed.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         confinement = probe()
@@ -136,7 +136,7 @@ def _memory() -> int:
         sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, ValueError, OSError):  # Windows has no `sysconf`.
         return 0
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # control groups of version 2 and 1
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # cgroup v2 and v1
         with contextlib.suppress(OSError, ValueError):  # Without a limit, the file contains "max".
             sizes.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="utf-8")))
     return min(sizes)

@@ -101,7 +101,8 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[ExampleSubmission]:
 def partial_mistake(lesson: Lesson) -> PartialMistake:
     """Return a mistake that costs some of the points of one of the lesson's exercises.
 
-    If several exercises have such a mistake, the last of them is chosen, because few others depend on it.
+    If several exercises have such a mistake, the last of them is chosen, because few other exercises depend
+    on it.
     Raises ValueError if `course.toml` has no deductions for this lesson.
     """
     for exercise in reversed(lesson.exercises):
@@ -120,8 +121,8 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
 def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[ExampleSubmission]:
     """Write the example class's submissions for a lesson to the course's submitted folder, and return them.
 
-    If `only` is given, only the students in it hand in a submission. Raises ValueError as `example_class`
-    does.
+    If `only` is given, only the students in it hand in a submission. Raises ValueError if the lesson has
+    exercises but `course.toml` has no deductions for them.
     """
     submissions = [each for each in example_class(course, lesson) if only is None or each.student in only]
     for submission in submissions:

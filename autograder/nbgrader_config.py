@@ -37,13 +37,13 @@ c = get_config()  # type: ignore[name-defined] # defined by nbgrader
 # worker processes.
 sys.path[:] = [entry for entry in sys.path if entry != str(course / "autograder")]
 
-# Extend nbgrader's commands, so that no failure loses a grade, a graded notebook or a release.
+# Extend nbgrader's commands so that no failure loses a grade, a graded notebook or a release.
 install()
 
 # Ignore a warning about nbgrader's own use of its database, because users cannot fix its cause.
 warnings.filterwarnings("ignore", message="Object of type <Submitted", module="nbgrader")
-# nbgrader creates a gradebook with the command `alembic`, which is on the PATH only in an activated
-# environment.
+# nbgrader creates a gradebook with the command `alembic`, which is on the PATH only if the
+# environment is activated.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 # Lessons train tiny models: more than one thread makes them slower, above all on a busy machine.
@@ -61,9 +61,9 @@ c.CourseDirectory.feedback_directory = "autograder/feedback"
 c.ZipCollectApp.downloaded_directory = "autograder/downloaded"
 c.ZipCollectApp.extractor_plugin = "autograder.submissions.archives.DownloadExtractor"
 c.ZipCollectApp.collector_plugin = "autograder.nbgrader.downloads.DownloadCollector"
-# To use another gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
+# To use a different gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")
-# Set this to True if several graders have Unix accounts of their own: see "Several graders" in the guide.
+# Set this to True if several graders use separate Unix accounts: see "Several graders" in the guide.
 # Change it here: if it is set further down or on the command line, the next lines don't see it, and the umask
 # stays unchanged.
 c.CourseDirectory.groupshared = False
@@ -119,7 +119,7 @@ c.NotebookClient.store_widget_state = False
 c.LimitOutput.max_lines = 300
 c.LimitOutput.max_traceback = 30
 # Graders see the model answer and the mark scheme below each answer. No preprocessor after SandboxedExecute
-# may clear a notebook's metadata, which then contain the record of its grading.
+# may clear a notebook's metadata, because it contains the grading record.
 c.Autograde.autograde_preprocessors = [
     SandboxedExecute,
     IgnorePattern,
@@ -149,10 +149,10 @@ c.HTMLExporter.filters = {
     "strip_files_prefix": "autograder.graded_notebooks.safe_html.keep_addresses",
 }
 
-# --- The solution notebooks, which git does not keep --------------------------------------------------------
+# --- The solution notebooks, which are not in git -----------------------------------------------------------
 try:
     refresh_at_start(course)
 except CourseError as error:
     raise SystemExit(f"solutions/course.toml is not valid:\n{error}") from None
-except OSError as error:  # It is another grader's folder. Only generate_assignment needs the notebooks.
+except OSError as error:  # The folder is another grader's. Only generate_assignment needs the notebooks.
     print(f"The solution notebooks are out of date, and cannot be rebuilt: {error}", file=sys.stderr)

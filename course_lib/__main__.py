@@ -47,7 +47,7 @@ COMMANDS = {
         "doctor": Command("autograder.doctor", "test the sandbox for students' code on this machine"),
         "demo": Command("autograder.demo", "grade an example class and train a translator"),
         "regrade": Command(
-            "autograder.nbgrader.regrade", "show what a corrected check would change, and write it"
+            "autograder.nbgrader.regrade", "show how a corrected check changes grades, or write the changes"
         ),
         "extend": Command("autograder.nbgrader.extend", "give one student more time for a lesson"),
         "serve-grading": Command(

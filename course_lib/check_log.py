@@ -23,9 +23,9 @@ from typing import Any
 from course_lib.atomic_files import atomic_write_text
 from course_lib.curriculum import public_curriculum
 
-#: The name of the log, in its own folder and in the folder of a lesson.
+#: The file name of the log, both in its own folder and in a lesson's folder.
 LOG = "check_log.jsonl"
-#: An environment variable with another folder for the log.
+#: The environment variable that overrides the log's folder.
 FOLDER = "COURSE_LOG"
 #: A file that exists while the log is on. Its text is `_CODE` if code is recorded as well.
 _ON, _CODE = "on", "with code"
@@ -42,7 +42,7 @@ class Entry:
     verdict: str
     misconceptions: tuple[str, ...]
     attempt: int
-    """The number of runs of this check that the log holds, this one included."""
+    """The number of runs of this check in the log, including this one."""
     code: str = ""
     """The student's cell, if they chose to record it."""
 
@@ -63,8 +63,8 @@ def append(check: str, verdict: str, misconceptions: tuple[str, ...], answer: ob
     """Append the result of a check to the log if the log is on.
 
     `answer` is the object that was checked. Its source is added if the student chose to record code. An
-    OSError is printed, not raised. Nothing is recorded if `log_folder` needs platformdirs, but platformdirs
-    is not installed.
+    OSError is printed, not raised. Nothing is recorded if `log_folder` needs platformdirs and it is not
+    installed.
     """
     try:
         folder = log_folder()
@@ -138,7 +138,7 @@ def _entry(fields: dict[str, Any]) -> Entry:
 def source_of(answer: object) -> str:
     """Return the source of the notebook cell that defines a function or class.
 
-    The result is empty if the object wasn't defined in a notebook, or if looking at it raises an exception.
+    The result is empty if the object wasn't defined in a notebook, or if inspecting it raises an exception.
     """
     with contextlib.suppress(Exception):  # An object's own `__getattr__` can do anything.
         if getattr(answer, "__module__", None) != "__main__":
@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     on = commands.add_parser("on", help="start recording")
     on.add_argument("--with-code", action="store_true", help="record your code as well")
-    commands.add_parser("off", help="stop recording; what was recorded stays")
+    commands.add_parser("off", help="stop recording, and keep the existing entries")
     commands.add_parser("show", help="show everything that was recorded")
     commands.add_parser("delete", help="delete everything that was recorded")
     lesson = commands.add_parser("hand-in", help="copy the entries of a lesson into its folder")

@@ -11,11 +11,11 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     """The user's input is invalid."""
     RENDEZVOUS_FAILED = 69
-    """The processes of a run could not connect: EX_UNAVAILABLE of sysexits.h."""
+    """The processes of a run could not connect to each other (EX_UNAVAILABLE in sysexits.h)."""
     RESTART = 75
-    """A signal stopped the run, which should be restarted: EX_TEMPFAIL of sysexits.h."""
+    """A signal stopped the run, which should be restarted (EX_TEMPFAIL in sysexits.h)."""
     KEYBOARD = 130
-    """The command was interrupted from the keyboard, as in shells."""
+    """The command was interrupted from the keyboard. Shells use the same code."""
 
 
 class BadInputError(ValueError):

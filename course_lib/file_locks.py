@@ -8,7 +8,7 @@ if sys.platform != "win32":
 
 
 def try_lock(file: IO[bytes] | int) -> bool:
-    """Lock an open file or folder. Return True, or False if another open file description has the lock.
+    """Lock an open file or folder. Return True, or False if another open file description holds the lock.
 
     `file` is a file object or a file descriptor.
 

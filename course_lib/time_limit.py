@@ -15,12 +15,12 @@ from types import FrameType
 #: Seconds between repeated interrupts, for code that catches the first one.
 _REPEAT = 0.05
 
-#: Held while `_current_frame` turns garbage collection off, so that two threads don't mistake each other's
-#: setting for the one to restore.
+#: Held while `_current_frame` turns garbage collection off, so that no thread saves and later restores the
+#: temporary setting of another thread.
 _COLLECTION = threading.Lock()
 
-#: Seconds for which an import may exceed a limit. An interrupted import leaves a broken module behind,
-#: and PyTorch imports some of its parts when they are first used.
+#: The number of seconds by which an import may exceed a limit. An interrupted import leaves a broken module
+#: behind, and PyTorch imports some of its parts when they are first used.
 _IMPORT_GRACE = 60.0
 
 
@@ -94,9 +94,9 @@ def _watchdog(seconds: float) -> Iterator[None]:
 
 
 class TimeLimits:
-    """Time limits for several threads, all with the same end. Another thread enforces them while it waits.
+    """Time limits that end at the same time for several threads. Another thread enforces them while it waits.
 
-    This costs less than calling `time_limit` in each of the threads, which starts a thread to enforce it.
+    This costs less than calling `time_limit` in each thread, because each call starts a watchdog thread.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Settings for all tests: shapes are checked, and hypothesis tries the same examples in every run."""
+"""Settings for all tests: check tensor shapes, and make hypothesis try the same examples in every run."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 _LAB = Path(__file__).parents[1] / "course_lib" / "translation"
 CHECKED = (
     "course_lib.transformer",
-    # The captions handle no tensors, and checking them is slow.
+    # The package `captions` handles no tensors, and checking it is slow.
     *(
         "course_lib." + ".".join(path.relative_to(_LAB.parent).with_suffix("").parts)
         for path in sorted(_LAB.rglob("[!_]*.py"))
@@ -22,7 +22,7 @@ CHECKED = (
     ),
 )
 
-# pytest reads this file before any test, even in each worker of pytest-xdist.
+# pytest loads this file before it imports any test, including in pytest-xdist workers.
 if early := [name for name in CHECKED if name in sys.modules]:
     raise RuntimeError(
         f"{', '.join(early)} was imported before tests/conftest.py, so its shapes would not be checked; "
@@ -42,6 +42,6 @@ def shapes_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _shapes_unchecked_in_slow_tests(request: pytest.FixtureRequest) -> None:
-    """Disable the shape checks, which double the time of training a small model, in all slow tests."""
+    """Disable the shape checks, which double the training time of small models, in all slow tests."""
     if request.node.get_closest_marker("slow"):
         request.getfixturevalue("shapes_unchecked")

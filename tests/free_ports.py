@@ -4,13 +4,13 @@ import random
 import socket
 from contextlib import ExitStack
 
-#: Ports below the ephemeral ones (from 32768, on a Mac from 49152), which the system may assign to another
-#: process before the test uses them, and below those of the SLURM scripts.
+#: Ports below those that the SLURM scripts use and below the ephemeral range (from 32768, on macOS from
+#: 49152), whose ports the system may assign to another process before the test uses them.
 _NOBODY_S = range(10_000, 20_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return this many ports of 127.0.0.1 on which nothing listens."""
+    """Return `count` free ports on 127.0.0.1."""
     chosen: list[int] = []
     with ExitStack() as stack:
         for port in random.SystemRandom().sample(_NOBODY_S, len(_NOBODY_S)):

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[], T]) -> T:
-    """Return the result of `make`: the first process that asks runs it, and the others wait for it.
+    """Return the result of `make`, which the first process that needs it runs while the others wait.
 
     Callers must not change the result. `make` may leave files in folders of `tmp_path_factory`, which are
     kept until the end.

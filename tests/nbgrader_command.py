@@ -1,4 +1,4 @@
-"""nbgrader's commands, run in a course's folder for grading."""
+"""Run nbgrader commands in a course's grading folder."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def try_nbgrader(classroom: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command, without using a gradebook that the user's environment names."""
+    """Run an nbgrader command, ignoring any gradebook set in the user's environment."""
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
     return subprocess.run(
         [Path(sys.executable).with_name("nbgrader"), *command],
@@ -20,7 +20,7 @@ def try_nbgrader(classroom: Path, *command: str, **variables: str) -> subprocess
 
 
 def nbgrader(classroom: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that must succeed."""
+    """Run an nbgrader command, and fail the test if the command fails."""
     done = try_nbgrader(classroom, *command, **variables)
     assert done.returncode == 0, f"nbgrader {' '.join(command)}:\n{done.stdout}{done.stderr}"
     return done

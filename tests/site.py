@@ -1,4 +1,4 @@
-"""The documentation site, built once for all tests, with lessons that were not executed."""
+"""The documentation site, built once for all tests, without executing the lessons."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Site:
-    """A built site, and the warnings of its build."""
+    """A built site and the warnings from its build."""
 
     folder: Path
     built: bool

@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
-    """Mount a nearly full disk at a folder."""
+    """Mount a disk of this size at a folder, with a copy of the folder's files."""
     contents = folder.with_name("contents")
     if folder.exists():
         folder.rename(contents)

@@ -1,4 +1,4 @@
-"""A file is either complete or missing."""
+"""Atomic writes: a failed write leaves the old file, and never a partial one."""
 
 from pathlib import Path
 

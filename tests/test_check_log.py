@@ -1,4 +1,4 @@
-"""The log of check results, which is off until a student turns it on, and is filled by real checks."""
+"""The log of check results, which is off until a student turns it on."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_damaged_lines_are_skipped_and_never_extended(folder: Path) -> None:
     assert main(["on"]) == 0
     for line in ('{"time": "2026', "[1]", "null", '{"time": 1}', '{"misconceptions": 3}', "[" * 100_000):
         with (folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(line)  # without the end of the line, as after a power failure
+            file.write(line)  # no newline, as after a power failure
         check("attention_scores", {"attention_scores": attention_scores})
     entries = read_log(folder / LOG)
     assert [entry.attempt for entry in entries] == [1, 2, 3, 4, 5, 6]

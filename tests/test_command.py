@@ -16,7 +16,7 @@ ALL = {name: command for group in COMMANDS.values() for name, command in group.i
 
 
 def run(*arguments: str, program: str = "") -> subprocess.CompletedProcess[str]:
-    """Run `course` in a new interpreter, after `program`."""
+    """Run `course` in a new interpreter, after executing the code in `program`."""
     code = f"{program}\nfrom course_lib.__main__ import main\nmain({list(arguments)!r})"
     wide = os.environ | {"COLUMNS": "100"}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=wide)
@@ -66,7 +66,7 @@ def test_the_usage_of_a_command_names_it(name: str) -> None:
 
 
 def test_a_command_whose_packages_are_missing_says_what_to_install() -> None:
-    """A cluster node, for example, has no Jupyter."""
+    """Simulate a machine without Jupyter, such as a cluster node."""
     hide = """
 import sys
 class Hidden:

@@ -1,4 +1,4 @@
-"""The project's conventions, as tests."""
+"""Tests of the project's conventions."""
 
 import ast
 import json
@@ -17,10 +17,10 @@ LIBRARY = ROOT / "course_lib"
 LAB = LIBRARY / "translation"
 TOP = {"lessons", "solutions", "autograder", "course_lib", "tests", "environment.yml", "README.md"}
 NO_NAMES = {"utils", "util", "misc", "helpers", "helper", "common"}
-#: The packages that people install.
+#: The packages that the distribution installs.
 PRODUCT = {"autograder", "course_lib"}
-#: The other packages of `course_lib` that each package or file in it may import. A folder inside a package
-#: may also import what the package may.
+#: For each package or file in `course_lib`, the other `course_lib` packages that it may import. A subfolder
+#: may also import everything that its package may import.
 ARROWS: dict[str, set[str]] = {
     "curriculum": set(),
     "transformer": set(),
@@ -46,7 +46,7 @@ def files(*suffixes: str) -> list[Path]:
 
 @cache
 def imports(path: Path) -> set[str]:
-    """Return the full names that a file imports, even inside functions or only for type checkers."""
+    """Return the full names that a file imports, including imports in functions and for type checkers."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -82,7 +82,7 @@ def test_names_say_what_is_inside() -> None:
 
 
 def packages() -> list[Path]:
-    """Return the folders of the course's own modules."""
+    """Return the folders of the installed packages that contain Python files."""
     return sorted({path.parent for path in files(".py") if path.relative_to(ROOT).parts[0] in PRODUCT})
 
 
@@ -122,7 +122,7 @@ def test_the_members_of_a_package_do_not_depend_on_each_other_in_a_circle(folder
         for name in imports(path):
             if name.startswith(f"{package}."):
                 other = name.removeprefix(f"{package}.").split(".")[0]
-                # The package itself defines all other names.
+                # Every other name is defined in the package's __init__.py.
                 needs[member(path)].add(other if other in needs else "__init__")
     for this, others in needs.items():
         others.discard(this)
@@ -130,7 +130,7 @@ def test_the_members_of_a_package_do_not_depend_on_each_other_in_a_circle(folder
 
 
 def test_the_lab_and_the_reference_need_no_notebooks() -> None:
-    """They can be imported without Jupyter, nbgrader, spaCy and altair, as on a cluster node."""
+    """Import both without Jupyter, nbgrader, spaCy, altair and pandas, as on a cluster node."""
     code = """
 import importlib.abc, sys
 absent = {"jupyterlab", "nbgrader", "nbformat", "IPython", "altair", "spacy", "pandas"}
@@ -146,7 +146,7 @@ import course_lib.translation.train, course_lib.translation.translate
 
 
 def test_the_checks_need_torch_alone() -> None:
-    """All lessons and graded notebooks import the checks, and other packages are slow to import."""
+    """Other packages would slow down every lesson and graded notebook, because all import the checks."""
     code = """
 import sys, torch, jaxtyping
 before = set(sys.modules)
@@ -199,7 +199,7 @@ def test_nothing_names_the_machine_it_was_written_on() -> None:
 
 
 def test_every_dependency_says_why() -> None:
-    """Each dependency has a reason of one line next to it."""
+    """Every dependency has a comment on its line, except for the packages in `given`."""
     given = {"jupyterlab", "pytest", "torch"}
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
     packages = [line.strip() for line in lines if line.startswith('    "') and ">=" in line]

@@ -1,4 +1,4 @@
-"""The documentation: every page and link exists, and so does everything that it quotes."""
+"""The documentation: its links work, and the messages and modules that it names exist."""
 
 import ast
 import re
@@ -93,7 +93,7 @@ def _strings(folder: Path) -> Iterator[str]:
 
 
 def _any_values(message: str) -> str:
-    """Return a pattern for a message in which `...`, numbers and names of signals stand for any text."""
+    """Return a pattern for a message in which `...`, numbers and signal names match any text."""
     return ".*".join(map(re.escape, re.split(r"\.\.\.|\d[\d.]*|SIG[A-Z]+", message)))
 
 

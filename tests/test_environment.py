@@ -1,4 +1,4 @@
-"""One lock file for everybody: the Makefile's .venv, conda, and the requirements in pyproject.toml."""
+"""The lock file, which the Makefile and conda install and which must satisfy pyproject.toml."""
 
 import re
 import tomllib
@@ -63,7 +63,7 @@ def test_conda_and_make_install_this_lock() -> None:
 
 
 def test_what_is_installed_is_what_is_locked() -> None:
-    """The tests should run on exactly these versions."""
+    """The tests must run with the locked versions."""
     for name, pins in lock().items():
         (here,) = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()] or [None]
         if here is not None:

@@ -48,7 +48,7 @@ def test_workflows_name_targets_and_folders_that_exist(workflow: Path) -> None:
 
 
 def _with_dependencies(requirements: Iterable[str]) -> set[str]:
-    """Return the names of packages and, for those that are installed here, of all of their requirements."""
+    """Return the names of these packages and of everything that the installed ones require."""
     found: set[str] = set()
     waiting = [(Requirement(each), "") for each in requirements]
     while waiting:
@@ -66,7 +66,7 @@ def _with_dependencies(requirements: Iterable[str]) -> set[str]:
 
 @pytest.mark.slow
 def test_the_students_tests_need_only_what_their_job_installs() -> None:
-    """The job for Windows and macOS installs few packages. Its tests are collected without the others."""
+    """Collect the tests of the job for Windows and macOS, hiding the packages it doesn't install."""
     workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
     steps = workflow["jobs"]["students"]["steps"]
     commands = [shlex.split(step["run"]) for step in steps if "run" in step]
@@ -90,7 +90,7 @@ def test_the_students_tests_need_only_what_their_job_installs() -> None:
 
 
 def test_no_image_contains_what_git_ignores() -> None:
-    """Images are built in a clone that may be in use, so it can contain a class's grades, for example."""
+    """Images are built from a working clone, which can contain a class's grades, for example."""
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
     left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     wanted = {line for line in ignored if line and not line.startswith("#")}
@@ -119,7 +119,7 @@ def test_the_public_address_is_the_same_everywhere() -> None:
 
 
 def test_a_release_needs_this_repository_s_address_and_absolute_links(tmp_path: Path) -> None:
-    """The steps of the workflow before `make wheel`, executed in a copy."""
+    """Run the workflow's steps that come before `make wheel` in a copy of the files."""
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
     steps = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]["wheel"][

@@ -1,4 +1,4 @@
-"""Plain English, as far as a program can check it: constructions that make readers stumble are rejected."""
+"""Plain English, as far as a program can check it: reject constructions that make readers stumble."""
 
 import ast
 import io
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-#: Docstrings start with a standard verb ("Return", "Compute", "Check") or with a noun.
+#: Verbs that must not start a docstring; use a standard one ("Return", "Compute", "Check") or a noun.
 WEAK_VERBS = ("Give", "Say", "Tell", "Have", "Hand")
-#: Constructions that were once common here, each with what to write instead.
+#: Constructions to avoid, each with its replacement.
 HABITS = {
     r", came (others|none|another|\{|')": "got ...",
     r"\bstands? (twice|beside|there|where|in the)\b": "is ...",
@@ -46,7 +46,7 @@ FOLDERS = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
 )
-#: Answers that stand for students' code, whose comments are theirs.
+#: Folders of sample student code, whose comments are written as students would write them.
 NOT_OURS = ("tests/checks/battery", "tests/checks/unrelated", "tests/checks/variants")
 
 
@@ -63,10 +63,10 @@ def tracked(*suffixes: str) -> list[Path]:
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a file, but only the names, comments and messages of a test.
+    """Yield the numbered lines of a file. For a test, yield only names, comments and messages.
 
-    Messages are docstrings and those of assertions. The other strings in a test can be the words of a
-    hypothetical student.
+    Messages are docstrings and the messages of assertions. Other strings in a test may be a hypothetical
+    student's words.
     """
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py" or path.relative_to(ROOT).parts[0] != "tests":

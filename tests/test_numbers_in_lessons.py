@@ -45,7 +45,7 @@ def said(lesson: str, *numbers: str) -> None:
 
 
 def given(lesson: str, name: str) -> Callable[..., Any]:
-    """Return a function that a lesson provides for students, from its source."""
+    """Return a function that a lesson provides to students, taken from the lesson's source."""
     [path] = SOLUTIONS.glob(f"{lesson}-*/{lesson}-*.py")
     found = re.search(rf'^# %% given="{name}"\n(.*?)^# %%', path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert found, f"lesson {lesson} has no given cell {name}"
@@ -255,7 +255,7 @@ def test_lesson_12() -> None:
     assert pytest.approx(51, abs=0.5) == 256 * 0.2
 
     def end(bucket_mb: int, gigabytes_per_second: float = 10.0) -> float:
-        """Return when the last bucket arrives, in ms, in the lesson's model of a network."""
+        """Return the time in ms at which the last bucket arrives, in the lesson's network model."""
         sizes = [
             sum(one.nbytes for one in bucket) / 1e6
             for bucket in GradientBuckets(model, bucket_mb * 10**6).buckets

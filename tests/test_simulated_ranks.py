@@ -1,4 +1,4 @@
-"""Simulated ranks, which act as those of torch.distributed, and the reports of the fixtures of lesson 12."""
+"""Simulated ranks, which behave like those of torch.distributed, and the reports of lesson 12's fixtures."""
 
 import sys
 import threading

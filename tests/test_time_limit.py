@@ -1,4 +1,4 @@
-"""Time limits, alone and nested, in the main thread and in others."""
+"""Time limits, alone and nested, in the main thread and in other threads."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ def in_another_thread(test: Callable[[], None]) -> None:
 
 
 def work(seconds: float) -> None:
-    """Compute for this long, because a sleeping call can be interrupted only in the main thread.
+    """Compute for this many seconds, because a sleep can be interrupted only in the main thread.
 
     Like a limit, this doesn't count time in which the thread waits for a core.
     """
@@ -47,7 +47,7 @@ def work(seconds: float) -> None:
 
 
 def limited_twice(outer: float, inner: float, inner_work: float) -> None:
-    """Work in an inner limit, then long enough to exceed the outer one."""
+    """Work for `inner_work` seconds within both limits, then exceed the outer limit."""
     with time_limit(outer):
         with contextlib.suppress(OutOfTime), time_limit(inner):
             work(inner_work)
@@ -231,13 +231,13 @@ over.set()
 
 
 def test_the_look_at_a_frame_starts_no_garbage_collection() -> None:
-    """In Python 3.11, that would hang the process: https://github.com/python/cpython/issues/106883"""
+    """A garbage collection there can hang Python 3.11: https://github.com/python/cpython/issues/106883"""
     done = subprocess.run([sys.executable, "-c", LOOKS_AT_FRAMES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_watch_ends_with_its_thread() -> None:
-    """Another thread can get the ended thread's identifier, and must not be interrupted."""
+    """A new thread can reuse the ended thread's identifier, and must not be interrupted."""
     before = set(threading.enumerate())
 
     def abandons_the_limit() -> None:

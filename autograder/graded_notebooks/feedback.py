@@ -31,7 +31,7 @@ from autograder.graded_notebooks.verdicts import is_check, verdicts_in
 from autograder.submissions.repair import MARK_SCHEME
 from course_lib import __version__
 
-#: The name of the exception of `course_lib.checks`. Importing the class would import torch.
+#: The name of the exception that a failed check raises. Importing its class would import torch.
 CHECK_ERROR = "CheckError"
 
 #: The number of lines shown from the start and the end of a student's traceback.
@@ -56,7 +56,7 @@ POLICY = (
 )
 
 
-#: The name of the element with the digest of a page, which is near the start of the page.
+#: The name of the element that contains a page's digest. It is near the start of the page.
 _DIGEST = "course-digest"
 _DIGEST_ELEMENT = re.compile(rf'<meta content="([0-9a-f]{{64}})" name="{_DIGEST}"/>'.encode())
 _START_BYTES = 4096
@@ -64,7 +64,7 @@ _START_BYTES = 4096
 
 @dataclass(frozen=True)
 class PreparedPage:
-    """The data that a feedback page is rendered from, so that the gradebook is not needed any more."""
+    """The data from which a feedback page can be rendered without access to the gradebook."""
 
     notebook: str
     """The notebook with points and comments, as JSON."""
@@ -77,14 +77,14 @@ class PreparedPage:
 class FeedbackExporter(HTMLExporter):
     """An exporter of nbgrader's feedback page, whose Content-Security-Policy blocks scripts from submissions.
 
-    A page can be made in two steps: `prepare` runs the preprocessors, which read the gradebook, and `render`,
-    which takes ten times as long, may run in another process.
+    A page can be created in two steps: `prepare` runs the preprocessors, which read the gradebook. `render`
+    takes ten times as long, and can run in another process.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.rendered: dict[str, Callable[[], str]] = {}
-        """Functions that wait for pages that are being rendered, by the path of the graded notebook."""
+        """Functions that return rendered pages, or wait for them, keyed by the graded notebook's path."""
 
     @property
     def own_config(self) -> bytes:
@@ -209,7 +209,7 @@ class PrepareFeedback(ClearHiddenTests):
             for output in cell.get("outputs", []):
                 _shorten(output)
             return cell, resources
-        # Remove the output value of a check, which is the number of points. The inserted line shows them.
+        # Remove the output value of a check, which is its points, because the inserted line shows them.
         cell.outputs = [output for output in cell.outputs if output.output_type != "execute_result"]
         for output in cell.outputs:
             if output.output_type == "error":

@@ -26,7 +26,7 @@ class GradedCell:
     automatic: float | None
     """The points from the check, or None if there are none."""
     person: float | None
-    """The points from a person, for a written answer or instead of the check's, or None."""
+    """The points that a person gave for a written answer or instead of the check's points, or None."""
     extra: float
     """Extra credit from a person."""
     verdict: Finding | None
@@ -37,9 +37,9 @@ class GradedCell:
 
     @classmethod
     def of(cls, grade: Grade, verdict: Finding | None, answered: bool = True) -> "GradedCell":
-        """Create the points from a grade in the gradebook and the verdict of the check, if there is one.
+        """Create a GradedCell from a grade in the gradebook and the verdict of the check, if there is one.
 
-        `answered` is false if a written answer was not given.
+        `answered` is false if a written answer is missing.
         """
         return cls(
             name=grade.name,

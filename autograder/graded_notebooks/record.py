@@ -12,7 +12,7 @@ GRADING = "course_grading"
 
 
 class GradingRecord(BaseModel):
-    """How a notebook was graded. Unknown fields are ignored, and a damaged record is read as an empty one."""
+    """The grading record of a notebook. Unknown fields are ignored, and a damaged record counts as empty."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 

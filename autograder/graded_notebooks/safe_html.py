@@ -26,7 +26,7 @@ _TAGS = [
     *("details", "summary", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td"),
 ]
 
-#: The classes of code in Markdown, pandas tables and our feedback. Formgrader finds its form fields by class
+#: The classes in Markdown code, pandas tables and our feedback. Formgrader finds its form fields by class
 #: and id, so no other classes and no ids are allowed in a submission.
 _CLASS = re.compile(r"highlight|hl-\w+|[a-z]{1,2}[a-z0-9]?|dataframe|course-[a-z-]+")
 
@@ -94,7 +94,7 @@ def _is_too_deep(text: str) -> bool:
     return False
 
 
-#: Elements whose content would be shown as text if only their tags were removed.
+#: The start tags of elements whose content would be shown as text if only their tags were removed.
 _NOT_TEXT = re.compile(r"<(style|script)\b", re.IGNORECASE)
 _ENDS = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in ("style", "script")}
 
@@ -181,7 +181,7 @@ class _FormulaRenderer(IPythonRenderer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._formulas: dict[str, str] = {}
-        self._prefix = f"formula-{secrets.token_hex(8)}-"  # A student can't guess it.
+        self._prefix = f"formula-{secrets.token_hex(8)}-"  # It is random, so students can't guess it.
 
     def inline_math(self, body: str) -> str:
         """Convert an inline formula, and return its placeholder."""
@@ -239,7 +239,7 @@ class SanitizeNotebook(Preprocessor):
     """A preprocessor that removes from a notebook everything that its rendered page does not need.
 
     nbconvert rejects invalid notebooks, but its templates trust the metadata of valid ones: they write a
-    picture's width or URL into the page without escaping, even if HTML should be sanitised.
+    picture's width or URL into the page without escaping, even with `sanitize_html`.
     """
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:

@@ -17,8 +17,8 @@ from nbformat import NotebookNode
 #: Names that give code access to any other name.
 _DYNAMIC = {"exec", "eval", "globals", "locals", "vars", "setattr", "delattr", "get_ipython", "__import__"}
 
-#: Limits on the length of a cell, and on the number of its characters that can start a magic. Cells that
-#: people write are shorter.
+#: Limits on the length of a cell, and on the number of its characters that can start a magic. Cells written
+#: by people stay below both.
 _MAX_LENGTH, _MAX_MAGICS = 50_000, 100
 
 
@@ -118,7 +118,7 @@ def _names(source: str) -> _Names:
 
 
 def _root(node: ast.expr) -> set[str]:
-    """Return the name at the start of attributes and subscripts, such as `x` of `x.y[0].z`, if any."""
+    """Return a set with the name at the root of an expression, such as `x` in `x.y[0].z`, or an empty set."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return {node.id} if isinstance(node, ast.Name) else set()

@@ -81,7 +81,7 @@ class Result:
     seconds: float = 0.0
 
     def to_json(self) -> bytes:
-        """Serialise the result, without its time, as one line of JSON. Equal results give equal bytes."""
+        """Serialise the result, without its time, as one line of JSON. Equal results produce equal bytes."""
         content = {name: value for name, value in vars(self).items() if name != "seconds"}
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

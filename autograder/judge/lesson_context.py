@@ -52,7 +52,7 @@ def prepare_lesson_context(source: LessonSource) -> LessonContext:
 
 
 def imports_of(sources: Iterable[str]) -> dict[str, object]:
-    """Execute the imports in a released lesson's cells, and return the objects for use in its locked cells.
+    """Execute the imports in a released lesson's cells, and return the imported objects for its locked cells.
 
     The objects are keyed by the names that they are bound to. Imports that fail, and cells with syntax
     errors, are ignored.

@@ -41,7 +41,7 @@ class LessonSource:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the parts of the lesson that can change a result: not its texts, hints or points."""
+        """A hash of the parts of the lesson that can change a result. Its texts, hints and points can't."""
         withheld = withheld_exercises(self.curriculum, self.lesson) if self.lesson else {}
         return digest_of(self.name, [asdict(cell) for cell in self.cells], withheld, self.may_not_call)
 

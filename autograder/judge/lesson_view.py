@@ -1,4 +1,4 @@
-"""Build the copy of `course_lib` that a submission can import while it is graded, without the answers.
+"""Build an answer-free copy of `course_lib` that a submission can import while it is graded.
 
 The answers are not hidden by permissions: the copied files don't contain them.
 """
@@ -171,7 +171,7 @@ def _used(tree: ast.Module) -> set[str]:
 
 
 def _private_names(node: ast.stmt) -> set[str]:
-    """Return the names that a definition or an assignment binds if all of them are private, or no names."""
+    """Return the names that a definition or an assignment binds, or an empty set if any of them is public."""
     if isinstance(node, _Definition):
         names = {node.name}
     elif isinstance(node, ast.Assign | ast.AnnAssign):

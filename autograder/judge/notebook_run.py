@@ -36,7 +36,7 @@ from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.transport import Channel
 
-#: Addresses in the representations of objects. They differ in each run, so they are masked in outputs.
+#: Memory addresses in the representations of objects. They differ between runs, so outputs mask them.
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,}")
 
 #: Timeouts in seconds for a kernel: to start, to answer its first request, and to finish after a check.
@@ -100,7 +100,7 @@ class _Clock:
         if self._of_earlier_kernels + self._of_this_kernel >= self._max_waiting:
             raise NotComputedError(
                 f"the machine was too busy: this notebook waited {self._max_waiting:g} seconds for a "
-                "processor. Run this command again when less else is running, or with fewer workers"
+                "processor. Run this command again when the machine is less busy, or with fewer workers"
             )
 
     async def limit(self, awaitable: Awaitable[Any], seconds: float) -> None:
@@ -138,7 +138,7 @@ class _Run:
         """Run all cells, and return the result.
 
         If a cell ends its kernel, a new kernel repeats the student's earlier cells, except those that ended a
-        kernel, and continues with the next cell. Raises NotComputedError as the function `run` does.
+        kernel, and continues with the next cell. Raises NotComputedError under the same conditions as `run`.
         """
         cells = [new_code_cell(cell.source, id=cell.id) for cell in self.job.cells]
         judged = {cell.id for cell in self.job.cells if cell.judged}
@@ -197,13 +197,13 @@ class _Run:
             finally:
                 self.fork_server.clear()
         raise NotComputedError(
-            "the kernel didn't start, and the files that were handed in are not the cause. Is this machine "
-            "overloaded, or out of memory? `course doctor` tests the sandbox"
+            "the kernel didn't start, and the files that were handed in are not the cause. Check whether "
+            "this machine is overloaded or out of memory, and test the sandbox with `course doctor`"
         )
 
     @asynccontextmanager
     async def _kernel(self, files: Iterable[tuple[str, bytes]]) -> AsyncIterator["_Kernel"]:
-        """Start a kernel with these files in its working folder, and yield it. It isn't killed at the end.
+        """Start a kernel with these files in its working folder, and yield it. The caller must kill it.
 
         Raises _KernelNotStartedError if the kernel doesn't start.
         """
@@ -225,8 +225,8 @@ class _Run:
                 os.close(work)
             theirs.close()
             client = manager.client()
-            # Start no heartbeat: its thread can hang after a kernel was killed, and the fork server knows
-            # whether the kernel is running.
+            # Don't start the heartbeat: its thread can hang after a kernel has been killed, and the fork
+            # server knows whether the kernel is running.
             client.start_channels(stdin=False, hb=False)
             await _wait_until_ready(client, self.fork_server)
             channel = Channel(ours, self.job.limits.reply_bytes, self.clock.seconds_without_core)
@@ -342,7 +342,7 @@ class _CellRunner(NotebookClient):
         self.remaining = limits.output_bytes
         self.truncated = False
         self.timed_out = False
-        """Whether the cell has exceeded its time limit, or that of the notebook."""
+        """Whether the cell has exceeded its own time limit or the notebook's."""
         self._clock = clock
         self._end = clock.seconds() + min(limits.cell_seconds, left)
 

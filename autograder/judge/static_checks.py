@@ -32,9 +32,9 @@ def static_warnings(
 ) -> list[str]:
     """Return one sentence for each passage that a person should review, without duplicates.
 
-    `forbidden` contains the functions that each exercise prohibits. Their names are reported too, unless the
-    checks recorded a call to the function, which is then in `observed`. Locked cells and cells unchanged
-    since the release are skipped.
+    `forbidden` contains the functions that each exercise prohibits. Mentions of these functions are reported
+    too, unless they are in `observed`, which contains the functions whose calls the checks recorded. Locked
+    cells and cells unchanged since the release are skipped.
     """
     unobserved = {
         name.rpartition(".")[2] for names in forbidden.values() for name in names if name not in observed

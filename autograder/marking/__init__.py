@@ -1,1 +1,1 @@
-"""A local web page on which people mark explanations, question by question: `course mark`."""
+"""A local web page where graders mark explanations, question by question: `course mark`."""

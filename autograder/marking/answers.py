@@ -91,7 +91,7 @@ class Answer:
 
     @cached_property
     def version(self) -> str:
-        """Hashes of the answer and of its mark, used to detect later changes to either."""
+        """Hashes of the answer and of its mark, which reveal later changes to either."""
         mark = json.dumps(list(vars(self.mark).values()))
         return f"{self.written.digest[:16]}.{hashlib.sha256(mark.encode()).hexdigest()[:16]}"
 
@@ -169,7 +169,7 @@ class LessonAnswers:
 
         Raises:
             ChangedError: if an answer or its mark has changed since the grader saw it.
-            ValueError: if an id is not that of an answer to this question, or the points are out of range.
+            ValueError: if an id doesn't belong to an answer to this question, or the points are out of range.
 
         If an error is raised, nothing has been saved.
         """

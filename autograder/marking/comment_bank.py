@@ -36,7 +36,7 @@ class BankComment:
     origin: str
     """The source: "saved", "mark scheme", or the name of an exercise or a prediction."""
     key: str
-    """A short name by which graders find the comment: that of the misconception, or a few words."""
+    """A short name for finding the comment, such as a misconception's name or a few words."""
     text: str
 
 

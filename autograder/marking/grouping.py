@@ -17,7 +17,7 @@ from autograder.marking.answers import Answer
 #: The minimum similarity of answers in one group, in percent of their characters.
 ALIKE = 85
 
-#: The maximum number of characters that are compared. Otherwise, a huge answer would take minutes.
+#: The maximum number of characters that are compared. Without a limit, a huge answer would take minutes.
 _COMPARED = 4_000
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -109,8 +109,7 @@ def _cards(members: Iterable[tuple[Answer, ...]]) -> Iterator[Card]:
 class Piece:
     """One piece of a word-by-word comparison of two answers.
 
-    `of` says whether its text is in both answers or only in one of them. A "gap" stands for words that are
-    left out.
+    `of` tells which of the answers contain its text. A "gap" stands for words that are left out.
     """
 
     of: Literal["both", "this", "other", "gap"]
@@ -118,7 +117,7 @@ class Piece:
 
 
 def differences(this: Answer, other: Answer) -> list[Piece]:
-    """Compare two answers word by word. Return the words that differ, with up to four words on each side.
+    """Compare two answers word by word. Return the differences, with up to four common words on each side.
 
     Only the first few thousand characters of each answer are compared.
     """

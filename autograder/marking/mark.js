@@ -1,5 +1,5 @@
 "use strict";
-// Everything that depends on the gradebook is decided by the server. This script only sends what a grader types.
+// The server decides everything that depends on the gradebook. This script only sends the grader's input.
 const { base, xsrf, notebook, question, maxPoints } = document.body.dataset;
 const cards = [...document.querySelectorAll(".card")];
 const bank = document.getElementById("bank");
@@ -106,7 +106,7 @@ function changedMeanwhile(card, theirs) {
   };
   const which = mine.length === 1 ? "this answer" : `${theirs.length} of these ${mine.length} answers`;
   if (rewritten) {
-    text.textContent = "Nothing was saved: the student has handed in another answer since you loaded the page.";
+    text.textContent = "Nothing was saved: the student has handed in a new answer since you loaded the page.";
   } else {
     const { state, comment: remark } = theirs[0];
     text.textContent =

@@ -28,14 +28,14 @@ from course_lib.curriculum.course_file import CourseError
 
 HOST = "127.0.0.1"
 
-#: The accepted host names. Others are rejected, because another site could point its host name at this
+#: The accepted host names. Others are rejected, because a website could point its own host name at this
 #: machine (DNS rebinding).
 _HOSTS = {HOST, "localhost"}
 
 #: The number of cards on a page.
 PAGE = 20
 
-#: The number of characters of an answer that are shown.
+#: The maximum number of characters of an answer that are shown.
 _SHOWN = 100_000
 
 _MAX_COMMENT = 20_000
@@ -257,8 +257,8 @@ class _Marks(_Handler):
     def post(self, _: str) -> None:
         """Save points and a comment for some answers, unless the answers or their marks have changed.
 
-        Reply with the new state of the answers or, if some have changed, with the current state of those and
-        status 409. Other errors are answered with a message.
+        Reply with the new state of the answers. If some have changed, reply with status 409 and their current
+        state. Reply to other errors with a message.
         """
         try:
             request = MarkRequest.model_validate_json(self.request.body)
@@ -333,7 +333,7 @@ def _in_order(groups: Iterable[Group]) -> Iterable[Answer]:
 def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str) -> int:
     """Return the index of the first shown card after the answer with the id `after`.
 
-    That answer itself need not be shown any more. The index is 0 if there is no such answer.
+    That answer itself need not be shown any more. The index is 0 if no answer has this id.
     """
     ids = [answer.id for answer in _in_order(groups)]
     before = set(ids[: ids.index(after) + 1]) if after in ids else set()

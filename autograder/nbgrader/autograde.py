@@ -1,4 +1,4 @@
-"""`nbgrader autograde`: notebooks are repaired, run in sandboxes, and graded in one run."""
+"""`nbgrader autograde`: repair the notebooks, run them in sandboxes, and grade them in one run."""
 
 import shutil
 from collections.abc import Collection, Mapping
@@ -93,7 +93,7 @@ class CourseAutograde(RecordingConverter, Autograde):
                     self.exporter.register_preprocessor(step)
                 GradingRun(self, self.grade, self._execute, results, self._students).run()
         except (CourseError, NbGraderException) as error:
-            self.log.error("%s", error)  # The command itself would end without a message.
+            self.log.error("%s", error)  # Without this, the command would end without a message.
             raise NbGraderException(str(error)) from error
 
     def _configured_execute(self) -> SandboxedExecute:
@@ -171,7 +171,7 @@ class CourseAutograde(RecordingConverter, Autograde):
     def convert_single_notebook(self, notebook_filename: str) -> None:
         """Process a notebook with all preprocessors in one pass. Record and re-raise errors.
 
-        nbgrader's own method writes the sanitised notebook to a file and reads it again.
+        This replaces nbgrader's own method, which writes the sanitised notebook to a file and reads it again.
         """
         with self.recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
             BaseConverter.convert_single_notebook(self, notebook_filename)

@@ -1,4 +1,4 @@
-"""The parts that the instructors' commands share: the option --course, the console and the error messages."""
+"""Shared code of the instructors' commands: the option --course, the console and the error messages."""
 
 import argparse
 import sys
@@ -32,12 +32,12 @@ def create_console() -> Console:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and its noun, which gets a plural "s" unless the number is 1."""
+    """Return a number followed by its noun, with a plural "s" unless the number is 1."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def reporting_errors(main: Callable[P, int]) -> Callable[P, int]:
-    """Decorate a command, so that it prints an error that its user can correct, and returns exit code 1."""
+    """Decorate a command to print errors that its user can correct, and to return exit code 1 for them."""
 
     @wraps(main)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:

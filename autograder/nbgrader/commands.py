@@ -20,7 +20,7 @@ _extract_archive_files = ZipCollectApp.extract_archive_files
 _transfer_files = ZipCollectApp._transfer_files
 _start_import = DbStudentImportApp.start
 
-#: The number of problems with a roster that are listed.
+#: The maximum number of problems that are listed for a roster.
 _MAX_PROBLEMS = 10
 
 #: The length of nbgrader's columns, which PostgreSQL enforces and SQLite doesn't.
@@ -45,7 +45,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     """Copy each student's collected files into `submitted/`. Exit with code 1 if anything was left out.
 
     nbgrader itself would end with exit code 0. With --force, it deletes each earlier submission before it
-    writes the new one; here, the earlier submission is restored if that fails.
+    writes the new one; here, the earlier submission is restored if writing fails.
     """
     failed = []
     for student, files in collected.items():
@@ -70,8 +70,8 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
 def import_students(app: DbStudentImportApp) -> None:
     """Import students from a CSV file. If it has problems, list them, import nobody and exit with code 1.
 
-    By itself, nbgrader would import rows until the first error, and keep the last of several rows for a
-    student.
+    nbgrader itself would import the rows up to the first error. If a student had several rows, it would keep
+    the last one.
     """
     if len(app.extra_args) != 1 or not Path(app.extra_args[0]).is_file():
         _start_import(app)  # nbgrader reports the problem
@@ -92,8 +92,8 @@ def import_students(app: DbStudentImportApp) -> None:
             path,
             "".join(f"\n  {problem}" for problem in listed),
         )
-    # Import a copy without the byte order mark that Excel writes: nbgrader would read it as a part of the
-    # first column's name.
+    # Import a copy without the byte order mark that Excel writes: nbgrader would read the mark as part
+    # of the first column's name.
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".csv") as copy:
         csv.writer(copy).writerows(rows)
         copy.flush()

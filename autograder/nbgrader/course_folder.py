@@ -18,7 +18,7 @@ CONFIG = "nbgrader_config.py"
 class CourseFolder:
     """A course folder with an nbgrader_config.py.
 
-    The configuration is searched for in `folder` and its `autograder/`. By default, it is searched for in the
+    The constructor looks for the configuration in `folder` and its `autograder/`. By default, it looks in the
     current folder, its `autograder/`, and the `autograder/` of the course that this package belongs to.
     Raises CourseError if there is no configuration.
     """
@@ -49,7 +49,7 @@ class CourseFolder:
 
     @cached_property
     def execute(self) -> SandboxedExecute:
-        """The configured preprocessor, which runs notebooks inside its `running` context."""
+        """The preprocessor with the course's settings. It runs notebooks inside its `running` context."""
         return SandboxedExecute(config=self.config)
 
     def gradebook(self) -> Gradebook:

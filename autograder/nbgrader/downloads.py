@@ -44,8 +44,8 @@ class Students:
         header, *rows = list(roster) or [[]]
         for row in rows:
             cells = dict(zip(header, row, strict=False))
-            # Canvas's gradebook has fixed column names. In Moodle's grading worksheet they depend on the
-            # user's language, and rows begin with "Participant 1234", in that language, too.
+            # Canvas's gradebook has fixed column names. Moodle's grading worksheet translates them, and the
+            # "Participant 1234" at the start of each row, into the user's language.
             shared = [cells.get(name, "") for name in _CANVAS_LOGINS] if "ID" in cells else row[1:]
             owner = next((keys[cell] for cell in shared if cell in keys), None)
             if owner is not None and "ID" in cells:
@@ -78,7 +78,7 @@ class DownloadCollector(FileNameCollectorPlugin):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.left_out = 0
-        """The number of files that may be submissions, but were not collected."""
+        """The number of warnings about unidentified files, ambiguous uploads and missing notebooks."""
 
     def collect(self, submitted_file: str) -> dict[str, str] | None:
         """Return the student ("student_id") and the new name ("file_id") of a file.
@@ -132,7 +132,7 @@ class DownloadCollector(FileNameCollectorPlugin):
 
     @cached_property
     def students(self) -> Students:
-        """The students to whom files can belong. The command ends if they can't be read."""
+        """The students who can have uploaded files. The command exits if they can't be read."""
         directory = self.parent.coursedir
         try:
             roster = read_roster(self.roster) if self.roster else []
@@ -170,8 +170,8 @@ def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
     """Return the files of the latest upload that have exactly the wanted name.
 
     If there are none, return all files of the latest upload. If the files to return all have the same
-    content, return only one of them. Files in a folder count only if there are no others: the folder can be
-    an archive of another student, who chose the names in it.
+    content, return only one of them. Only the files at the smallest depth count, because a deeper one may be
+    from another student's archive, and that student chose its name.
     """
     files = [file for file in files if file.depth == min(each.depth for each in files)]
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]

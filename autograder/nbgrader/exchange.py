@@ -38,7 +38,7 @@ from course_lib.curriculum.course_file import CourseError
 
 
 def students_of(gradebook: Gradebook, inbound: Path) -> set[str]:
-    """Return the students in the gradebook, and those who have handed in something under their own name."""
+    """Return the ids of the students in the gradebook and of those who submitted from their own account."""
     named = ((path.name.split("+")[0], path) for path in inbound.iterdir())
     return {student.id for student in gradebook.students} | {
         name for name, path in named if _account(path) == name
@@ -46,11 +46,12 @@ def students_of(gradebook: Gradebook, inbound: Path) -> set[str]:
 
 
 def impostor(submission: Path, student: str, students: Collection[str]) -> str | None:
-    """Return the account that owns a submission in the exchange, if it may not hand in for the student.
+    """Return the account that owns a submission in the exchange, or None if it may submit for `student`.
 
-    Any account can create a submission under any student's name. The account of another of `students` may not
-    hand in for the student. If the student has an account of their own, only that one and graders may. If
-    not, any other account may, because on some servers all students share one.
+    Any account can create a submission under any student's name. The account of a different student in
+    `students` may not submit for this one. If the student has a Unix account, only that account and those of
+    graders may. Otherwise, any account that isn't another student's may, because all students share
+    one account on some servers.
     """
     account = _account(submission)
     if account in ("", student):
@@ -69,7 +70,7 @@ def _has_account(student: str) -> bool:
 
 
 def _graders(inbound: Path) -> set[str]:
-    """Return the accounts that can read what students hand in: the folder's owner, its group, and the caller.
+    """Return the accounts that can read submissions: the folder's owner, its group, and the caller.
 
     nbgrader lets the group read the folder only if several graders share the course.
     """
@@ -94,10 +95,11 @@ class _CourseExchange(Exchange):
     """An exchange whose folders several graders share, if `groupshared` is set."""
 
     def ensure_directory(self, path: str, mode: int) -> None:
-        """Create a folder of the exchange with this mode. With `groupshared`, require that it is usable.
+        """Create a folder of the exchange with this mode, unless it exists.
 
-        A folder may be older than the setting: if it belongs to the caller, its mode is corrected. Raises
-        ExchangeError if the folder belongs to another account and is not writable.
+        With `groupshared`, correct the mode of an existing folder if it belongs to the caller, because the
+        folder may be older than the setting. Raises ExchangeError if the folder can't be created, or if the
+        caller can't both read and write it.
         """
         folder = Path(path)
         try:
@@ -197,11 +199,12 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
     def _path_to_record(self, path: str) -> dict[str, Any]:
         name = Path(path).name
         try:
-            # A terminal would interpret unprintable characters, and a path would interpret these names.
+            # Unprintable characters could control a terminal, and names such as ".." would change a path.
             if not name.isprintable() or name.partition("+")[0] in ("", ".", ".."):
                 raise ValueError
             record: dict[str, Any] = super()._path_to_record(path)
-        # Any student can create a folder with a bad name. That must not keep the others from being collected.
+        # Any student can create a folder with a bad name. It must not prevent other submissions
+        # from being collected.
         except (ValueError, OverflowError):
             problem = "expected STUDENT+LESSON+TIME as the name of a submission. Remove it."
         else:
@@ -235,10 +238,10 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             return defaultdict(lambda: due, own)
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
-        """Copy a submission without following links, which can name any file that the grader may read.
+        """Copy a submission without following links, which could point to any file that the grader can read.
 
-        Raises UnreadableError if the submission is or contains a link, even one that replaces a file while it
-        is copied, and RuntimeError if it is too large.
+        Raises UnreadableError if the submission is or contains a link, even one that replaces a file
+        during the copy, and RuntimeError if the submission is too large.
         """
         if os.path.islink(src):
             raise UnreadableError("it is a symbolic link, and links are not followed")
@@ -270,7 +273,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
 
     @contextmanager
     def _protecting(self, record: dict[str, Any]) -> Iterator[None]:
-        """Restore a student's collected submission if the block raises an error while it replaces it."""
+        """Restore a student's collected submission if the block raises an error while replacing it."""
         course, student, lesson = self.coursedir, record["username"], self.coursedir.assignment_id
         collected = FolderReplacement(Path(course.format_path(course.submitted_directory, student, lesson)))
         collected.recover()
@@ -290,6 +293,9 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
 
 
 def _copy_regular_file(folder: Path, max_bytes: int, source: str, target: str) -> None:
-    """Copy a file in a folder. Raises UnreadableError if it is a link, a pipe or larger than `max_bytes`."""
+    """Copy `source`, a file in `folder`, to `target`.
+
+    Raises UnreadableError if it is not a regular file, or is larger than `max_bytes`.
+    """
     Path(target).write_bytes(read_file(folder, os.path.relpath(source, folder), max_bytes))
     shutil.copystat(source, target, follow_symlinks=False)

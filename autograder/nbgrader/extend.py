@@ -1,7 +1,7 @@
 """Extend a lesson's deadline for one student.
 
-The time counts from the class's deadline, and replaces an earlier extension. It can be given before or after
-the student hands in.
+The extension counts from the class's deadline, and replaces any earlier one. It can be granted before or
+after the student hands in.
 """
 
 import sys
@@ -17,7 +17,8 @@ from course_lib.curriculum.course_file import CourseError
 #: The units of time that the options use, in minutes.
 _MINUTES = {"days": 24 * 60, "hours": 60, "minutes": 1}
 
-#: The maximum extension in days. Far larger ones would lead to a date that Python can't represent.
+#: The maximum extension in days. Python can't represent the dates that much larger
+#: extensions would lead to.
 _MAX_DAYS = 3650
 
 
@@ -40,7 +41,7 @@ def extend(gradebook: Gradebook, lesson: str, student: str, time: timedelta) -> 
             f"{lesson} has no deadline to extend. Set one with `nbgrader db assignment add {lesson} "
             '--duedate="2026-11-23 18:00 UTC"`.'
         )
-    # nbgrader can't add cells to a lesson that has a submission, not even to one without any cells.
+    # nbgrader can't add cells to a lesson that has a submission, even if the lesson has no cells yet.
     if not assignment.notebooks:
         raise CourseError(
             f"{lesson} has not been released. Run `nbgrader generate_assignment {lesson}` first."
@@ -65,7 +66,7 @@ def _unknown(kind: str, name: str, known: Iterable[str]) -> CourseError:
 
 @reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `course extend`, and return its exit code: 1 if the time can't be given, otherwise 0."""
+    """Run `course extend`, and return its exit code: 1 if the deadline can't be extended, otherwise 0."""
     parser = command_parser("extend", __doc__)
     parser.add_argument("lesson", help="the lesson, such as 01-attention")
     parser.add_argument("student", help="the student's id in the gradebook")

@@ -1,4 +1,4 @@
-"""`nbgrader generate_assignment`: the old release is kept until the new one is complete."""
+"""`nbgrader generate_assignment`, extended to keep the old release until the new one is complete."""
 
 import os
 from pathlib import Path
@@ -41,9 +41,9 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
         copy_course_files(course, load_curriculum(course), release)
 
     def convert_notebooks(self) -> None:
-        """Release the lessons, and keep copies of their old and new releases.
+        """Release the lessons. Keep copies of their old and new releases, because students may have either.
 
-        Students may have either release. If a copy cannot be saved, only a warning is logged.
+        If a copy cannot be saved, only a warning is logged.
         """
         lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
         self._keep_releases(lessons)

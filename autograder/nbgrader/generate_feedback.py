@@ -1,7 +1,7 @@
-"""`nbgrader generate_feedback`: pages are rendered by worker processes, and replaced if they are out of date.
+"""`nbgrader generate_feedback`, extended to render pages in worker processes and to skip up-to-date pages.
 
-Only the main process reads the gradebook. A page contains a digest of all that it shows, so a page that would
-look the same is not written again.
+Only the main process reads the gradebook. Each page contains a digest of its content, so that an outdated
+page can be detected without rendering it again.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     exporter_class = Type(FeedbackExporter).tag(config=True)
 
     def convert_notebooks(self) -> None:
-        """Write all pages that are missing or out of date. If a submission fails, its old pages stay.
+        """Write all pages that are missing or out of date. If a submission fails, its old pages are kept.
 
         Raises NbGraderException at the end if any submission failed.
         """
@@ -60,7 +60,7 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
         """Return whether a submission's feedback is missing or out of date, or could not be prepared.
 
         It is out of date if any of its pages would look different now. The rules of the base class, such as
-        that for --force, apply as well.
+        the one for --force, apply as well.
         """
         return notebooks[0] in self._due or super().is_due(notebooks)
 

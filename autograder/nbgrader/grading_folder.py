@@ -96,7 +96,7 @@ class NotGraded:
 
     def add(self, lesson: str, student: str, reason: str) -> None:
         """Record why a submission was not graded."""
-        student = student.encode(errors="replace").decode()  # The name of a folder may not be valid UTF-8.
+        student = student.encode(errors="replace").decode()  # A folder's name can be invalid UTF-8.
         reasons = self.load()
         reasons.setdefault(lesson, {})[student] = reason
         self._save(reasons)

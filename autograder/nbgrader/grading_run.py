@@ -120,7 +120,7 @@ class GradingRun:
         return os.path.lexists(self._course.format_path(self._course.submitted_directory, student, lesson))
 
     def _is_due(self, submission: Submission) -> bool:
-        """Undo an interrupted run's work on a submission, inspect it, and return whether to grade it."""
+        """Roll back a submission's interrupted grading, inspect its files, and return whether to grade it."""
         with self._reporting(submission):
             replacement = FolderReplacement(
                 graded_folder(self._course, submission.student, submission.lesson)

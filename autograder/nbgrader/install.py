@@ -1,6 +1,6 @@
-"""The installation of the course's versions of nbgrader's commands.
+"""Install the course's versions of nbgrader's commands.
 
-nbgrader has no setting for a command's converter class. So `install` rebinds the names under which the
+nbgrader has no setting for a command's converter class, so `install` rebinds the names under which the
 commands and Formgrader look up these classes. No other module patches nbgrader.
 """
 
@@ -50,9 +50,9 @@ def install() -> None:
 def _gradebook_engine(url: str, **options: Any) -> Engine:
     """Create the engine for a gradebook. Create the file of a new SQLite gradebook with the umask's mode.
 
-    nbgrader opens the gradebook many times, each time with a new engine, which would compile all its SQL
-    again. A connection that the database has closed in the meantime is opened again. SQLite itself creates
-    files with mode 644 whatever the umask, so that other graders could not write to the gradebook.
+    The engine is cached: nbgrader opens the gradebook many times, and a new engine would compile all SQL
+    again each time. Connections that the database has closed are reopened. SQLite itself never makes a new
+    file writable for the group, so other graders could not write to the gradebook.
     """
     if (file := gradebook_file(url)) is not None:
         with suppress(OSError):  # SQLite itself reports why the file can't be opened.

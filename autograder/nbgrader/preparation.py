@@ -37,7 +37,7 @@ _EARLIER = (
 
 @dataclass
 class PreparedSubmission:
-    """A submission that nbgrader can grade: its repaired notebooks, by name."""
+    """A submission that nbgrader can grade. `notebooks` contains its repaired notebooks, by name."""
 
     submission: Submission
     notebooks: dict[str, NotebookNode]
@@ -50,7 +50,7 @@ class PreparedSubmission:
 
 
 class Preparation:
-    """The preparation of submissions: they are read and repaired, and their results are requested."""
+    """The preparation of submissions: reading and repairing them, and requesting their results."""
 
     def __init__(self, course: CourseDirectory, execute: SandboxedExecute) -> None:
         self.releases = Releases(course)

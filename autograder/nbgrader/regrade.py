@@ -51,13 +51,13 @@ class Change:
     after: float | None
     """The automatic points from the current checks, or None if a person has to grade the cell."""
     manual: float | None
-    """The points that a person gave instead, which are kept; None if there are none."""
+    """The points that a person gave instead, or None. They are kept."""
     max_points: float
     """The points that the cell is worth now."""
 
 
 class Regrading:
-    """A comparison of a lesson's grades with the results of the current checks, and their correction."""
+    """A comparison of a lesson's grades with the current checks' results, and the correction of grades."""
 
     def __init__(self, course: CourseFolder, lesson: str, log: logging.Logger) -> None:
         self._course, self._lesson, self._log = course, lesson, log
@@ -146,7 +146,7 @@ class Regrading:
         unwritten = {change.student for change in changes} - {change.student for change in written}
         for student in unwritten & graded.keys():
             again = "it was collected again meanwhile, and was graded as a new submission"
-            differs = "its points are not those that were shown before"
+            differs = "its new points differ from those shown before"
             self.failed.setdefault(student, reason or (differs if student in same else again))
         if reason and not unwritten & graded.keys():
             # No student is affected, so the failure is nbgrader's own.
@@ -202,7 +202,7 @@ class Regrading:
             )
 
     def _is_graded_from(self, submission: Submission, digest: str) -> bool:
-        """Return whether a submission's graded notebooks were made from files with this digest."""
+        """Return whether a submission's graded notebooks were created from files with this digest."""
         records = grading_records(self._directory, submission)
         return {record.handed_in for record in records} == {digest}
 

@@ -1,4 +1,4 @@
-"""The released notebooks of a course, which submissions are compared with, and their hidden tests.
+"""The released notebooks of a course, for comparison with submissions, and their hidden tests.
 
 Each release is kept in `autograder/releases/LESSON/DIGEST/`, because students may have any of them.
 """

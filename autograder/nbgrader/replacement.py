@@ -19,7 +19,7 @@ class FolderReplacement:
     `begin` moves the old folder into a journal next to it. A journal that is found later belongs to a process
     that was killed; `recover` then restores the old folder. Each step is a single rename, so an incomplete
     folder is never mistaken for the old or the new one. A process that replaces a folder locks its parent, so
-    that no other process takes the journal for that of a killed one.
+    that no other process treats the journal as abandoned.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,8 +31,9 @@ class FolderReplacement:
     def recover(self, restore: Callable[[Any], object] | None = None) -> bool:
         """Clean up after a killed process, and return whether its replacement had to be rolled back.
 
-        `restore` is as in `replacing`. If the process was killed while it deleted its journal, only the
-        remains of that journal are deleted. Raises OSError if a running process is replacing the folder.
+        See `replacing` for `restore`. If the process was killed while it deleted its journal, only the
+        remains of that journal are deleted. Raises OSError if a running process is replacing a folder
+        next to it.
         """
         if not self._journal.exists() and not self._discarded.exists():
             return False
@@ -48,7 +49,7 @@ class FolderReplacement:
     ) -> None:
         """Move the old folder, if there is one, into the journal, together with a note.
 
-        The arguments are those of `replacing`. If this raises an error, the old folder is left as it is.
+        See `replacing` for the arguments. If this raises an error, the old folder is left as it is.
         """
         _remove(self._discarded)
         self._discarded.mkdir()
@@ -71,13 +72,14 @@ class FolderReplacement:
         copy_back: Callable[[str, list[str]], set[str]] | None = None,
         restore: Callable[[Any], object] | None = None,
     ) -> Iterator[None]:
-        """Replace the folder by the one that the block writes. Restore it if the block raises or writes none.
+        """Replace the folder with the one that the block writes.
 
-        To restore more than the folder, pass `note`, which is stored as JSON, and `restore`, which is called
-        with it; if that raises, the journal stays for a later attempt. With `copy_back`, the new folder
-        starts as a copy of the old one, without the names that `copy_back` returns (it is the argument
-        `ignore` of `shutil.copytree`). Raises OSError, and leaves the old folder as it is, if the folder
-        can't be replaced or another process is replacing a folder next to it.
+        If the block raises or writes no folder, restore the old one. To restore more than the folder, pass
+        `note`, which is stored as JSON, and `restore`, which is called with it; if that raises, the journal
+        is kept for a later attempt. With `copy_back`, the new folder starts as a copy of the old one, without
+        the names that `copy_back` returns (it is passed to `shutil.copytree` as `ignore`). Raises OSError,
+        and leaves the old folder as it is, if the folder can't be replaced or another process is replacing a
+        folder next to it.
         """
         self._require_replaceable()
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +133,7 @@ class FolderReplacement:
 
 
 def require_writable(folder: Path) -> None:
-    """Raise PermissionError if the caller may not create a folder, or replace it with all its content."""
+    """Raise PermissionError if the caller may not create a folder, or replace it and all its contents."""
     parent = next(parent for parent in folder.parents if parent.exists())
     for path in (parent, *_folders_in(folder)):
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
@@ -157,7 +159,7 @@ def _remove(folder: Path) -> None:
 
 
 def owner(path: Path) -> str:
-    """Return the name of the account that owns a file, a folder, or the link itself if `path` is one."""
+    """Return the name of the account that owns a file or folder. Links are not followed."""
     number = path.lstat().st_uid
     try:
         return pwd.getpwuid(number).pw_name

@@ -22,7 +22,7 @@ class RecordingConverter(BaseConverter):
 
     @contextmanager
     def recording_errors(self) -> Iterator[None]:
-        """Record an error in the block in `error`, and re-raise it."""
+        """Record an error from the block in `error`, and re-raise it."""
         try:
             yield
         except Exception as error:
@@ -34,7 +34,7 @@ class ReplacingConverter(RecordingConverter):
     """A converter that replaces an old result only once the new one is complete."""
 
     def init_notebooks(self) -> None:
-        """Find the notebooks, including those of students whose names nbgrader would take for a pattern.
+        """Find the notebooks, even if a student's name contains characters of a glob pattern.
 
         Raises NbGraderException if there are none.
         """

@@ -81,7 +81,7 @@ class SandboxedExecute(NbGraderPreprocessor):
         job, result = self.finished[resources["nbgrader"]["notebook"]]
         insert_outputs(nb, result)
         repaired = GradingRecord.of(nb)
-        # This can already say that grading is complete: nbgrader writes the file after the last preprocessor.
+        # Grading can be marked as complete here: nbgrader writes the file only after the last preprocessor.
         GradingRecord(
             complete=True,
             handed_in=repaired.handed_in,

@@ -1,7 +1,7 @@
 """Snapshots of a submission's scores in the gradebook, which are restored if grading fails.
 
-A snapshot has the automatic scores, comments, late penalties and the timestamp. Manual scores and comments
-aren't restored, because automatic grading never changes them.
+A snapshot contains the automatic scores and comments, late penalties and the timestamp. Manual scores and
+comments aren't restored, because automatic grading never changes them.
 """
 
 from datetime import datetime

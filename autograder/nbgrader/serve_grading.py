@@ -1,7 +1,7 @@
 """Grade submissions as they are handed in, so that `nbgrader autograde` finds all results at the deadline.
 
 The service watches the exchange's inbound folder and `submitted/`. It fills the result store, and never
-writes to the gradebook: only `nbgrader autograde` gives grades.
+writes to the gradebook: only `nbgrader autograde` assigns grades.
 """
 
 import logging
@@ -70,8 +70,8 @@ _PAGE = Environment(autoescape=True).from_string(
 class GradingService:
     """A service that watches a course, and grades each submission when it is new or has changed.
 
-    In an hour, at most `max_per_hour` submissions of each student are run. Further submissions wait, and
-    only the newest of a student's waiting submissions for a lesson is graded. If `feedback` is true, the
+    At most `max_per_hour` submissions of each student are run per hour. Further submissions wait, and only
+    the newest of a student's waiting submissions for a lesson is graded. If `feedback` is true, the
     verdicts of the checks are returned to students through the exchange.
     """
 
@@ -88,9 +88,9 @@ class GradingService:
         self._exchange = Exchange(config=course.config)
         self._max_per_hour = max_per_hour
         self._started: defaultdict[str, deque[float]] = defaultdict(deque)
-        """The times at which a submission of each student was started in the last hour."""
+        """For each student, the times at which submissions were started in the last hour."""
         self._seen: dict[str, tuple[float, ...]] = {}
-        """The times of the last changes of the submissions that were found, keyed by folder."""
+        """The modification times of the submissions found so far, keyed by folder: see `_changed_at`."""
         self._waiting: dict[tuple[str, str], Submission] = {}
         """The newest submission that hasn't been started, by student and lesson."""
         self._running: list[PreparedSubmission] = []
@@ -107,7 +107,7 @@ class GradingService:
         newest: dict[tuple[str, str], tuple[float, Submission]] = {}
         for submission in (*self._inbound(), *submissions(self._directory)):
             key, handed_in = (submission.student, submission.lesson), _handed_in_at(submission.folder)
-            # nbgrader's copies keep the times, so a collected copy is as new as its original.
+            # nbgrader preserves modification times, so a collected copy is as new as its original.
             if submission.notebooks and (key not in newest or handed_in >= newest[key][0]):
                 newest[key] = handed_in, submission
         for key, (_, submission) in newest.items():
@@ -281,7 +281,7 @@ def automatic_feedback(
 
 
 def _is_released(page: Path) -> bool:
-    """Return whether a page exists that the service hasn't written: feedback released by an instructor."""
+    """Return whether a page exists and was released by an instructor instead of written by this service."""
     try:
         with page.open("rb") as file:
             return file.read(len(_PAGE_START)) != _PAGE_START.encode()
@@ -290,7 +290,7 @@ def _is_released(page: Path) -> bool:
 
 
 def _handed_in_at(folder: str) -> float:
-    """Return the time of the last change of a folder or of its direct contents, or 0 if it was deleted."""
+    """Return the time of the last change to a folder or its direct contents, or 0 if it was deleted."""
     return max(_changed_at(folder), default=0.0)
 
 

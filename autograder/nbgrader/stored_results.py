@@ -11,7 +11,7 @@ from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
 from autograder.submissions.folder import released_notebooks
 
-#: The age in seconds from which a temporary file in the store is no longer being written.
+#: A temporary file in the store that is older than this, in seconds, is no longer being written.
 _WRITING_SECONDS = 3600
 
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         try:
             about = path.lstat()
-            # Another process may have replaced a damaged result since it was read, or be writing a file.
+            # Another process may have replaced a damaged result since then, or be writing a temporary file.
             last = started - _WRITING_SECONDS if path.name.startswith(".") else started
             if about.st_mtime > last:
                 continue

@@ -17,7 +17,8 @@ from course_lib.curriculum import Curriculum
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 from course_lib.student.progress.start_page import PAGE
 
-#: Files that are not part of the course: those of Jupyter and Python, the start page, and the lab's runs.
+#: Files and folders that are not part of the course: Jupyter's checkpoints, Python's caches, the start page
+#: and the lab's runs.
 IGNORED = {".ipynb_checkpoints", "__pycache__", PAGE, "runs"}
 
 #: The settings that `nbgrader generate_assignment --no-db` changes.

@@ -26,8 +26,8 @@ def solution_notebook(course: Path, lesson: Lesson, inputs: str = "") -> Noteboo
 
     `inputs`, a hash of the notebook's sources, is stored in its metadata to detect a stale notebook.
 
-    Cell ids come from the cells' names; a cell without a name gets its id from the lesson, its role and its
-    number among the cells with this role.
+    A cell's id is derived from its name or, if it has none, from the lesson, the cell's role and its number
+    among the cells with this role.
 
     Raises CourseError, with a line for each problem, if the lesson's source, `course.toml` and the reference
     are inconsistent.
@@ -119,7 +119,7 @@ def _check(entry: Prediction | Exercise | HandIn, seed: int) -> str:
         grading["costs"] = entry.deductions
     if isinstance(entry, Exercise):
         options["may_not_call"] = entry.may_not_call
-    # nbgrader removes the hidden lines from the students' version, whose call then has no argument `grading`.
+    # nbgrader removes the hidden lines from the students' version, which then lacks the argument `grading`.
     return "\n".join(
         [
             "check(",

@@ -54,7 +54,7 @@ def write_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
 
 
 def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
-    """Return a list with the relative path of `curriculum.json` if it is missing or doesn't match.
+    """Return a list with the relative path of `curriculum.json` if it is missing or outdated.
 
     Otherwise, or if the course doesn't contain `course_lib`, return an empty list.
     """

@@ -9,7 +9,7 @@ from traitlets import Dict, Unicode
 
 from course_lib.curriculum.stubs import UNWRITTEN
 
-#: The text that nbgrader inserts for each solution, with its indentation, before a named stub replaces it.
+#: The indented text that nbgrader inserts in place of each solution. A named stub then replaces it.
 PLACEHOLDER = "a stub without a name"
 
 #: The marker of a solution: `### BEGIN SOLUTION package.module:function` or `...:Class.method`.
@@ -27,7 +27,7 @@ class NamedStubs(ClearSolutions):
     text_stub = Unicode("*Your answer here.*").tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Remove the solutions of a notebook, and the metadata that only the solution notebook needs."""
+        """Remove the solutions from a notebook, and the metadata that only the solution notebook needs."""
         self._lesson = nb.metadata.course.lesson
         self._exercises = [cell.id for cell in nb.cells if REGION.search(cell.source)]
         nb.metadata.course.pop("inputs", None)
@@ -36,7 +36,7 @@ class NamedStubs(ClearSolutions):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """Remove the solutions of one cell, then insert its stubs in order."""
+        """Remove the solutions from one cell, then insert its stubs in order."""
         regions = REGION.findall(cell.source)
         cell, resources = super().preprocess_cell(cell, resources, cell_index)
         if cell.cell_type == "code" and not regions:

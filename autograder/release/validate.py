@@ -25,14 +25,15 @@ from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum import Curriculum, Exercise, HandIn, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 
-#: Shorter lines of a solution, such as `return x`, reveal nothing.
+#: The minimum length of a line that counts as secret. Shorter ones, such as `return x`, reveal nothing.
 MIN_SECRET_LENGTH = 15
 BOILERPLATE = {"super().__init__()"}
 
-#: The maximum number of notebooks that run at the same time. Each takes about a gigabyte.
+#: The maximum number of notebooks that run at the same time. Each takes about a gigabyte of
+#: memory.
 MAX_NOTEBOOKS = 4
 
-#: The time limit of a cell.
+#: The time limit of a cell, in seconds.
 _SECONDS = 180
 
 
@@ -67,7 +68,7 @@ def validate(course: Path) -> list[str]:
 
 
 def unknown_names(curriculum: Curriculum) -> list[str]:
-    """Return a problem for each unknown check, deduction or forbidden function in `course.toml`."""
+    """Return a problem for each unknown check, deduction or function, or wrong file, in `course.toml`."""
     known = catalogue()
     problems: list[str] = []
     for lesson in curriculum.lessons:
@@ -90,8 +91,8 @@ def unknown_names(curriculum: Curriculum) -> list[str]:
                     )
             misconceptions = [misconception.name for misconception in check.misconceptions]
             problems += [
-                f"{location}, deductions: {mistake!r} is not a misconception of this exercise. They are: "
-                f"{', '.join(misconceptions)}"
+                f"{location}, deductions: {mistake!r} is not a misconception of this exercise. "
+                f"Its misconceptions are: {', '.join(misconceptions)}"
                 for mistake in getattr(entry, "deductions", {})
                 if mistake not in misconceptions
             ]
@@ -132,7 +133,7 @@ def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
 def differences(course: Path, folder: Path) -> list[str]:
     """Return a problem for each file that differs between `lessons/` and a fresh release in `folder`.
 
-    A file that is in only one of the two folders differs, too.
+    A file that is in only one of the two folders counts as different, too.
     """
     expected, found = files_in(folder), files_in(course / LESSONS)
     problems = [
@@ -182,7 +183,7 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
 def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the location, id and source of each cell of a student notebook, except the hint cells.
 
-    For any other file, yield its whole text, with an empty cell id. A location starts with `shown`.
+    For any other file, yield its whole text, with an empty cell id. Each location starts with `shown`.
     """
     if path.suffix != ".ipynb":
         yield shown, "", path.read_text(encoding="utf-8", errors="replace")
@@ -230,7 +231,7 @@ def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
 
 
 def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
-    """Run a solution notebook, and return its problems: failing cells, and checks that don't give all points.
+    """Run a solution notebook, and return its problems: failing cells, and checks without full points.
 
     Each check runs twice: once as it is graded, and once as students see it. `folder` contains the released
     lessons, because the notebook runs next to the lesson's released files.
@@ -301,7 +302,7 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
 
 
 def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[NotebookNode]:
-    """Return the code cells of a lesson, except those that only draw pictures, the slowest ones."""
+    """Return the code cells of a lesson, except those that only draw pictures, which are the slowest."""
     pictures = {
         cell.id
         for cell in cells

@@ -17,14 +17,14 @@ _COLUMNS = (
 
 
 class CsvExport(CourseExporter):
-    """The table of nbgrader's CSV export, with empty points for submissions that were never graded.
+    """An exporter of nbgrader's CSV table that leaves the points of ungraded submissions empty.
 
-    nbgrader itself gives them 0 points, as if nothing had been handed in. Its exporter has no method for a
-    single row that a subclass could override.
+    nbgrader itself exports 0 points for them, as if nothing had been handed in. Its exporter has no method
+    for a single row that a subclass could override.
     """
 
     def write(self, gradebook: Gradebook) -> None:
-        """Write the grades to `to`, or to grades.csv by default, and report ungraded submissions by name."""
+        """Write the grades to `to`, or to grades.csv by default, and warn about ungraded submissions."""
         target = Path(self.to or "grades.csv")
         self.log.info("Exporting grades to %s", target)
         found, waiting = submissions(self.course), []

@@ -2,11 +2,11 @@
 
 For Canvas (instructor guide, "How do I import grades in the Gradebook?"), the file has a row for each
 student, identified by ID or SIS Login ID, a row "Points Possible", and a column for each assignment. If
-Canvas has given an assignment an ID, its column name ends with the ID in parentheses. For Moodle
+Canvas has assigned an ID to an assignment, its column name ends with the ID in parentheses. For Moodle
 (https://docs.moodle.org/en/Grade_import), the file has the columns of Moodle's own export, which the
 instructor maps during the import.
 
-Until all points of a submission are given, its cell keeps the roster's value, or is empty without a roster.
+Until a submission is fully graded, its cell keeps the value from the roster, or is empty without a roster.
 """
 
 import re
@@ -42,7 +42,8 @@ class StudentGrades:
 def final_grades(gradebook: Gradebook, lessons: Sequence[str]) -> list[StudentGrades]:
     """Read all students' points for these lessons, after late penalties, from the gradebook.
 
-    A student's points for a lesson are left out if nothing was handed in, or a person still has to grade it.
+    A student's points for a lesson are left out if there are none yet, or if a person still has to grade
+    some of its cells.
     """
     points: dict[str, dict[str, float]] = {}
     for lesson in lessons:
@@ -73,7 +74,8 @@ class _Export(CourseExporter):
     #: The default name of the file.
     file = ""
 
-    #: The columns of a roster that identify students. The first has the learning management system's IDs.
+    #: The columns of a roster that identify students. The first one contains the learning management
+    #: system's IDs.
     identifiers: tuple[str, ...] = ()
 
     def write(self, gradebook: Gradebook) -> None:
@@ -122,9 +124,9 @@ class _Export(CourseExporter):
     ) -> list[list[str]]:
         """Return the rows with the points of the wanted students filled in.
 
-        `columns` maps each lesson to the index of its column, and `grades` are those of all students, whether
-        wanted or not. Students who are only in the rows are logged, and so are wanted students who are only
-        in the gradebook.
+        `columns` maps each lesson to the index of its column, and `grades` contains the grades of all
+        students, including those not wanted. Students who are only in the rows are logged, and so are wanted
+        students who are only in the gradebook.
 
         Raises ValueError if the header has none of `identifiers`, if a student has two rows, or if a row
         matches several students.
@@ -203,7 +205,7 @@ class CanvasExport(_Export):
     ) -> list[list[str]]:
         """Return Canvas's rows with the grades filled in. Lessons without a column get a new one.
 
-        Canvas's test student and rows without an identifier are left out. Raises ValueError as `fill` does.
+        Canvas's test student and rows without an identifier are left out. Raises ValueError if `fill` does.
         """
         header, *others = rows
         # Canvas appends an assignment's ID to its name.
@@ -248,7 +250,7 @@ class MoodleExport(_Export):
     ) -> list[list[str]]:
         """Return Moodle's rows with the grades filled in.
 
-        Raises ValueError as `fill` does, or if a lesson has no column, because Moodle rejects columns that it
+        Raises ValueError if `fill` does, or if a lesson has no column, because Moodle rejects columns that it
         didn't export.
         """
         header, *students = rows

@@ -1,4 +1,4 @@
-"""An executor that runs notebooks on the machines of a Dask cluster, each with warm sandboxes of its own.
+"""An executor that runs notebooks on the machines of a Dask cluster, each of which has warm sandboxes.
 
 Dask's messages are pickles: anyone who can reach the scheduler can run code as the grader. So a cluster of
 several machines must use TLS.
@@ -39,7 +39,7 @@ class SandboxPlugin(WorkerPlugin):
     to confine code, unless `allow_unconfined` is true.
     """
 
-    # Several graders share the sandboxes, so registering the plugin again has no effect.
+    # Several graders share the sandboxes, so registering the plugin again must have no effect.
     idempotent = True
 
     def __init__(self, version: str, allow_unconfined: bool) -> None:
@@ -50,7 +50,7 @@ class SandboxPlugin(WorkerPlugin):
         """The sandboxes of this worker; None if they have not started, or if the worker was refused."""
 
     async def setup(self, worker: Worker) -> None:
-        """Start a worker's sandboxes before it gets its first call. If that fails, refuse the worker."""
+        """Start a worker's sandboxes before it receives its first call. If that fails, refuse the worker."""
         try:
             self.executor = await asyncio.to_thread(self._create_executor, worker.state.nthreads)
         except Exception as error:
@@ -83,7 +83,7 @@ class SandboxPlugin(WorkerPlugin):
 class ClusterExecutor(WorkerExecutor):
     """An executor that runs calls in the sandboxes of a cluster's workers.
 
-    If a worker dies, Dask gives its calls to another one.
+    If a worker dies, Dask runs its calls on another worker.
     """
 
     def __init__(self, client: Client, plugin: SandboxPlugin, workers: int) -> None:
@@ -113,7 +113,7 @@ def connect(
     """Connect to a Dask scheduler, wait for a worker with a sandbox, and return an executor.
 
     Raises CourseError if the address is unsafe or can't be reached, if every worker is refused, or if no
-    worker has joined after ten minutes. An address without TLS is unsafe unless it is that of this machine or
+    worker has joined after ten minutes. An address without TLS is unsafe unless it is a loopback address or
     `allow_plain_tcp` is true. Workers that can't confine code are refused unless `allow_unconfined` is true.
     """
     _require_safe(address, allow_plain_tcp)
@@ -166,7 +166,7 @@ def _wait_for_sandboxes(
 
 
 def _sandboxes(name: str, dask_worker: Worker) -> int:
-    """Return the number of sandboxes that a worker has. This function runs in the worker."""
+    """Return the number of sandboxes on a worker. This function runs in the worker."""
     plugin: SandboxPlugin | None = dask_worker.plugins.get(name)
     return plugin.executor.workers if plugin is not None and plugin.executor is not None else 0
 

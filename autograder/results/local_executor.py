@@ -37,7 +37,7 @@ class LocalExecutor(WorkerExecutor):
     """An executor that runs calls in worker processes, in the order of submission.
 
     Each worker is a pool of one process with a thread that feeds it. So if a worker dies, the call that it
-    was running is known: that call is tried again in a new worker, and no other call is affected. Each worker
+    was running is known: that call is retried in a new worker, and no other call is affected. Each worker
     process starts with the call `initializer(*initargs)`. If that fails in several workers in a row, calls
     fail immediately for a minute, before another start is attempted.
     """
@@ -64,9 +64,9 @@ class LocalExecutor(WorkerExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop the workers.
 
-        Without `cancel_futures`, wait for all submitted calls to finish first, whatever `wait` is. With it,
-        cancel the waiting calls and kill the workers, even in the middle of a call.
-        With `wait`, no worker process is left when this returns.
+        Without `cancel_futures`, wait for all submitted calls to finish first, regardless of `wait`. With
+        `cancel_futures`, cancel the waiting calls and kill the workers, even in the middle of a call. With
+        `wait`, no worker process is left when this returns.
         """
         self._threads.shutdown(wait=not cancel_futures, cancel_futures=cancel_futures)
         with self._lock:
@@ -124,9 +124,9 @@ class LocalExecutor(WorkerExecutor):
             self._failed_starts = 0
 
     def _discard_worker(self) -> None:
-        """Release what this thread's worker holds, such as pipes, after it has died or failed to start.
+        """Release the pipes and other resources of this thread's worker after it died or failed to start.
 
-        When this returns, its process has ended.
+        When this returns, the worker's process has ended.
         """
         worker, self._local.worker = self._local.worker, None
         with self._lock:

@@ -1,8 +1,8 @@
 """The result store: one file for each job, named after the job's digest.
 
-A file has two lines of JSON: what the result depends on, with a checksum, and the result. It never changes
-once it is written, and it is written atomically, so that several processes, accounts and machines can share a
-store. A reader detects any file that isn't the result of the job that it is named after.
+A file contains two lines of JSON: a header with a checksum and the result's dependencies, and the result. It
+is written atomically and never changes afterwards, so that several processes, accounts and machines can share
+a store. A reader detects any file that isn't the result of the job that it is named after.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
 class ResultStore:
     """The results in a folder, which is created when the first result is written.
 
-    If `group_shared` is true, the folder is created so that all accounts of its group can write to it.
+    If `group_shared` is true, the folder is created so that all accounts in its group can write to it.
     """
 
     def __init__(self, folder: Path, group_shared: bool = False) -> None:
@@ -93,7 +93,7 @@ class ResultStore:
         """Yield each file's path and header. The header is None if the file isn't an intact entry."""
         for path in sorted(self.folder.glob("??/*")) if self.folder.is_dir() else []:
             header = None
-            # Files with another suffix were left incomplete by killed processes, for example.
+            # Killed processes can leave incomplete files, which have a different suffix.
             if path.suffix == _SUFFIX and path.is_file() and not path.is_symlink():
                 with contextlib.suppress(ValueError, OSError):
                     found, body = _parse(path.read_bytes(), path.stem)

@@ -30,7 +30,7 @@ _FINAL_LAB = "final_lab"
 def checks_version(source: LessonSource) -> str:
     """Return a hash of everything on this machine that determines how a lesson is judged.
 
-    Changes to the checks of other lessons don't change it.
+    The checks of other lessons don't affect it, except for those of the final lab.
     """
     package = source.lesson.package if source.lesson else None
     return hashlib.sha256(f"{_code_version(package)} {source.digest}".encode()).hexdigest()
@@ -48,7 +48,7 @@ def _code_version(package: str | None) -> str:
 
 
 def _versions_for(package: str | None) -> dict[str, str]:
-    """Return the versions of all that can affect the checks in `package` or, if it is None, any check."""
+    """Return the versions of all that can affect the checks in `package` (or any check, if it is None)."""
     return {
         name: version
         for name, version in _versions().items()
@@ -62,8 +62,8 @@ def _versions_for(package: str | None) -> dict[str, str]:
 def _versions() -> dict[str, str]:
     """Return the versions of Python and of packages, and the hashes of files, by name.
 
-    All are read at once, soon after a process has started, because a process that runs during an update of
-    the course continues to use the old code.
+    All are read together, soon after the process starts, because a process that runs during an update of the
+    course continues to use the old code.
     """
     versions = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name in _PACKAGES:

@@ -1,4 +1,4 @@
-"""The code of worker processes, and their start. A worker loads torch and the checks; its parent doesn't."""
+"""Start worker processes, and grade notebooks in them. Only the workers load torch and the checks."""
 
 import ctypes
 import faulthandler
@@ -35,7 +35,7 @@ class GradingWorker:
 
     def start(self) -> None:
         """Start the sandbox, and import the modules for judging."""
-        # The sandbox takes as long to start as torch takes to import here, so both happen at once.
+        # Starting the sandbox takes as long as importing torch, so both happen in parallel.
         self._fork_server.begin()
         import torch
 
@@ -51,8 +51,8 @@ class GradingWorker:
     def grade(self, source: LessonSource, job: Job) -> tuple[bytes, float]:
         """Run and judge one notebook. Return its serialised result, and the time that it took in seconds.
 
-        Raises NotComputedError if the checks on this machine aren't those that the job asks for, or if the
-        notebook can't be run or judged.
+        Raises NotComputedError if the checks on this machine don't have the version that the job requires, or
+        if the notebook can't be run or judged.
         """
         from autograder.judge.notebook_run import run
 
@@ -82,7 +82,7 @@ class GradingWorker:
         return self._lessons[source.digest]
 
 
-#: The worker of this process. An executor's initializer has no other way to pass it to the jobs.
+#: This process's worker. It is global, because an executor's initializer can't pass it to the jobs.
 _worker: GradingWorker | None = None
 
 

@@ -48,7 +48,8 @@ def neighbor_files(folder: Path) -> dict[str, bytes]:
     """Return the contents of the files in a notebook's folder, keyed by relative path.
 
     Notebooks, hidden files and anything but a readable regular file are skipped, and so is any file that
-    would bring the total size above MAX_NEIGHBOR_BYTES. Links are not followed, not even that of `folder`.
+    would bring the total size above MAX_NEIGHBOR_BYTES. Links are not followed: if `folder` itself is a link,
+    the result is empty.
     """
     found: dict[str, bytes] = {}
     left = MAX_NEIGHBOR_BYTES

@@ -30,8 +30,8 @@ VARIABLES = {
     "HOME": str(SCRATCH), "TMPDIR": str(SCRATCH), "USER": "student", "PATH": os.defpath, "LANG": "C.UTF-8",
     "PYTHONPATH": str(COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-    # By default, the C library reserves 64 MiB of addresses per thread, for up to eight times as many threads
-    # as processors. On a large machine a few threads would reach the memory limit.
+    # By default, the C library reserves 64 MiB of address space per thread, for up to eight threads per
+    # processor. On a large machine a few threads would reach the memory limit.
     "MALLOC_ARENA_MAX": "2",
 }  # fmt: skip
 
@@ -86,7 +86,7 @@ def likely_obstacle() -> str:
     if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
         return "Ubuntu's AppArmor restricts namespaces: bwrap needs a profile that permits `userns`."
     if "Seccomp:\t2" in _read("/proc/self/status"):
-        return "This process has a seccomp profile, as in containers, where it usually denies namespaces."
+        return "This process has a seccomp profile. The profile of a container usually denies namespaces."
     return ""
 
 
@@ -98,7 +98,7 @@ def _read(path: str) -> str:
 
 
 def _binds(readable: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
-    """Yield bubblewrap's options for showing these paths inside: option, source and target of each mount.
+    """Yield the option, source and target of each mount that makes these paths visible in bubblewrap.
 
     Outer folders come first, nothing is mounted twice, symbolic links stay links, and missing paths are
     skipped.

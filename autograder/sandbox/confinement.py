@@ -25,7 +25,8 @@ from autograder.sandbox import bubblewrap, landlock, system_calls
 
 MECHANISMS = ("bubblewrap", "landlock", "seccomp")
 
-#: An environment variable with mechanisms to disable, separated by commas, to test the remaining ones.
+#: The environment variable that lists mechanisms to disable, separated by commas. It is used to test the
+#: remaining ones.
 WITHOUT = "COURSE_SANDBOX_WITHOUT"
 
 #: The attempts that each mechanism must stop on its own to count as working. From ABI versions 4 and 6 on,
@@ -135,7 +136,7 @@ def require(confinement: Confinement, allow_unconfined: bool) -> None:
             "editable installation of the course (pip install --editable) outside the folders of Python and "
             "its packages.",
             "`course doctor` shows details. To grade anyway, with code that can read, change and send "
-            "whatever you can: c.SandboxedExecute.allow_unconfined = True",
+            "everything that you can: c.SandboxedExecute.allow_unconfined = True",
         ]
     )
 
@@ -262,8 +263,8 @@ def _victim() -> Iterator[subprocess.Popen[bytes]]:
 def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
     """Confine this process as specified by `task`, check that it works normally, and try to break out.
 
-    Return those of the attempts "read", "list", "trace" and "signal" that raised no error. The process
-    outside the sandbox observes whether the other attempts succeed.
+    Return which of the attempts "read", "list", "trace" and "signal" raised no error. The process outside
+    the sandbox observes whether the other attempts succeed.
     """
     scratch = Path(task["scratch"])
     if task["restrict"]:
@@ -280,7 +281,8 @@ def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
     os.waitpid(child, 0)
     secret = Path(task["secret"])
     localhost = "127.0.0.1"
-    # The process outside observes whether these succeed: in a separate network, sending raises no error.
+    # The process outside observes whether these succeed, because in a separate network namespace, sending
+    # raises no error even if nothing arrives.
     observed_outside: tuple[Callable[[], object], ...] = (
         lambda: secret.write_text("the student's", encoding="utf-8"),
         (secret.parent / "more").touch,

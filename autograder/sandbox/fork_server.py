@@ -23,10 +23,11 @@ from autograder.submissions.reading import printable
 from course_lib.curriculum.course_file import CourseError
 from course_lib.file_locks import try_lock
 
-#: Timeouts in seconds for starting, which includes all imports, and for answering a command.
+#: Timeouts in seconds: for starting the fork server, including its imports, and for answering a command.
 START_TIMEOUT, ANSWER_TIMEOUT = 120.0, 60.0
 
-#: The prefix of the temporary folders for sockets. The id of the process that created a folder follows.
+#: The prefix of the names of temporary folders. It is followed by the id of the process that created the
+#: folder.
 _FOLDER_PREFIX = "course-sandbox-"
 
 
@@ -42,9 +43,9 @@ class KernelState:
     ended: int | None
     """The kernel's exit status, negative if a signal ended it; None if it has not ended."""
     violations: tuple[str, ...]
-    """The limits that the kernel has exceeded."""
+    """A description of each limit that the kernel has exceeded."""
     seconds_without_core: float = 0.0
-    """The seconds for which the kernel was ready to run, but had no core."""
+    """How long the kernel has been ready to run without having a core, in seconds."""
 
 
 #: The state of a kernel whose fork server has ended.
@@ -60,7 +61,7 @@ class ForkServer:
     _control: socket.socket | None = None
     _starting: bool = False
     _last_log: str = ""
-    """The end of the log of a sandbox that was closed."""
+    """The end of the log, kept when the sandbox is closed."""
 
     def start(self) -> None:
         """Start the fork server if it isn't running, and wait until it is ready.
@@ -163,9 +164,9 @@ class ForkServer:
             self._ask({"do": "signal", "signal": number})
 
     def clear(self) -> KernelState:
-        """End the kernel and all processes that it started, and return the kernel's last state.
+        """End the kernel and all processes that it started, delete its files, and return its last state.
 
-        If that fails, end the whole sandbox and return `GONE`.
+        If the fork server doesn't answer, end the whole sandbox. Return `GONE` if the sandbox has ended.
         """
         if not self.alive:
             return GONE
@@ -188,7 +189,7 @@ class ForkServer:
             self._control.close()
             self._control = None
         if self._process is not None:
-            # Without bubblewrap only the fork server ends the kernel, so give it time to do that.
+            # Without bubblewrap, only the fork server can end the kernel, so give it time to do that.
             try:
                 self._process.wait(timeout=5)
             except subprocess.TimeoutExpired:
@@ -232,26 +233,26 @@ class ForkServer:
     def log_tail(self) -> str:
         """Return the last 2000 characters that the fork server and its kernels wrote to stdout and stderr.
 
-        After the sandbox has been closed, return the end of its log.
+        This also works after the sandbox has been closed.
         """
         return self._last_log if self._process is None else self._read_log()
 
     def _read_log(self) -> str:
         log = (self.folder / "log").read_text(errors="replace", encoding="utf-8")[-2000:]
-        # Students' code can write to it, and a terminal would interpret control characters.
+        # Students' code can write control characters to the log, and a terminal would interpret them.
         return "\n".join(map(printable, log.splitlines()))
 
 
 def _remove_stale_folders() -> None:
     """Remove the sandbox folders left behind by processes that were killed.
 
-    It is not enough that no process has the id in a folder's name: containers with their own process ids may
-    share the temporary folder. So the folder must also be unlocked.
+    A folder is stale if no process has the id in its name and no process has locked it. The id alone isn't
+    enough, because containers with separate process ids may share the temporary folder.
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         owner = folder.name.removeprefix(_FOLDER_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():
-            with suppress(OSError):  # The folder belongs to another account.
+            with suppress(OSError):  # The folder may belong to another account.
                 lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
                 if try_lock(lock):
                     shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,8 @@
 """The fork server's process inside the sandbox, which imports the lessons' modules once and forks kernels.
 
 `autograder.sandbox.fork_server` starts it. It reads commands from a socket, one JSON object each: `launch`
-(with the judge's socket and the kernel's files attached), `signal`, `kill`, `poll`. It answers each command
-with one object. There is one kernel at a time, and all processes that it started are killed with it.
+(with the judge's socket and the kernel's files attached), `signal`, `kill` and `poll`. It answers each
+command with one object. There is one kernel at a time, and all processes that it started are killed with it.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ PRELOADED = (
     # `symbolic_shapes` and SymPy, which takes longer than most submissions.
     *("ipykernel.debugger", "torch.fx.experimental.symbolic_shapes"),
 )
-#: Modules, each with another module that it imports only on first use.
+#: Modules that import another module only on first use, mapped to that module.
 IMPLICIT_IMPORTS = {"torch.optim": "torch._dynamo"}
 
 #: The maximum length of a command and of an answer, in bytes.
@@ -45,7 +45,7 @@ MAX_MESSAGE_BYTES = 100_000
 _SUBREAPER = 36
 _DUMPABLE = 4  # prctl(PR_SET_DUMPABLE): if 0, kernels can't read or trace this process
 _POLL_INTERVAL = 0.05  # seconds between two checks of the limits
-_POLLS_PER_DISK_CHECK = 10  # Measuring files takes longer.
+_POLLS_PER_DISK_CHECK = 10  # Measuring files takes longer than the other checks.
 
 
 @dataclass
@@ -140,8 +140,7 @@ class Supervisor:
     def enforce_limits(self) -> None:
         """Reap children that have ended. Kill a kernel that exceeds a limit, and record the violation.
 
-        Only the limits on processes, total memory and disk space are checked here. The last one is checked
-        less often.
+        Only the limits on processes, total memory and disk space are checked here, disk space less often.
         """
         self._reap()
         processes = list(_descendants(os.getpid()))
@@ -196,7 +195,7 @@ def become_kernel(
 ) -> None:
     """Turn this newly forked process into a confined kernel, and serve requests until it is shut down.
 
-    `command`, `judge` and `archives` are those of `Supervisor.launch`.
+    `command`, `judge` and `archives` are the arguments of `Supervisor.launch`.
     """
     from autograder.sandbox.kernel import serve
     from autograder.sandbox.landlock import restrict
@@ -216,8 +215,8 @@ def become_kernel(
     course.mkdir(exist_ok=True)
     work.mkdir(exist_ok=True)
     os.chdir(work)
-    # Programs that the student starts must find only the lesson's view of the course. The other variables are
-    # those of `bubblewrap.VARIABLES`.
+    # Programs that the student starts must find only the lesson's view of the course. The other variables
+    # keep their values from `bubblewrap.VARIABLES`.
     del os.environ["PYTHONPATH"]
     os.environ |= {"HOME": str(work), "TMPDIR": str(work), "IPYTHONDIR": str(work / ".ipython")}
     os.environ["NBGRADER_EXECUTION"] = "autograde"
@@ -256,7 +255,7 @@ def _descendants(root: int) -> Iterator[int]:
 def _seconds_without_core(pid: int) -> float:
     """Return how long the main thread of a process has been ready to run without a core, in seconds.
 
-    The result is 0 if that can't be read. `course_lib.time_limit` reads the same figure, but is not in the
+    Return 0 if that can't be read. `course_lib.time_limit` reads the same figure, but is not available in the
     sandbox.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -297,7 +296,7 @@ def _remove(path: Path) -> None:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import modules, and those in IMPLICIT_IMPORTS that belong to them, for all future kernels.
+    """Import modules, and the modules that IMPLICIT_IMPORTS maps them to, for all future kernels.
 
     Modules that can't be imported are skipped.
     """
@@ -308,7 +307,7 @@ def import_all(names: Iterable[str]) -> None:
             importlib.import_module(name)
     if new:
         gc.collect()
-        gc.freeze()  # Frozen objects aren't written to by the collector, so kernels share their memory.
+        gc.freeze()  # The collector doesn't write to frozen objects, so kernels can share their memory.
 
 
 def main() -> None:

@@ -27,12 +27,13 @@ class SandboxedKernel(IPythonKernel):
     streams: tuple["CappedStream", ...]
     """The kernel's stdout and stderr."""
     has_started = False
-    """Whether the first request has arrived."""
+    """Whether the kernel has received its first cell or JUDGE request."""
 
     async def do_execute(self, code: str, *arguments: Any, **keywords: Any) -> dict[str, Any]:
         """Run a cell or, if the code is JUDGE, answer requests until the judge has finished."""
         if not self.has_started:
-            # Seed here, because a client requests the banner, with its random tip, a varying number of times.
+            # Don't seed earlier: a client requests the banner a varying number of times, and each banner
+            # draws a random tip.
             random.seed(0)
             self.has_started = True
         if code != JUDGE:

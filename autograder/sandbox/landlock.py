@@ -61,7 +61,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
-#: The reasons why the ABI version can't be read, by the error number of the system call.
+#: The reasons why the ABI version can't be read, keyed by the error number of the system call.
 _REASONS = {
     errno.ENOSYS: "this Linux kernel has no Landlock (it needs 5.13 or later), or a container engine doesn't "
     "know its system calls",
@@ -76,7 +76,7 @@ def abi() -> int:
     Raises OSError, with the reason as its message, if Landlock can't be used.
     """
     if platform.machine() not in ("x86_64", "aarch64"):
-        raise OSError(f"it isn't used with {platform.machine()} processors")
+        raise OSError(f"the course uses it only with x86-64 and ARM64 processors, not {platform.machine()}")
     try:
         return _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION))
     except OSError as error:
@@ -86,11 +86,11 @@ def abi() -> int:
 def restrict(readable: Iterable[Path], writable: Iterable[Path], socket_folders: Iterable[Path]) -> None:
     """Irrevocably restrict this process to these files and folders.
 
-    It may read and execute below `readable`, do anything except execute and create devices below `writable`,
-    and list the contents of `socket_folders`, bind unix sockets there and remove them. It may also read the
-    system files that Python needs. Paths that don't exist or can't be opened are skipped. From ABI version 4
-    on, the process can't open TCP connections. From version 6 on, it can't send signals to processes outside
-    its restrictions, or connect to their abstract unix sockets.
+    Below `readable`, it may read and execute files. Below `writable`, it may do anything except execute files
+    and create devices. In `socket_folders`, it may list the contents, and bind and remove unix sockets. It
+    may also read the system files that Python needs. Paths that don't exist or can't be opened are skipped.
+    From ABI version 4 on, the process can't open TCP connections. From version 6 on, it can't send signals to
+    processes outside its restrictions, or connect to their abstract unix sockets.
 
     Must be called while the process has a single thread. Raises OSError if Landlock can't be used.
     """

@@ -22,7 +22,7 @@ class Limits:
     notebook_seconds: float = 600.0
     """Wall time of a notebook, including all restarts of its kernel."""
     cpu_seconds: int = 900
-    """CPU time of a kernel, summed over its threads. Each child process has the same limit of its own."""
+    """CPU time of a kernel, summed over its threads. The limit applies separately to each child process."""
     memory_bytes: int = 4 * _GIB
     """Memory of one process."""
     total_memory_bytes: int = 5 * _GIB
@@ -51,14 +51,15 @@ class Limits:
 
 #: The number of file descriptors that a process may have open.
 _OPEN_FILES = 256
-#: Linux counts threads against the limit on processes. A kernel has about eight.
+#: The number of threads allowed for each process on average, because Linux counts threads against the limit
+#: on processes. A kernel has about eight.
 _THREADS_PER_PROCESS = 4
 #: Seconds between SIGXCPU and SIGKILL for a process that exceeds its CPU time.
 _GRACE_SECONDS = 5
 
 
 def apply_resource_limits(limits: Limits) -> None:
-    """Irrevocably apply resource limits to this process and its children, as far as Linux can enforce them.
+    """Irrevocably apply the resource limits that Linux can enforce to this process and its children.
 
     Also drops the capabilities that would let root raise the limits again. Must be called while the process
     has a single thread. Raises OSError if a limit can't be set or the capabilities can't be dropped.

@@ -39,7 +39,7 @@ class Launch:
 class SandboxProvisioner(KernelProvisionerBase):
     """A provisioner that uses the fork server in the `launch` argument of `start_kernel`, or starts its own.
 
-    With a fork server of its own, the kernel has access to all of `course_lib` and to the files next to its
+    If it starts its own server, the kernel has access to all of `course_lib` and to the files next to its
     notebook.
     """
 
@@ -49,11 +49,11 @@ class SandboxProvisioner(KernelProvisionerBase):
 
     @property
     def has_process(self) -> bool:
-        """Whether a kernel was started and has not been waited for."""
+        """Whether a kernel has been started and `wait` has not returned for it yet."""
         return self._running
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Start the fork server, and choose the kernel's sockets in the folder shared with the sandbox.
+        """Start the fork server, and choose paths for the kernel's sockets in the sandbox's shared folder.
 
         Return the arguments for `launch_kernel`.
         """
@@ -62,7 +62,7 @@ class SandboxProvisioner(KernelProvisionerBase):
             fork_server = ForkServer()
             fork_server.start()
             ours, theirs = socket.socketpair()
-            ours.close()  # Without a judge, nobody reads from this end.
+            ours.close()  # There is no judge to read from this end.
             beside = neighbor_files(Path(kwargs.get("cwd") or os.getcwd()).resolve())
             files = whole_course() | {f"work/{path}": content for path, content in beside.items()}
             launch = Launch(fork_server, theirs, (pack_files(files),))
@@ -79,7 +79,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         return await super().pre_launch(cmd=["in the sandbox"], **kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Fork the kernel, and return its connection. The arguments are ignored: see `pre_launch`."""
+        """Fork the kernel, and return its connection info. The arguments are ignored: see `pre_launch`."""
         assert self._launch is not None
         connection = {
             name: value.decode() if isinstance(value, bytes) else value
@@ -93,7 +93,8 @@ class SandboxProvisioner(KernelProvisionerBase):
     async def poll(self) -> int | None:
         """Return None while the kernel runs, otherwise its exit status.
 
-        If no kernel was started, or the last one has been waited for, return -9, the status of a killed one.
+        If no kernel has been started, or `wait` has returned for the last one, return -9, the exit status of
+        a killed kernel.
         """
         if self._launch is None or not self._running:
             return GONE.ended

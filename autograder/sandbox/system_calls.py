@@ -85,8 +85,8 @@ def deny_system_calls() -> None:
 
     Most of the denied calls create or connect sockets, signal or inspect other processes, change namespaces,
     mounts or identities, or change the mode, owner or times of files, which Landlock doesn't cover. They fail
-    with EPERM, except for a few calls whose callers need another result. Raises OSError if the filter can't
-    be loaded, and ImportError if pyseccomp is missing.
+    with EPERM, except for a few calls whose callers need a different result. Raises OSError if the filter
+    can't be loaded, and ImportError if pyseccomp is missing.
     """
     import pyseccomp as seccomp
 
@@ -113,7 +113,8 @@ def _rules() -> Iterator[Rule]:
 
     for name in (*_DENIED, *_ATTRIBUTES):
         yield errno.EPERM, name, []
-    # The flags of clone3 are in memory, where a filter can't read them. With ENOSYS, libraries use clone.
+    # The flags of clone3 are in memory, where a filter can't read them. After ENOSYS, libraries
+    # fall back to clone.
     yield errno.ENOSYS, "clone3", []
     # These succeed without effect, because ZeroMQ aborts if its threads can't call them.
     for name in ("sched_setscheduler", "sched_setparam"):

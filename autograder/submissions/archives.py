@@ -85,10 +85,10 @@ class DownloadExtractor(ExtractorPlugin):
         """The original names of files and folders whose names were shortened, keyed by path."""
 
     def extract(self, archive_path: str, extracted_path: str) -> None:
-        """Unpack all archives in a folder into another folder, and copy all other files there.
+        """Unpack all archives in a folder into a target folder, and copy all other files there.
 
-        The command fails if the other folder cannot be written, or if archives were left out and no file was
-        unpacked or copied.
+        The command fails if the target folder can't be written, or if archives or files were left out and no
+        file was unpacked or copied.
         """
         source, self._folder = Path(archive_path), Path(extracted_path)
         written = 0
@@ -96,7 +96,7 @@ class DownloadExtractor(ExtractorPlugin):
             for path in sorted(source.rglob("*")):
                 target = self._folder / path.relative_to(source)
                 if path.is_file() and path.suffix in self.zip_ext:
-                    # If the instructor has unpacked the download, this is a student's archive.
+                    # If the instructor has already unpacked the download, this may be a student's archive.
                     files = interpretations(path, path.relative_to(source).parts)
                     is_students = any(map(self.parent.collector_plugin_inst.students.find, files))
                     written += self._unpack(path, target, 2 if is_students else 1)
@@ -123,7 +123,8 @@ class DownloadExtractor(ExtractorPlugin):
 
         The files are written to a folder whose path is `path` without its suffix. `nesting` is the depth of
         this archive: 1 is the download itself, which may be of any size, and 2 a student's archive. `budget`
-        is what is left for an archive inside a student's. Raises OSError if the disk is full.
+        is the remaining budget of the student's archive that contains this one, if any. Raises OSError if the
+        disk is full.
         """
         folder = path.with_name(path.stem.removesuffix(".tar") or path.name)
         if path in self._names:
@@ -168,8 +169,8 @@ class DownloadExtractor(ExtractorPlugin):
     def _reporting(self, path: Path, member: str = "") -> Iterator[None]:
         """Log a warning if the block fails to unpack the archive or folder at `path`, or its `member`.
 
-        Errors are suppressed, except for a full disk or quota, and an archive that is too large while one of
-        its members is unpacked.
+        The error is suppressed, unless the disk or quota is full, or the archive turns out to be too large
+        while one of its members is unpacked.
         """
         try:
             yield
@@ -203,8 +204,8 @@ def _members(path: Path, max_bytes: int | None) -> Iterator[tuple[str, Callable[
                 if not info.is_dir():
                     yield info.filename, partial(_open_zipped, archive, info)
         return
-    # A stream can't be rewound, but reading a whole archive before extracting it would make decompression
-    # bombs possible.
+    # Read the archive as a stream, although a stream can't be rewound: reading all of it before extracting
+    # anything would make decompression bombs possible.
     with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
         limited = stream if max_bytes is None else _LimitedReader(stream, _Budget(max_bytes))
         with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]

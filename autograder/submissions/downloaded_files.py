@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MOODLE = re.compile(r"(?P<name>[^_]+)_(?P<number>\d+)_assignsubmission_file(_(?P<file>.*))?", re.DOTALL)
-# A third number is rejected: a student who chose the name of a file, or their own, could pose as another
-# student.
+# A third number is rejected, because students could otherwise choose a file name, or their own name, that
+# makes the file seem to belong to another student.
 _CANVAS = re.compile(
     r"(?P<name>((?!_\d+_).)+?)(?P<late>_LATE)?_(?P<number>\d+)_(?P<attachment>\d+)_(?P<file>(?!\d+_).+)",
     re.DOTALL,

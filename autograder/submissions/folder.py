@@ -24,7 +24,7 @@ _MAX_TIMESTAMP = 1_000
 #: The maximum nesting depth of folders. Python's own limit for walking a tree is far higher.
 _MAX_DEPTH = 50
 
-#: The maximum number of files that are rejected by name. If there are more, no file is copied.
+#: The maximum number of files that are rejected individually. If there are more, no file is copied.
 _MAX_REFUSED = 100
 
 
@@ -39,9 +39,9 @@ class Submission:
     notebooks: tuple[str, ...]
     """The names of the lesson's notebooks, without `.ipynb`."""
     refused: set[str] = field(default_factory=set)
-    """Paths of files and folders that may not be copied."""
+    """Paths of files and folders that must not be copied."""
     all_refused: bool = False
-    """Whether no file in the folder may be copied, even if it is not in `refused`."""
+    """Whether all files in the folder are refused, including those that are not in `refused`."""
     notes: list[str] = field(default_factory=list)
     """Problems with the folder that look accidental."""
     tampering: list[str] = field(default_factory=list)
@@ -77,10 +77,10 @@ class Submission:
         raise UnreadableError(f"there is no notebook in it; expected {expected}")
 
     def digest(self) -> str:
-        """Return a hash of the graded files and of the files next to them, with their paths.
+        """Return a hash of the paths and contents of all files in the folder and its subfolders.
 
-        Changing any of them, including `timestamp.txt`, changes the hash. Hidden folders are skipped. If the
-        folder is a link, the result is an empty string. Raises UnreadableError if a file can't be read.
+        This includes `timestamp.txt`. Hidden folders and the files in `refused` are skipped. If the folder is
+        a link, the result is an empty string. Raises UnreadableError if a file can't be read.
         """
         digest = hashlib.sha256()
         if _is_link(self.folder):
@@ -96,7 +96,7 @@ class Submission:
         return digest.hexdigest()
 
     def inspect(self, lesson_files: Iterable[str], max_bytes: int) -> None:
-        """Find the problems with the folder, and set the attributes that say what must not be copied.
+        """Find the problems with the folder, and record them and the files that must not be copied.
 
         `lesson_files` are the instructor's files of the lesson, by their paths inside its folder. Files with
         more than `max_bytes` bytes are not copied. Raises UnreadableError if the student's name is not valid
@@ -135,7 +135,7 @@ class Submission:
             self.tampering.append("too many of its files are not regular files; none was copied")
 
     def _refuse_conflicts_with(self, lesson_file: str) -> None:
-        """Refuse a folder where the lesson has a file, and a file where the lesson has a folder."""
+        """Refuse a folder at the path of `lesson_file`, and files at the paths of its parent folders."""
         path = os.path.join(self.folder, lesson_file)
         conflicting = [path] if os.path.isdir(path) else []
         for parent in Path(lesson_file).parents[:-1]:
@@ -219,7 +219,7 @@ def _notebooks_in(folder: Path) -> list[Path]:
 
 
 def _problem_with(path: str, max_bytes: int) -> str | None:
-    """Return what is wrong with a file to be copied, such as a size above `max_bytes`, or None."""
+    """Return the problem with a file to be copied, such as a size above `max_bytes`, or None."""
     if not os.path.basename(path).isprintable():  # A terminal would interpret control characters.
         return "a file with control characters in its name"
     about = os.lstat(path)

@@ -9,23 +9,24 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Raw
 
-#: The limit on the size of a file, in bytes. A lesson has 100 kB, but its outputs, which are skipped, can be
-#: far larger.
+#: The limit on the size of a file, in bytes. A lesson has about 100 kB, but its outputs, which are skipped,
+#: can be far larger.
 MAX_BYTES = 200_000_000
 #: The limit on the text of all cells together, in characters.
 MAX_SOURCE = 5_000_000
 MAX_CELLS = 5_000
-#: The limit on a file that msgspec rejects. It is read with `json`, which keeps even the outputs in memory.
+#: The limit on a file that msgspec rejects, in bytes. Such a file is read with `json`, which keeps even the
+#: outputs in memory.
 MAX_ODD_BYTES = 32_000_000
-#: The limit on one value of a cell's metadata.
+#: The limit on one value of a cell's metadata, in bytes.
 MAX_METADATA = 1_000_000
-#: The limit on the pictures that were pasted into one answer.
+#: The limit on the total size of the pictures pasted into one answer, in bytes.
 MAX_ATTACHMENTS = 10_000_000
 
 KINDS = ("code", "markdown", "raw")
 
-#: The markers of an unfinished merge. A single expression for both would take quadratic time if a file has
-#: the first one many times, and never the second one.
+#: The markers of an unfinished merge. A single expression for both would take quadratic time on a file
+#: that contains many start markers and no end marker.
 _CONFLICT_START = re.compile(rb"^<{7} ", re.MULTILINE)
 _CONFLICT_END = re.compile(rb"^>{7} ", re.MULTILINE)
 

@@ -15,8 +15,8 @@ def read_file(folder: Path, path: str, max_bytes: int = MAX_BYTES) -> bytes:
     `path` is relative to `folder`. Raises UnreadableError if it is not a regular file, has more than
     `max_bytes` bytes, or can't be read.
     """
-    # A student can replace a part of the path by a link at any time, so each part is opened in the folder
-    # that was opened before, and checked once it is open.
+    # A student can replace a part of the path with a link at any time, so each part is opened relative to the
+    # folder opened before it, and checked once it is open.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = None
     with ExitStack() as opened:

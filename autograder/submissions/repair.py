@@ -19,7 +19,7 @@ from autograder.submissions.reading import SubmittedCell, UnreadableError, read_
 #: The tag of the cells that show graders a mark scheme, and the prefix of their ids.
 MARK_SCHEME = "mark-scheme"
 
-#: Tags that would keep a cell from running, or an error in it from counting.
+#: Tags that would prevent a cell from running, or an error in it from counting.
 EVASIVE_TAGS = {"skip-execution", "raises-exception"}
 
 #: The fields of nbgrader's metadata that decide how a cell is graded.
@@ -81,7 +81,7 @@ class _Repair:
         self.others = {cell.id: cell for cell in self.released.cells if not is_tracked(cell)}
         course = released.metadata.get("course", {})
         self.lesson, self.version = course.get("lesson"), course.get("version")
-        #: A notebook of another release may have differences that would be suspicious in the current one.
+        #: Some differences that are suspicious in a notebook of the current release are expected in others.
         self.same_release = self.submitted.version in (None, self.version)
 
     def repaired(self) -> RepairedNotebook:
@@ -169,7 +169,7 @@ class _Repair:
         ][:1]
 
     def _refuse_another_lesson(self, claims: Mapping[str, Sequence[int]]) -> None:
-        """Raise UnreadableError if the notebook has no answer cell of this lesson, to avoid a grade of 0."""
+        """Raise UnreadableError if the notebook has no answer cell of the lesson, to avoid grading it 0."""
         answers = [name for name, cell in self.named.items() if is_solution(cell)]
         if not answers or any(claims[name] for name in answers):
             return
@@ -278,7 +278,7 @@ class _Repair:
     def _own(self, cell: SubmittedCell, position: int, copy_of: str | None = None) -> _PlacedCell:
         """Convert a cell into one of the student's own, without nbgrader metadata.
 
-        `copy_of` is the name of the cell that it claims to be, if another copy of that cell is graded. An
+        `copy_of` is the name of the released cell that this is a copy of, if a different copy is graded. An
         exact copy of a locked cell becomes a raw cell, so that the code runs only once.
         """
         claimed = (cell.nbgrader or {}).get("grade_id")
@@ -386,8 +386,8 @@ def is_tracked(cell: NotebookNode) -> bool:
 def _with_names_as_ids(released: NotebookNode) -> tuple[NotebookNode, dict[str, str]]:
     """Return a copy of a release in which the id of each tracked cell is its grade_id.
 
-    Also return the grade_ids by the released ids. The two are equal in lessons that the course builds. In
-    JupyterLab, nbgrader's toolbar leaves a cell its random id. Before nbformat 4.5, cells had no ids.
+    Also return the new ids, keyed by the old ones. Lessons that the course builds already have such ids.
+    Cells that were created in JupyterLab have random ids, and before nbformat 4.5, cells had no ids.
     """
     released, names = copy.deepcopy(released), {}
     for number, cell in enumerate(released.cells):

@@ -29,7 +29,7 @@ def architecture_map(
 ) -> Picture:
     """Draw the whole architecture, and fill the blocks that are built or belong to the current lesson.
 
-    Blocks have the names of their exercises. `built` and `current` each take one name or several. Blocks in
+    Each block is named after its exercise. `built` and `current` each take one name or several. Blocks in
     `current` are highlighted, even if they are also in `built`. Blocks in neither are only outlined. A
     tooltip describes a block and names the lesson that builds it. Raises ValueError for unknown names.
     """

@@ -105,7 +105,7 @@ def _about_rows(matrices: Floats) -> str:
 
 
 def strongest(weights: Floats, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Describe the largest weight of each query, as in "sat to cat (0.71)". NaN counts as 0."""
+    """Describe the largest weight of each query, such as "sat to cat (0.71)". NaN counts as 0."""
     return [
         f"{row} to {columns[int(np.argmax(line))]} ({exact(round(float(line.max()), 2))})"
         for row, line in zip(rows, np.nan_to_num(weights), strict=True)

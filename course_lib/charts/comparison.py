@@ -43,9 +43,9 @@ Window: TypeAlias = tuple[range, range]
 def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | None) -> Picture:
     """Draw the student's result next to the expected result, and their differences in a third panel.
 
-    `differs` has the shape of the results and is true for the numbers that differ, of which there is at least
-    one. For results with more than two axes, only the first pair of matrices that differ is drawn. Both are
-    drawn with the same colour scale. If there are more than 16 rows or columns, only 16 around the first
+    `differs` has the shape of the results and is true where they differ, which must be the case at least
+    once. For results with more than two axes, only the first pair of matrices that differ is drawn. Both
+    results have the same colour scale. If there are more than 16 rows or columns, only 16 around the first
     difference are shown, and the subtitle says which. If the shapes of the results differ, `differs` must be
     None, there is no third panel, and the first matrices are shown. Raises ValueError for results without
     numbers or with fewer than two or more than eight axes.
@@ -102,9 +102,9 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
 
 
 def _room_for_text(widths: Sequence[int], lines: Sequence[str]) -> tuple[int, int]:
-    """Return the space between panels and at the right, so that texts wider than the panels aren't cut off.
+    """Return the space between and to the right of the panels, so that wide texts aren't cut off.
 
-    `widths` are those of the panels in pixels, and `lines` those of the subtitle.
+    `widths` are the widths of the panels in pixels, and `lines` are the lines of the subtitle.
     """
     overhang = max(
         0, *((LETTER * len(name) - width) // 2 for name, width in zip(NAMES, widths, strict=False))
@@ -116,7 +116,7 @@ def _room_for_text(widths: Sequence[int], lines: Sequence[str]) -> tuple[int, in
 
 
 def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
-    """Return the rows and columns to show: at most 16 of each, around the first difference if any."""
+    """Return the rows and columns to show: at most 16 of each, around the first difference, if any."""
     first = (0, 0) if wrong is None else np.argwhere(wrong)[0].tolist()
     starts = [
         max(0, min(at - MAX_SHOWN // 2, size - MAX_SHOWN)) for at, size in zip(first, shape, strict=True)
@@ -130,7 +130,7 @@ def _window(shape: tuple[int, ...], wrong: Booleans | None) -> Window:
 def _layout(windows: Sequence[Window]) -> tuple[int, bool]:
     """Return the size of a cell, and whether to stack the panels.
 
-    Panels of few rows are stacked if their cells would otherwise be too small for text.
+    Panels with few rows are stacked if their cells have room for text only then.
     """
     highest, widest = (max(map(len, indices)) for indices in zip(*windows, strict=True))
     room = WIDTH - 130
@@ -158,7 +158,7 @@ def _differences(found: Floats, expected: Floats, wrong: Booleans, has_room: boo
 
 
 def _signed(difference: float) -> str:
-    """Write a difference with its sign, with a power of ten if two decimals would show it as zero."""
+    """Format a difference with its sign, and in scientific notation if two decimals would show it as zero."""
     text = f"{difference:+.0e}".replace("e-0", "e-") if abs(difference) < 0.005 else short(difference)
     return text if text.startswith(("+", "-")) else f"+{text}"
 

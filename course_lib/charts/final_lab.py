@@ -36,13 +36,13 @@ PANELS = (
     ("padding", "Padding (share of all positions)", ".1%", ".0%", ("padded",)),
     ("BLEU", "BLEU on the validation split", ".1f", "f", ("bleu",)),
 )
-"""The panels of a run: name, title, the formats of a number and of the axis, and the keys of a row."""
+"""The panels of a run: name, title, formats for numbers and the axis, and the keys that are drawn."""
 
 
 def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress of the run") -> Picture:
     """Draw loss, learning rate, throughput and padding over the updates of a run, in four panels.
 
-    A fifth panel shows BLEU if it was measured. `rows` are those of `metrics.jsonl`, each a mapping with
+    A fifth panel shows BLEU if it was measured. `rows` are the rows of `metrics.jsonl`, each a mapping with
     `step` and any of `loss`, `validation_loss`, `lr`, `tokens_per_second`, `padded` and `bleu`; other keys
     are ignored, and so are values that aren't finite numbers. Axes begin at zero; panels without a number yet
     are empty. Before the first number, a line of text takes the place of all panels.

@@ -51,12 +51,12 @@ def target_distributions(targets: Numbers, labels: Sequence[str], vocabulary: Se
 
 
 def _probability(value: float) -> str:
-    """Format a probability in few characters: 0.0125 becomes .013, and an exact zero is a plain 0."""
+    """Format a probability compactly: 0.0125 becomes .013, and an exact zero is a plain 0."""
     return f"{value:.2g}".replace("0.", ".", 1) if 0 < value < 1 else exact(value)
 
 
 def loss_by_confidence(table: pd.DataFrame) -> Picture:
-    """Draw the loss against the probability that a model assigns to the label: a line for each smoothing.
+    """Draw the loss against the probability that a model assigns to the label, one line per smoothing.
 
     `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The x axis is
     linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
@@ -75,7 +75,7 @@ def loss_by_confidence(table: pd.DataFrame) -> Picture:
     shown = [f"{p:.0%}" if p < 0.985 else f"{p:.2%}" for p in dots["confidence"]]
     ticks = [p for p in (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999) if table["confidence"].min() <= p]
     axis = alt.Axis(
-        title="probability that the model gives the label",
+        title="probability that the model assigns to the label",
         values=[_log_odds(p) for p in ticks if p <= table["confidence"].max()],
         labelExpr="format(1 / (1 + exp(-datum.value)), '.3~%')",
         labelOverlap=False,

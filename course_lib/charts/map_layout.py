@@ -1,8 +1,8 @@
 """The layout of the architecture map: the positions of its boxes, arrows and words.
 
 Positions are pixels from the upper left corner. The left half follows the words upwards through the model, as
-in the paper's figure 1. The right half shows the inside of two boxes of the left half. The parts that train
-the model are at the bottom.
+in the paper's figure 1. The right half shows the inside of two boxes of the left half and, below them, the
+masks and decoding. Data, training and parallelism are at the bottom.
 """
 
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ BOXES = (
     _in_stack("TokenEmbedding", "Target embedding", RIGHT, 396, 24),
     Box("tie_embeddings", "tied", 194, 397, 40, 22),
     _in_stack("shift_target", "Shifted right", RIGHT, 440, 22),
-    # The inside of two boxes.
+    # The inside of two boxes, and the masks.
     Box("MultiHeadAttention", "Multi-head attention, lessons 01 and 02", 434, 2, 264, 252, is_open=True),
     Box("merge_heads", "Merge heads, then project", 452, 26, 228, 22),
     Box("scaled_dot_product_attention", "Scaled dot-product attention", 452, 62, 228, 130, is_open=True),
@@ -140,7 +140,7 @@ ARROWS = (
     _path((472, 133), (490, 133)),
     _path((664, 208), (664, 97), (642, 97)),
     _path((628, 86), (628, 48)),
-    # Inside add & norm, the masks, the training.
+    # Inside add & norm, and between training functions.
     _path((590, 304), (606, 304)),
     _path((362, 528), (380, 528)),
     _path((362, 558), (380, 558)),

@@ -1,7 +1,7 @@
 """The building blocks of several charts: matrices of cells, axes with words, short numbers and tooltips.
 
 Information is never shown by colour alone: a cell contains its value if it is large enough, a masked cell has
-a cross, and a cell without a number is black with a text that describes its content.
+a cross, and a cell with NaN or infinity is black, with a text that tells them apart.
 """
 
 import json
@@ -75,7 +75,7 @@ class Shades:
     def spanning(cls, *matrices: Floats, at_most: float = math.inf) -> "Shades":
         """Build shades for all finite values: symmetric around zero if any is negative, else from zero.
 
-        The shades end at `at_most`, even if a value is larger.
+        The shades extend no further than `at_most`, even if a value is larger.
         """
         values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
         end = float(min(np.abs(values).max(initial=0.0), at_most)) or 1.0
@@ -90,14 +90,14 @@ class Shades:
         return alt.Scale(domain=[self.low, self.high], range=list(self.ramp), clamp=True)
 
     def fill(self, field: str, title: str | None = None) -> alt.Fill:
-        """Return a fill encoding of `field`, with a legend: a strip of the ramp, labelled in three places."""
+        """Return a fill encoding of `field`, whose legend is the ramp, labelled at its ends and middle."""
         ends = [self.low, (self.low + self.high) / 2, self.high]
         legend = alt.Legend(values=ends, format=".3~g", gradientLength=110, gradientThickness=12)
         return alt.Fill(f"{field}:Q", title=title or field, scale=self.scale(), legend=legend)
 
 
 WEIGHT_SHADES = Shades(0.0, 1.0, AMOUNTS)
-"""Attention weights are between 0 and 1, and equal weights have equal colours in every picture."""
+"""The shades of attention weights, from 0 to 1: equal weights have equal colours in every picture."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,10 @@ def captioned(chart: Chart, title: str, subtitle: str | Sequence[str], details: 
 
 
 def cell_size(columns: int, room: int, largest: int = 44) -> int:
-    """Return a side length, from 6 to `largest`, so that `columns` cells fit into `room` pixels."""
+    """Return the side length at which `columns` cells fit into `room` pixels.
+
+    The result is limited to the range from 6 to `largest`.
+    """
     return max(6, min(largest, room // columns))
 
 
@@ -332,12 +335,12 @@ def beside_rows(texts: Sequence[str], cell: int, *, title: str, width: int) -> a
 
 
 def panel_title(name: str, anchor: Literal["start", "middle"] = "middle") -> alt.Title:
-    """Return the title of one panel of several, smaller than the picture's title."""
+    """Return the title of a panel, in a smaller font than the picture's title."""
     return alt.Title(name, fontSize=13, anchor=anchor, offset=6)
 
 
 def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
-    """Return one tooltip for each of `fields`: a column of the data, a title and, for numbers, a format."""
+    """Return one tooltip for each tuple: a column of the data, a title and, for numbers, a format."""
     return [
         alt.Tooltip(field, title=title, format=form[0] if form else alt.Undefined)
         for field, title, *form in fields
@@ -363,7 +366,7 @@ def series(
 
 
 def clicked(name: str, value: dict[str, Any], bind: alt.Binding | dict[str, alt.Binding]) -> alt.Parameter:
-    """Return a selection of exactly one mark, which a click or the lists `bind` change.
+    """Return a selection of exactly one mark, which a click or the lists in `bind` can change.
 
     `value` maps each field that identifies a mark to its initial value.
     """
@@ -407,7 +410,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Canvas:
-    """A drawing area of this size, with positions in pixels from its upper left corner."""
+    """A drawing area whose positions are in pixels from its upper left corner."""
 
     width: float
     height: float

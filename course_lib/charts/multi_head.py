@@ -24,7 +24,7 @@ TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
 def features_in_heads(cuts: Mapping[str, Numbers], words: Sequence[str]) -> Picture:
     """Draw a row of panels for each way to split a sentence into heads, with one panel for each head.
 
-    `cuts` maps a name to heads of shape (H, L, D/H), made from a sentence in which feature f of word i is the
+    `cuts` maps a name to heads of shape (H, L, D/H), cut from a sentence in which feature f of word i is the
     number i * D + f, so that each number identifies its origin: `torch.arange(L * D)`. `words` are the L
     words, at most six. A cell shows the word and the feature that its number comes from, in the colour of
     that word. Each row of a panel belongs to the word next to it; a cell from another word is framed. Raises
@@ -97,7 +97,7 @@ def cost_of_heads(table: pd.DataFrame) -> Picture:
         f"With {row['heads']}: " + ", ".join(f"{row[column]:,} {name}" for column, name in COUNTS.items())
         for row in table.to_dict("records")
     ]
-    subtitle = "k: thousands, M: millions. Each panel has a scale of its own, from zero."
+    subtitle = "k: thousands, M: millions. Each panel has its own scale, from zero."
     return captioned(
         alt.hconcat(*panels, spacing=24), "What do more heads cost?", subtitle, f"{'; '.join(details)}."
     )

@@ -146,7 +146,7 @@ def clock_hands(
     `table` is (L, D). Pair i consists of the columns 2i and 2i + 1, which are the horizontal and the vertical
     coordinate of a hand's tip, so that position 0 points to twelve and later positions follow clockwise. The
     arc shows the angle from the first hand to the hand `offset` positions later, modulo 360 degrees. `pairs`
-    has at most four pairs. The slider goes from 0 to L - 1 - offset and begins at `start`. Raises ValueError
+    holds one to four pairs. The slider goes from 0 to L - 1 - offset and begins at `start`. Raises ValueError
     for pairs, an offset or a start outside the table, for no pairs or more than four, and for numbers that
     aren't finite.
     """

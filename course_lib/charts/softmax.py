@@ -216,16 +216,17 @@ FACTOR = "score_factor"
 """The name of the slider's parameter."""
 
 MAX_GRADIENT = 0.5
-"""The largest Frobenius norm of the softmax's Jacobian, which is reached with two weights of one half."""
+"""The largest possible Frobenius norm of the softmax's Jacobian, for two weights of one half."""
 
 
 def softmax_temperature(scores: Numbers, keys: Sequence[str]) -> Picture:
     """Draw softmax(factor * scores) over one query's keys as bars, with a slider for the factor.
 
-    The reciprocal of the factor is known as the temperature. `scores` has one axis, a finite score for each
-    of the words in `keys`. The bar on the right is the Frobenius norm of the softmax's Jacobian,
-    diag(w) - w w^T, which limits the gradient that reaches the scores. It is computed in the browser, like
-    the weights. Raises ValueError if the scores aren't finite, or if there isn't one word for each score.
+    The reciprocal of the factor is known as the temperature. `scores` has one axis, with a finite score for
+    each of the words in `keys`. The bar on the right is the Frobenius norm of the softmax's Jacobian,
+    diag(w) - w w^T, which limits the gradient that reaches the scores. Like the weights, the norm
+    is computed in the browser. Raises ValueError if the scores aren't finite, or if there isn't one word for
+    each score.
     """
     row = from_tensor(scores, "scores", (1,), finite=True)
     words = as_words(keys, len(row), "keys")

@@ -50,7 +50,7 @@ def normalisation_effect(before: Numbers, after: Numbers, words: Sequence[str]) 
     described = f"Mean and standard deviation. {'; '.join(details)}."
     return captioned(
         alt.hconcat(*panels, spacing=24),
-        "Before: a mean and spread of its own at each position. After: the same everywhere",
+        "Before: each position has its own mean and spread. After: the same everywhere",
         subtitle,
         described,
     )

@@ -72,7 +72,7 @@ def shape_flow(
     details.append(f"Keys and values come from the encoder in {', '.join(memory_to)}")
     lines = [
         "Read it upwards. The longer a bar, the more numbers each position has (log scale).",
-        f"Grey: tokens. Blue: {usual} numbers, as in most stages. Orange: another number.",
+        f"Grey: tokens. Blue: {usual} numbers, as in most stages. Orange: a different number.",
     ]
     layers = [*_arrows(canvas, table, memory_to), *_bars(canvas, table)]
     chart = alt.LayerChart(layer=layers, width=canvas.width, height=canvas.height)
@@ -208,7 +208,7 @@ def _parameter_bars(rows: pd.DataFrame, name: str, parts: list[str], largest: fl
 
 
 def decoding_steps(probabilities: Numbers, words: Sequence[str], chosen: Sequence[int]) -> Picture:
-    """Draw the probability of each word (columns) at each decoding step (rows), darker if it is larger.
+    """Draw the probability of each word (columns) at each decoding step (rows). Darker is more probable.
 
     `probabilities` is (steps, words); `chosen` holds the index of the word selected at each step, which is
     framed. Raises ValueError if `probabilities` doesn't have two axes or a column for each of `words`, or if

@@ -1,7 +1,8 @@
 """Colours, fonts and sizes shared by all charts, and the functions that show a chart live or as SVG.
 
-The categories are those of Okabe and Ito (2008), made for colour-blind readers, without yellow, which is too
-pale on white. Ramps change in lightness from end to end, so that they can also be read in grey.
+The categories are the colours of Okabe and Ito (2008) for colour-blind readers, without yellow, which is too
+pale on white. Ramps change steadily in lightness, the signed one on each side of zero, so that magnitudes can
+also be read in grey.
 """
 
 import hashlib
@@ -43,14 +44,14 @@ ALARM_INK = "#a33f00"
 NO_NUMBER_FILL = "#1a1a1a"
 
 WIDTH = 700
-"""The width of a picture in pixels: that of a notebook's output area on a small laptop."""
+"""The width of a picture in pixels, which fits a notebook's output area on a small laptop."""
 
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 MONOSPACE = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 NAME = "build-the-transformer"
 
 ID = re.compile(r'(<\w+ id="|="url\(#)([^")]+)')
-"""The definition or the use of an id inside an SVG, such as that of a clipping area or a gradient."""
+"""A pattern for the definition or use of an id in an SVG, such as the id of a clipping area or gradient."""
 
 _EMPTY_MARKS = re.compile(r'<g class="mark-[^>]*(?:/>|></g>)')
 
@@ -152,7 +153,7 @@ _ADDRESS_SPACE = 66 * 2**30
 
 
 def _require_address_space() -> None:
-    """Raise RuntimeError if drawing would end the process, for example in the grader's sandbox."""
+    """Raise RuntimeError if drawing would end the process, because its address space is limited."""
     if sys.platform == "win32":
         return
     import resource
@@ -179,7 +180,7 @@ def as_svg(chart: Picture) -> str:
     svg = buffer.getvalue()
     svg = _EMPTY_MARKS.sub("", svg)  # Screen readers would announce empty marks.
     # Replace the ids, which vl-convert counts up during the life of the process, so that they depend only on
-    # the chart.
+    # the chart and not on earlier ones.
     ids: dict[str, int] = {}
     svg = ID.sub(lambda match: f"{match[1]}{ids.setdefault(match[2], len(ids))}", svg)
     prefix = "c" + hashlib.sha256(svg.encode()).hexdigest()[:12] + "-"
@@ -198,8 +199,8 @@ def as_svg(chart: Picture) -> str:
 def as_table(chart: Picture) -> pd.DataFrame:
     """Return the values of a chart as a table, for readers who can't see the chart or want the numbers.
 
-    The columns are the fields of the tooltips. If marks have different fields, the table contains those with
-    the most values. Raises ValueError if the chart has no tooltips with values.
+    The columns are the fields of the tooltips. If marks have different fields, the table contains only
+    the group of marks with the most values. Raises ValueError if the chart has no tooltips with values.
     """
     spec = chart.to_dict()
     tables: dict[tuple[str, ...], list[pd.DataFrame]] = {}
@@ -219,7 +220,7 @@ def _described_marks(
 ) -> Iterator[tuple[list[dict[str, Any]], pd.DataFrame]]:
     """Yield the tooltips and the data of each mark that has tooltips in a Vega-Lite specification.
 
-    Marks without data of their own have the enclosing `data`. `datasets` holds named data.
+    Marks without their own data use the enclosing `data`. `datasets` maps names to data.
     """
     data = spec.get("data", data)
     tips = spec.get("encoding", {}).get("tooltip", [])

@@ -1,4 +1,4 @@
-"""The charts of lessons 07 and 09: schedules, the loss during training, and each token's weight in it."""
+"""The charts of lessons 07 and 09: schedules, training loss, and each token's weight in the loss."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -82,7 +82,7 @@ def merge_steps(
         chart.add_params(alt.param(name=STEP, value=start, bind=handle)),
         "Merge by merge: characters grow into subwords",
         subtitle,
-        f"The merges make, in this order: {', '.join(made)}. At the end: {at_the_end}.",
+        f"The merges create, in this order: {', '.join(made)}. At the end: {at_the_end}.",
     )
 
 

@@ -9,7 +9,8 @@ __all__ = ["CheckError", "check"]
 
 
 def __getattr__(name: str) -> object:
-    # Importing torch takes seconds, and nbgrader's commands need only `engine.findings`, which works without.
+    # Import lazily, because importing torch takes seconds, and nbgrader's commands need only
+    # `engine.findings`, which doesn't use torch.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from course_lib.checks import notebook

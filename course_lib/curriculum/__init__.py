@@ -127,12 +127,12 @@ class Curriculum(_Table):
     """The lessons of the course, and the files that students get with every lesson."""
 
     files: list[str] = field(default_factory=list)
-    """Files for the top of `lessons/` and for each lesson's folder, as paths inside `solutions/`."""
+    """Files copied to the top of `lessons/` and to each lesson's folder, as paths inside `solutions/`."""
     lessons: list[Lesson] = field(default_factory=list)
 
     @property
     def blocks(self) -> dict[str, tuple[Lesson, Exercise]]:
-        """The exercises on the architecture map, each with its lesson, by name, in the lessons' order."""
+        """The exercises on the architecture map and their lessons, by exercise name, in lesson order."""
         return {
             exercise.name: (lesson, exercise)
             for lesson in self.lessons
@@ -142,7 +142,7 @@ class Curriculum(_Table):
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """The exercises for which the lab can use a student's code, by lesson. Other lessons are omitted."""
+        """The exercises for which the lab can use a student's code, by lesson. Empty ones are omitted."""
         return {
             lesson.name: names
             for lesson in self.lessons

@@ -23,8 +23,8 @@ _SHOWN = f"{SOURCES}/course.toml"
 _LESSON_NAME = re.compile(r"\d\d-[a-z0-9-]{1,37}")
 #: The pattern of a cell's name, which is also its grade_id in nbgrader.
 _CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
-#: The name of a file to hand in. `zip_collect` skips web pages and hidden files, unpacks archives, and uses
-#: two names for the time of submission and the student's log.
+#: The pattern of the name of a file to hand in. `zip_collect` skips web pages and hidden files, unpacks
+#: archives, and reserves two names for the time of submission and the student's log.
 _HAND_IN = re.compile(
     r"(?!timestamp\.txt$|check_log\.jsonl$)[A-Za-z0-9][\w.-]*\.(?!(?:ipynb|html|zip|gz)$)\w+"
 )

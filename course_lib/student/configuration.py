@@ -15,17 +15,17 @@ from course_lib.atomic_files import atomic_write_text
 #: The course's name in `autograder/nbgrader_config.py`.
 COURSE_ID = "build-the-transformer"
 
-#: The first line of each file, by which a later run recognises that it may overwrite the file.
+#: The first line of each file. A later run overwrites a file only if it begins with this line.
 _HEADER = "# Written by `course student-config`; run it again to change this file."
 
 _NBGRADER = """\
 {header}
 c = get_config()
 c.CourseDirectory.course_id = {course_id!r}
-# Where lessons are fetched from and handed in.
+# The folder from which lessons are fetched and to which they are handed in.
 c.Exchange.root = {exchange!r}
 c.Exchange.path_includes_course = True
-# Seconds for a cell when a lesson is validated: the first cell imports torch, perhaps on a busy machine.
+# The time limit of a cell during validation, in seconds. Importing torch can be slow on a busy machine.
 c.Execute.timeout = 180
 """
 

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 from course_lib.atomic_files import atomic_write_text
 
-# A graded notebook may import this module where none of the packages below exist: import them when needed.
+# A graded notebook may import this module in a sandbox without the packages below: import them when needed.
 if TYPE_CHECKING:
     from requests import PreparedRequest, Response
 
 _VARIABLES = "COURSE_TUTOR_"
 _SETTINGS = {"url", "model", "key", "timeout"}
 _CONNECT_SECONDS, _MAX_BYTES = 10, 100_000
-#: The maximum number of lines in a piece of code that is shown, and the minimum number of characters of an
-#: expression that is compared with the reference.
+#: The maximum number of lines in a code block that is shown, and the minimum number of characters in an
+#: expression of the reference that is searched for in an answer.
 _MAX_CODE, _TELLING = 3, 20
 
 _RULES = """\
@@ -207,7 +207,7 @@ def _ask(settings: dict[str, Any], text: str) -> str:
             return _answer(response, deadline)
     except TutorError:
         raise
-    # ValueError: a key or a URL with characters that can't be sent.
+    # ValueError is raised for a key or a URL with characters that can't be sent.
     except (requests.RequestException, ValueError) as error:
         if isinstance(error, requests.Timeout) or time.monotonic() > deadline:
             message = f"The tutor did not answer within {settings['timeout']:g} seconds. Try later."
@@ -218,7 +218,7 @@ def _ask(settings: dict[str, Any], text: str) -> str:
 
 def _refusal(status: int) -> str:
     if status in (401, 403):
-        return f"The tutor's server refused the key ({status}). Check {_VARIABLES}KEY."
+        return f"The tutor's server rejected the key ({status}). Check {_VARIABLES}KEY."
     if status == 429:
         return "The tutor's server has too many requests, or your quota is used up (429). Try later."
     if status >= 500:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-#: The type of the `attention` argument: `(query, key, value, mask, dropout)` to `(output, weights)`.
+#: The type of the `attention` argument, mapping `(query, key, value, mask, dropout)` to `(output, weights)`.
 #: A fused kernel that never materialises the weights returns None for them.
 AttentionFunction = Callable[
     [Tensor, Tensor, Tensor, Tensor | None, Callable[[Tensor], Tensor] | None],

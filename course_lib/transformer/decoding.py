@@ -1,7 +1,7 @@
 """Greedy decoding, and beam search as in section 6.1 of the paper.
 
-Both use only `encode`, `decode` and `generator` of the model, so they compute the whole prefix again for each
-token.
+Both functions use only the model's `encode`, `decode` and `generator`, so they recompute the whole prefix for
+each token.
 """
 
 from collections.abc import Iterator
@@ -89,13 +89,14 @@ def beam_search(
     sentences = source.shape[0]
     with evaluating(model):
         memory = model.encode(source, source_mask).repeat_interleave(beam, dim=0)
-        # One mask may serve all sentences, (1, 1, S): first give each sentence its own row.
+        # A mask of shape (1, 1, S) serves all sentences, so expand it to one row for each sentence.
         source_mask = source_mask.expand(sentences, -1, -1).repeat_interleave(beam, dim=0)
         target = source.new_full((sentences, beam, 1), start_id)
         # In 16 bits, sums of log-probabilities and large lengths would be rounded too coarsely.
         exact = torch.promote_types(memory.dtype, torch.float32)
         total = torch.full((sentences, beam), -torch.inf, device=source.device, dtype=exact)
-        # All beams of a sentence start equal, so only the first may be extended, or they would stay equal.
+        # All beams of a sentence start with the same prefix. Extend only the first: otherwise, they would all
+        # stay the same.
         total[:, 0] = 0.0
         ended = torch.zeros_like(total, dtype=torch.bool)
         length = torch.zeros_like(total)

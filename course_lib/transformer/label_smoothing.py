@@ -14,7 +14,7 @@ def smooth_targets(
     smoothing / V, and the label gets 1 - smoothing in addition. Rows whose label is padding are all zeros.
     """
     padding = labels == pad_id
-    # The padding id needn't be in the vocabulary: -100 is common, and would be an error in one_hot.
+    # The padding id needn't be in the vocabulary: -100 is common, but one_hot would reject it.
     one_hot = torch.nn.functional.one_hot(labels.masked_fill(padding, 0).long(), vocab_size)
     targets = (1.0 - smoothing) * one_hot + smoothing / vocab_size
     return targets.masked_fill(padding.unsqueeze(-1), 0.0)
@@ -34,5 +34,6 @@ class LabelSmoothingLoss(nn.Module):
         targets = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing).to(logits.dtype)
         real_tokens = (labels != self.pad_id).sum().clamp(min=1)
         costs = -targets * logits.log_softmax(dim=-1)
-        # A target of 0 contributes nothing, even at a log-probability of minus infinity; 0 times that is NaN.
+        # A target of 0 contributes nothing, even if the log-probability is minus infinity and the
+        # product is therefore NaN.
         return costs.masked_fill(targets == 0, 0.0).sum() / real_tokens

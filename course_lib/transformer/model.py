@@ -68,7 +68,7 @@ class Transformer(nn.Module):
         self.encoder_norm = LayerNorm(config.d_model) if config.norm_first else None
         self.decoder_norm = LayerNorm(config.d_model) if config.norm_first else None
         self.generator = nn.Linear(config.d_model, target_vocab)
-        # Matrices as in Glorot and Bengio 2010. The embedding tables keep their own initialisation.
+        # Initialise matrices as in Glorot and Bengio 2010. Embedding tables keep their own initialisation.
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)

@@ -64,7 +64,7 @@ class MultiHeadAttention(nn.Module):
         A mask of shape (B, Q, K) applies to every head; masks of shape (Q, K) or (B, H, Q, K) are passed
         unchanged. Raises ValueError if the batch sizes of query, key and value differ.
         """
-        # Otherwise torch would broadcast a batch of one, and a mistake would go unnoticed.
+        # Without this check, torch would broadcast a batch of one, and a mistake would go unnoticed.
         batches = query.shape[0], key.shape[0], value.shape[0]
         if len(set(batches)) > 1:
             raise ValueError(f"query, key and value must have the same batch size, got {batches}")

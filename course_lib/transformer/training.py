@@ -30,8 +30,8 @@ def train_step(
     """
     pairs = list(micro_batches)
     pad_id = loss.pad_id
-    # Micro-batches have different numbers of tokens, so the mean of their means would be a different number.
-    # The 1 prevents 0 / 0 if there is nothing but padding.
+    # Micro-batches have different numbers of tokens, so the mean of their means would be wrong.
+    # The 1 prevents 0 / 0 if every label is padding.
     real_tokens = max(1, sum(int((shift_target(target)[1] != pad_id).sum()) for _, target in pairs))
     model.train()
     optimizer.zero_grad()

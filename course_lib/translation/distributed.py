@@ -83,8 +83,7 @@ def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[Distrib
     The backend is gloo on CPUs and NCCL on GPUs. If an exception leaves the block, the group is not
     destroyed: with NCCL, that would wait for the other ranks, which may be waiting for this one. Raises
     BadInputError if torchrun's environment variables are incomplete, RendezvousFailedError if the processes
-    can't connect, and LostPeerError in place of a RuntimeError in the block that was caused by the loss of
-    another process.
+    can't connect, and LostPeerError in place of a RuntimeError in the block if another process has exited.
     """
     if "WORLD_SIZE" not in os.environ:
         yield SINGLE_PROCESS

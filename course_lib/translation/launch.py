@@ -27,8 +27,8 @@ from torch.distributed.elastic.rendezvous import RendezvousError
 from course_lib.errors import ExitCode
 from course_lib.translation.distributed import is_port_in_use
 
-#: The time to save a checkpoint after a signal. SLURM usually sends it two minutes before the end of a job.
-#: By default, torchrun kills the processes after 30 seconds.
+#: The seconds that the processes have for saving a checkpoint after a signal. SLURM usually sends the signal
+#: two minutes before the end of a job. By default, torchrun kills the processes after 30 seconds.
 _SECONDS_TO_SAVE = 100
 #: How long to wait for a listening program to answer as torchrun's store.
 _SECONDS_TO_ANSWER = 20
@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.time()
     options = run.parse_args(sys.argv[1:] if arguments is None else list(arguments))
     if options.standalone and options.local_addr is None:
-        # By default, the processes would use the machine's name, which often can't be resolved on a laptop or
-        # in a container. Then they would wait for minutes.
+        # By default, the processes would use the machine's name. On a laptop or in a container, it often
+        # can't be resolved, and they would wait for minutes.
         options.local_addr = "127.0.0.1"
     if options.rdzv_backend == "c10d" and not options.standalone and _is_other_program(options.rdzv_endpoint):
         return _failed_rendezvous(
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-#: The usual reasons for which a signal kills a process.
+#: Why each of these signals usually kills a process, for the message to the user.
 _USUAL_CAUSES: dict[int, str] = {
     signal.SIGKILL: ", often because the machine ran out of memory",
     signal.SIGABRT: ", on a GPU often because NCCL lost another process",

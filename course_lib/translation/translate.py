@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "--precision",
         choices=get_args(DecodingPrecision),
         help="precision of decoding; bfloat16 is faster on processors with AMX and may change translations; "
-        "default: chosen by the run's config, the device and the size of the model",
+        "default: depends on the run's config, the device and the size of the model",
     )
     parser.add_argument(
         "--output", metavar="FILE", type=Path, help="write the translations to this file, once all are done"
@@ -188,8 +188,8 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
     """Read UTF-8 lines until the end of the input. Yield lists of the lines that are available together.
 
     Each list contains at least one line, and the reader never waits for more: a user at a keyboard gets an
-    answer after each line, and a slow caller gets many lines of a fast pipe at once. Only a line feed ends a
-    line, and surrounding whitespace is removed. If a line isn't valid UTF-8, BadInputError is raised after
+    answer after each line, and a slow caller gets many lines of a pipe in one list. Only a line feed ends
+    a line, and surrounding whitespace is removed. If a line isn't valid UTF-8, BadInputError is raised after
     the lines before it have been yielded. The message names `origin` and the line. BadInputError is also
     raised if the input cannot be read.
     """

@@ -9,5 +9,5 @@ from tests.autograder.small_course import SmallCourse
 
 @pytest.fixture
 def small(tmp_path: Path) -> SmallCourse:
-    """A small course without problems, which has not been built yet."""
+    """A small, valid course that has not been built yet."""
     return SmallCourse.make(tmp_path / "course")

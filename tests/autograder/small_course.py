@@ -83,13 +83,13 @@ print(open("data/words.txt").read())
 
 @dataclass(frozen=True)
 class SmallCourse:
-    """The folder of a small course, with ways to change it."""
+    """A small course in a folder, and methods that change it."""
 
     root: Path
 
     @classmethod
     def make(cls, root: Path) -> "SmallCourse":
-        """Write a course without problems, which has not been built yet."""
+        """Write a valid course, without building it."""
         course = cls(root)
         course.write("solutions/course.toml", MANIFEST)
         course.write(f"solutions/{LESSON}/{LESSON}.py", SOURCE)
@@ -129,5 +129,5 @@ class SmallCourse:
 
 
 def cell_of(notebook: NotebookNode, name: str) -> NotebookNode:
-    """Find a cell by its id."""
+    """Return the cell with this id."""
     return next(cell for cell in notebook.cells if cell.id == name)

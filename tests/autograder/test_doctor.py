@@ -18,11 +18,11 @@ Doctor = Callable[[str], tuple[int, str]]
 
 @pytest.fixture
 def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Doctor:
-    """Run the command without the named mechanisms, and return its exit code and its output."""
+    """A function that runs the command without some mechanisms and returns its exit code and output."""
 
     def run(without: str) -> tuple[int, str]:
         monkeypatch.setenv(WITHOUT, without)
-        if not without:  # in a process of its own, as users run it
+        if not without:  # in its own process, as users run it
             command = [sys.executable, "-m", "autograder.doctor"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             return done.returncode, done.stdout + done.stderr
@@ -64,7 +64,7 @@ def test_an_unknown_mechanism_exits_with_1(doctor: Doctor) -> None:
 def test_a_kernel_that_does_not_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
-    # This can't be unpacked: one file's path continues that of another.
+    # This can't be unpacked, because a path goes through another file as if it were a folder.
     monkeypatch.setattr(program, "whole_course", lambda: {"course": b"a file", "course/one.py": b""})
     with pytest.raises(CourseError, match=r"(?s)the kernel didn't start, .*Traceback"):
         program.run_smoke_test(probe())

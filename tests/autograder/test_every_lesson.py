@@ -1,4 +1,4 @@
-"""Each lesson, run and judged as by `nbgrader autograde`: solutions earn every point, and stubs earn none.
+"""Each lesson, run and judged as in `nbgrader autograde`: solutions earn every point, and stubs earn none.
 
 nbgrader's own part is the same for all lessons, and `test_nbgrader_commands` tests it with one of them.
 """

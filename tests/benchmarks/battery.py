@@ -1,8 +1,8 @@
-"""Check answers by people who knew only the exercises' contract: `python -m tests.benchmarks.battery`.
+"""Check answers written by people who knew only the contracts: `python -m tests.benchmarks.battery`.
 
-The answers are split by a hash of their code. Misconceptions and messages may be developed with the `open`
-half. The `held-out` half is only counted, never looked at. `--show TIER` prints answers of the open half, and
-`--sample 100` prints random ones with their messages, for a person to look for false statements.
+A hash assigns each answer to one of two halves. Misconceptions and messages may be developed with the `open`
+half. The `held-out` half is only counted, never read. `--show TIER` prints answers of the open half, and
+`--sample 100` prints 100 random wrong ones, so that a person can look for false statements in the messages.
 """
 
 import argparse
@@ -56,9 +56,9 @@ class Answer:
     style: str = ""
     slips: list[str] = field(default_factory=list)
     excluded: str = ""
-    """The reason why it isn't counted, for example because its author misread the contract."""
+    """Why the answer isn't counted: for example, its author misread the contract. Empty if it is counted."""
     was_read: bool = False
-    """Whether the whole file has been read, so that none of its answers can be held out."""
+    """Whether a developer has read the answer's file, in which case none of its answers can be held out."""
 
     @property
     def half(self) -> str:
@@ -79,7 +79,7 @@ class Outcome:
 
 
 def answers() -> list[Answer]:
-    """Read the answers to the exercises of the course. Equal answers by several people count as one."""
+    """Read the answers to the course's exercises. Identical answers by several people count as one."""
     files = sorted(FOLDER.glob("*.toml"))
     tables = [tomllib.loads(file.read_text()) for file in files]
     read = [
@@ -134,7 +134,7 @@ def _forbidden() -> dict[str, list[str]]:
 
 
 def _start() -> None:
-    """Warm up torch, so that no answer's time includes what it does only once per process."""
+    """Warm up torch, so that no answer's time includes work that torch does once per process."""
     torch.set_num_threads(1)
     outcome(Answer("LayerNorm", "from course_lib.transformer import LayerNorm", True))
 
@@ -146,14 +146,14 @@ def outcomes(chosen: list[Answer], workers: int) -> Iterator[tuple[Answer, Outco
 
 
 def result(answer: Answer, found: Outcome) -> str:
-    """Return whether an answer was accepted, and the tier of the verdict on a wrong one."""
+    """Return `accepted`, `rejected` if a right answer failed, or the tier of the verdict on a wrong one."""
     return ("accepted" if found.passed else "rejected") if answer.right or found.passed else found.tier
 
 
 def table(found: list[tuple[Answer, Outcome]]) -> Table:
-    """Return the table of both halves."""
+    """Summarise the results for both halves in a table."""
     half = Counter(answer.half for answer, _ in found)
-    title = f"Answers of strangers: {half['open']} open, {half['held-out']} held out"
+    title = f"Answers by strangers: {half['open']} open, {half['held-out']} held out"
     shown = Table("", *HALVES, title=title)
     for column in shown.columns[1:]:
         column.justify = "right"
@@ -184,7 +184,7 @@ def table(found: list[tuple[Answer, Outcome]]) -> Table:
         "all others": ("partial", "structural", "numbers"),
     }.items():
         shown.add_row(
-            f"seconds, {name}: 95 %, most",
+            f"seconds, {name}: 95th percentile, maximum",
             *(
                 _times([one.seconds for a, one in found if a.half == half and result(a, one) in kinds])
                 for half in HALVES
@@ -199,12 +199,12 @@ def _times(seconds: list[float]) -> str:
 
 
 def main() -> None:
-    """Print a table of both halves."""
+    """Check the answers, print those that were asked for, and print a summary of both halves."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="", help="only this exercise")
     parser.add_argument(
-        "--one-in", type=int, default=1, help="check one of this many answers, chosen by a hash"
+        "--one-in", type=int, default=1, help="check one in this many answers, chosen by a hash"
     )
     parser.add_argument(
         "--show",
@@ -217,7 +217,7 @@ def main() -> None:
         "--sample",
         type=int,
         default=0,
-        help="print this many random wrong answers of the open half, to be judged",
+        help="print this many random wrong answers of the open half for a person to judge",
     )
     parser.add_argument("--seed", type=int, default=0, help="the seed of the sample")
     arguments = parser.parse_args()

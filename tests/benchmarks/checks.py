@@ -1,7 +1,7 @@
 """Measure how long a check takes to answer: `python -m tests.benchmarks.checks`.
 
-The times are for a fresh notebook, in which nothing about the exercise is cached. The slowest answer is to
-a wrong result that no known mistake explains, because the search then tries all mistakes and pairs.
+The times are for a fresh notebook, in which nothing about the exercise is cached. A check is slowest
+for a wrong result that no known mistake explains, because it then tries all mistakes and pairs of mistakes.
 """
 
 import time
@@ -21,7 +21,7 @@ from tests.checks.unrelated import UNRELATED
 
 
 def slowest(exercise: ExerciseCheck, candidates: Iterable[Callable[..., Any]]) -> float:
-    """Return the time of the slowest answer, in seconds."""
+    """Return the time of the slowest check, in seconds."""
     times = []
     for found in candidates:
         known_versions.cache_clear()
@@ -32,7 +32,7 @@ def slowest(exercise: ExerciseCheck, candidates: Iterable[Callable[..., Any]]) -
 
 
 def main() -> None:
-    """Print a line for each exercise."""
+    """Print a table with a row for each exercise."""
     console = Console(highlight=False)
     examine(exercises()[0], LocalBackend(exercises()[0].reference), "practice")  # warm-up
     table = Table(title=f"Seconds until a check answers; threads: {torch.get_num_threads()}")

@@ -1,4 +1,4 @@
-"""A trained run's weights for CTranslate2, the fastest freely available translator of its kind on CPUs."""
+"""Conversion of a trained model to CTranslate2, the fastest free inference engine of its kind on CPUs."""
 
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from course_lib.translation.decoding.translator import Translator
 
 
 def converted(translator: Translator, folder: Path, batches: int, threads: int) -> ctranslate2.Translator:
-    """Write the model to a new folder in CTranslate2's format, and open it there in float32.
+    """Write the model to a new folder in CTranslate2's format, and load it from there in float32.
 
-    Its tokens are our ids as text, such as "17". The arguments set the numbers of parallel batches and of
-    threads per batch.
+    Its tokens are the lab's token ids as text, such as "17". It decodes `batches` batches in parallel, each
+    with `threads` threads.
     """
     model, ids = translator.model, translator.vocabularies
     assert isinstance(model, Transformer)

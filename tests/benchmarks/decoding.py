@@ -5,9 +5,9 @@ a cache, as in the reference; the lab's greedy decoding and beam search in batch
 same weights, if it is installed (`pip install ctranslate2`). RUN is the folder of a run or the name of a
 provided model, by default `multi30k`, which needs Multi30k: set COURSE_DATA to a folder that contains it.
 
-The methods take turns, so that other jobs on the machine slow all of them alike. Each method runs in a
-process of its own, because CTranslate2 slows down other code in its process even while it is idle. The table
-shows sentences per second on the clock and per CPU second; on a busy machine, only the latter is reliable.
+The methods take turns, so that other jobs on the machine slow all of them alike. Each method runs in
+its own process, because CTranslate2 slows down other code in its process even while it is idle. The table
+shows sentences per second of wall-clock time and of CPU time; on a busy machine, only the latter is reliable.
 """
 
 import argparse
@@ -38,11 +38,11 @@ from course_lib.translation.decoding.translator import Translator, load_translat
 from course_lib.translation.model.precision import has_bfloat16
 from course_lib.translation.train.scoring import score
 
-#: Sentences in a batch, for the comparison with equal batches.
+#: The number of sentences in a batch, for comparisons at equal batch sizes.
 BATCH = 64
 BEAM = 5
 ROUNDS = 3
-#: Sentences that are decoded one at a time, which is too slow for the whole test split.
+#: The number of sentences to decode one at a time, which would take too long for the whole test split.
 SINGLE = 50
 
 Ids = list[int]
@@ -52,17 +52,17 @@ Method = Callable[[Sequence[Ids]], list[Ids]]
 
 @dataclass(frozen=True)
 class Setup:
-    """A method of translation with its settings."""
+    """A translation method with its settings."""
 
     name: str
     system: str
-    """reference, lab or CTranslate2."""
+    """The implementation: `reference`, `lab` or `CTranslate2`."""
     beam: int
     precision: Precision = "float32"
     batch: int | None = BATCH
-    """Sentences in a batch, or None for the lab's default, which counts tokens."""
+    """The number of sentences in a batch, or None for the lab's default, which limits the tokens instead."""
     parallel: int = 1
-    """The number of batches that CTranslate2 decodes in parallel; the lab decodes one in each thread."""
+    """The number of batches that CTranslate2 decodes in parallel. The lab chooses its own number."""
 
     def method(self, translator: Translator, threads: int, folder: Path) -> Method:
         """Prepare the method. CTranslate2 writes its model to `folder`."""
@@ -99,7 +99,7 @@ def setups(translator: Translator, threads: int) -> list[Setup]:
 
 @dataclass
 class Contender:
-    """A method in a process of its own, with its times and translations."""
+    """A method that runs in its own process, with its times and translations."""
 
     setup: Setup
     process: ProcessPoolExecutor
@@ -116,12 +116,12 @@ class Contender:
 
     @property
     def rate(self) -> float:
-        """Sentences per second, the median of the rounds."""
+        """The median number of sentences per second over the rounds."""
         return len(self.sources) / statistics.median(self.seconds)
 
     @property
     def cpu_rate(self) -> float:
-        """Sentences per CPU second, the median of the rounds."""
+        """The median number of sentences per CPU second over the rounds."""
         return len(self.sources) / statistics.median(self.cpu_seconds)
 
 
@@ -140,7 +140,7 @@ def _translate(sources: Sequence[Ids]) -> tuple[float, float, list[Ids]]:
 
 
 def one_at_a_time(translator: Translator) -> Method:
-    """Decode as the reference does: one sentence at a time, recomputing the whole prefix for each token."""
+    """Return a method that decodes one sentence at a time and recomputes the whole prefix for each token."""
     ids, end = translator.vocabularies, translator.vocabularies.end_id
     model = translator.model
     assert isinstance(model, Transformer)
@@ -158,9 +158,9 @@ def one_at_a_time(translator: Translator) -> Method:
 
 
 def in_batches(translator: Translator, beam: int, precision: Precision, size: int | None) -> Method:
-    """Decode with the lab, in its default batches or in batches of `size` sentences of similar length."""
+    """Return the lab's method, with its default batches or batches of `size` sentences of similar length."""
     config, end = translator.config, translator.vocabularies.end_id
-    # A provided model has the config of its run, so use the schema's defaults instead.
+    # The config of a provided model contains its run's settings, so use the schema's defaults instead.
     decoder = BatchDecoder(
         translator.vocabularies, translator.device, config.data.max_length, EvaluationConfig()
     )
@@ -182,7 +182,7 @@ def in_batches(translator: Translator, beam: int, precision: Precision, size: in
 
 
 def by_ctranslate2(translator: Translator, folder: Path, beam: int, parallel: int, threads: int) -> Method:
-    """Decode with CTranslate2, which sorts the sentences by length and makes batches of BATCH sentences.
+    """Return CTranslate2's method, which sorts sentences by length and builds batches of BATCH sentences.
 
     It decodes `parallel` batches at the same time, each with `threads` threads.
     """
@@ -207,7 +207,7 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, parallel: in
 def measure(
     run: str, device: str, chosen: Sequence[Setup], sources: Sequence[Ids], threads: int
 ) -> list[Contender]:
-    """Measure all methods in turns."""
+    """Run the methods in turn for several rounds, and return their times and translations."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contenders = []
@@ -227,7 +227,7 @@ def measure(
 def table_of(
     contenders: Sequence[Contender], translator: Translator, references: Sequence[str], threads: int
 ) -> Table:
-    """Compare the methods: their speed, their scores, and how many translations equal the reference's."""
+    """Build a table of each method's speed, score, and share of translations equal to the reference's."""
     single = contenders[0]
     device = torch.cuda.get_device_name() if translator.device.type == "cuda" else platform.machine()
     table = Table(
@@ -260,7 +260,7 @@ def table_of(
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure the methods, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("run", nargs="?", default="multi30k")
     parser.add_argument("--threads", type=int, default=2)

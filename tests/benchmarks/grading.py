@@ -41,10 +41,10 @@ c.Execute.timeout = 300
 c.Execute.iopub_timeout = 60
 """
 
-#: The numbers of workers that are compared.
+#: The numbers of workers to compare.
 WORKERS = (1, 2, 4)
 
-#: The configuration of the number of workers, which is the number of processors by default.
+#: The configuration that sets the number of workers. The default is one worker per processor.
 OURS = "\nc.SandboxedExecute.workers = {workers}\n"
 
 
@@ -77,7 +77,7 @@ def main() -> None:
                 seconds.append(ours)
                 different = {who for who in points if points[who] != same_points[who]}
                 if different:
-                    console.print(f"[red]{lesson.name}: other points for {', '.join(sorted(different))}[/]")
+                    console.print(f"[red]{lesson.name}: points differ for {', '.join(sorted(different))}[/]")
             seconds.append(serial)
             sums = [one + more for one, more in zip(sums, seconds, strict=True)]
             table.add_row(lesson.name, *_cells(seconds))
@@ -101,9 +101,9 @@ def main() -> None:
 def grade(root: Path, lesson: Lesson, students: int, config: str) -> tuple[float, dict[str, float], float]:
     """Time `nbgrader autograde` in a fresh copy of the course.
 
-    Return the seconds, everyone's points, and the serial CPU seconds: those of a run that finds all results
-    in the store, without its start-up. Unlike wall-clock time, they hardly depend on other load on the
-    machine.
+    Return the seconds, each student's points, and the serial CPU seconds: the CPU time of a run that finds
+    all results in the store, minus its start-up. Unlike wall-clock time, CPU time hardly depends on other
+    load on the machine.
     """
     classroom = prepare_class(root, lesson, students)
     with (classroom / "nbgrader_config.py").open("a") as file:
@@ -146,7 +146,7 @@ def _cpu_seconds_of_children() -> float:
 
 
 def _make_another(path: Path) -> None:
-    """Change a comment, so that no two submissions are the same, because equal ones run only once."""
+    """Add a comment that makes the submission unique, because identical submissions run only once."""
     notebook = nbformat.read(path, as_version=4)
     first = next(cell for cell in notebook.cells if cell.cell_type == "code" and is_solution(cell))
     first.source += f"\n# {path.parent.parent.name}"

@@ -1,4 +1,4 @@
-"""Compare a class graded by runs that are killed twice, locally and on a Dask cluster, with another run.
+"""Compare grading that is killed twice, locally and on a Dask cluster, with uninterrupted grading.
 
 `python -m tests.benchmarks.killed_class [--students 200] [--lesson 00-orientation]`
 
@@ -33,10 +33,10 @@ from tests.free_ports import free_ports
 
 _BIN = Path(sys.executable).parent
 
-#: The number of students and files whose differences are printed.
+#: The maximum number of students and files whose differences are printed.
 _MAX_DIFFERENCES = 10
 
-#: The number of differing lines that are printed for each of them.
+#: The maximum number of differing lines that are printed for each student or file.
 _MAX_LINES = 20
 
 #: The maximum number of characters of a line that are printed.
@@ -80,7 +80,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--students", type=int, default=200, help="the size of the class")
     parser.add_argument("--lesson", default="00-orientation")
-    parser.add_argument("--workers", type=int, default=2, help="the workers of the cluster")
+    parser.add_argument("--workers", type=int, default=2, help="the number of workers in the cluster")
     chosen = parser.parse_args()
     console = Console()
     lesson = next(each for each in load_curriculum(COURSE).lessons if each.name == chosen.lesson)
@@ -143,7 +143,7 @@ def _grade(classroom: Path, lesson: str, address: str = "") -> float:
 
 @contextmanager
 def _killed_after(submissions: int, classroom: Path, address: str, lesson: str) -> Iterator[float]:
-    """Kill a run when it has graded this number of submissions, and yield its duration in seconds."""
+    """Start a run, kill it when it has graded this many submissions, and yield its duration in seconds."""
     start = time.monotonic()
     run = _start(classroom, lesson, address)
     while len(list((classroom / "autograded").glob(f"*/{lesson}/{lesson}.ipynb"))) < submissions:

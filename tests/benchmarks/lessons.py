@@ -16,7 +16,7 @@ from course_lib.curriculum.course_file import SOURCES, load_curriculum
 
 
 def main() -> None:
-    """Print a line for each lesson, and the sum."""
+    """Print a table with the time of each lesson and the total."""
     if problems := refresh(COURSE):
         raise SystemExit("\n".join(problems))
     table = Table(title=f"Seconds for a solution notebook; {os.cpu_count()} cores")

@@ -1,9 +1,9 @@
 """Count the operations of an update without a GPU: `python -m tests.benchmarks.operations`.
 
 The real model and loss run under FakeTensorMode: shapes are computed, numbers are not. Each operation of
-PyTorch that isn't a view is one kernel launch in eager mode, except that a GPU's dropout is one kernel. A
-roofline adds up, for each operation, the time that an H100 needs for its matrix products or to move its
-inputs and outputs, whichever is longer.
+PyTorch that isn't a view is one kernel launch in eager mode, except that dropout, which is three operations
+on a CPU, is one kernel on a GPU. A roofline adds up, for each operation, the time that an H100 needs for its
+matrix products or to move its inputs and outputs, whichever is longer.
 
 A second table predicts compiled layers and a compiled loss. Their matrix products and attention are the same
 as in eager mode. The operations between them are fused: PyTorch's compiler compiles a small batch for the CPU
@@ -115,7 +115,7 @@ class Counting(TorchDispatchMode):
             Counter({name: _launches(name, args)}), max(moved / BANDWIDTH, flops / REACHED), moved, flops
         )
         self.count = self.count.plus(one)
-        # The registry has no attention on CPUs.
+        # The registry has no entry for attention on CPUs.
         if packet in flop_registry or "attention" in name:
             self.products = self.products.plus(one)
         return result
@@ -124,7 +124,8 @@ class Counting(TorchDispatchMode):
 def _launches(name: str, arguments: Sequence[Any]) -> int:
     """Return the number of kernels that an operation launches.
 
-    PyTorch's operations on lists launch a kernel for every 320 blocks of 65,536 elements, or 64 tensors.
+    PyTorch's operations on lists launch one kernel per 320 blocks of 65,536 elements, or one per 64 tensors,
+    whichever is more.
     """
     if not name.startswith("aten::_foreach"):
         return 1
@@ -157,7 +158,7 @@ def _counting(
         source = torch.ones(sentences, length, dtype=torch.int64, device=device)
         target = torch.ones(sentences, length + 1, dtype=torch.int64, device=device)
         positions = torch.arange(sentences * length, device=device)
-        # Create gradients of an earlier batch, so that those of this batch are added to them.
+        # Create gradients, as if by an earlier batch, so that this batch's gradients are added to them.
         parameters = list(model.parameters())
         for parameter in parameters:
             parameter.grad = torch.zeros_like(parameter)
@@ -204,7 +205,7 @@ class FusedKernels:
 
         `constant_kernels` is the number of kernels whose work doesn't depend on the tokens. In a layer, they
         convert the gradients of the weights. PyTorch schedules one for each weight on a CPU, but one for each
-        layer on a GPU, so their number is given. Drawing a graph's random seed isn't counted.
+        layer on a GPU, so the caller passes their number. Drawing a graph's random seed isn't counted.
         """
         # At this level, the compiler adds the kernels that it schedules to `metrics`.
         compile_fx.inductor_metrics_log.setLevel(logging.INFO)
@@ -264,11 +265,11 @@ def _softmax_arguments(tokens: int) -> tuple[Tensor, Tensor, float, torch.dtype,
 
 
 def predicted(config: RunConfig, sentences: int, layers: FusedKernels, softmax: FusedKernels) -> Count:
-    """Predict the count of `counted` for compiled layers and a compiled loss."""
+    """Predict what `counted` would return with compiled layers and a compiled loss."""
     one, two = (_counting(config, sentences, LENGTH, True, layers=number) for number in (1, 2))
     tokens = sentences * LENGTH
     result = one.count
-    # Replace the eager softmax step by the compiled one.
+    # Replace the eager softmax step with the compiled one.
     rows = fused._LOGITS_PER_CHUNK["cuda"] // VOCABULARY
     for first in range(0, tokens, rows):
         chunk = min(rows, tokens - first)
@@ -277,7 +278,7 @@ def predicted(config: RunConfig, sentences: int, layers: FusedKernels, softmax: 
             with Counting() as counting:
                 fused._softmax_step(*arguments)
         result = result.plus(counting.count, -1).plus(softmax.count(chunk))
-    # Replace the eager encoder and decoder layer by compiled ones.
+    # Replace the eager encoder and decoder layers with compiled ones.
     result = result.plus(two.count.plus(one.count, -1), -1)
     layer = two.products.plus(one.products, -1).plus(layers.count(tokens))
     # Gradients are added to those of earlier batches outside compiled code: read two, write one. `one` counts

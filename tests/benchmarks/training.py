@@ -46,12 +46,12 @@ CPU = torch.device("cpu")
 BASE = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048}
 SMALL = {"layers": 3, "d_model": 192, "heads": 4, "d_ff": 512}
 VOCABULARY = 8000
-#: Updates before a measurement.
+#: The number of warm-up updates before a measurement.
 _WARM_UP = 3
 
 
 def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: int = 1) -> RunConfig:
-    """Return the config of a run like the paper's on the available data."""
+    """Return a config like the paper's for the available data."""
     training = {
         "epochs": 1,
         "tokens_per_batch": tokens_per_batch,
@@ -72,7 +72,7 @@ def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: 
 
 
 def real_pairs(config: RunConfig) -> tuple[list[IdPair], Subwords]:
-    """Read the corpus and learn its subwords."""
+    """Learn the corpus's subwords, and return the training pairs as token ids together with the subwords."""
     text = load_corpus(config.data).train
     subwords = Subwords.learn([*text.german, *text.english], config.data.vocab_size)
     return list(zip(subwords.encode(text.german), subwords.encode(text.english), strict=True)), subwords
@@ -84,12 +84,12 @@ def new_trainer(
     vocabularies: Vocabularies,
     distributed: DistributedInfo = SINGLE_PROCESS,
 ) -> Trainer:
-    """Return a trainer of the lab."""
+    """Return the lab's trainer for these pairs."""
     return Trainer(BatchLoader(config, TokenPairs.of(pairs), vocabularies, distributed, CPU))
 
 
 def against_the_textbook(console: Console, quick: bool) -> None:
-    """Print the speed of both methods and their ratio."""
+    """Print the speeds of the lab and of the textbook method, and their ratio."""
     model = SMALL if quick else BASE
     rounds, seconds = (2, 4) if quick else (4, 20)
     config = config_of(model, 2048)
@@ -160,7 +160,7 @@ def memory(console: Console) -> None:
 
 
 def measure_rank(seconds: float) -> None:
-    """Train on one of several ranks. Rank 0 prints the result."""
+    """Train as one of several ranks. Rank 0 prints the throughput and the share of padding."""
     torch.set_num_threads(1)
     with process_group() as distributed:
         config = config_of(SMALL, 2048, batches_per_update=8)
@@ -184,13 +184,13 @@ def measure_memory(vocabulary: int) -> None:
     trainer = new_trainer(config_of(SMALL, 4096), pairs, number_vocabularies(vocabulary))
     for batches in trainer.plan()[:3]:
         trainer.update(batches)
-    # Adam keeps two numbers for each parameter, next to the parameter itself and its gradient.
+    # Adam stores two numbers per parameter, in addition to the parameter itself and its gradient.
     state = 4 * sum(4 * parameter.numel() for parameter in trainer.model.parameters())
     print(peak_memory() / 2**30, state / 2**30)
 
 
 def _of_length(pairs: Sequence[IdPair], length: int, number: int) -> IdPair:
-    """Join real sentences, and cut the result at this length."""
+    """Join real pairs, and cut both sides to this length, which includes the start and end tokens."""
     sides: tuple[list[int], list[int]] = ([], [])
     while min(map(len, sides)) < length - 2:
         for side, ids in zip(sides, pairs[number % len(pairs)], strict=True):
@@ -212,11 +212,11 @@ def _sizes(model: dict[str, int]) -> str:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Run the chosen measurements, and print their tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small model and a minute or two")
+    parser.add_argument("--quick", action="store_true", help="use a small model; takes a minute or two")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads of a single process")
-    parser.add_argument("--only", choices=["textbook", "growth", "memory"], help="one part alone")
+    parser.add_argument("--only", choices=["textbook", "growth", "memory"], help="run only this part")
     parser.add_argument("--measure-rank", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()

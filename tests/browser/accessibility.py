@@ -1,4 +1,4 @@
-"""The problems that axe-core finds on a page, by the rules of WCAG 2.1, levels A and AA."""
+"""Accessibility checks of a page: axe-core with the rules of WCAG 2.1, levels A and AA, and overflow."""
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
@@ -18,6 +18,6 @@ def violations(page: Page, within: str = "html") -> str:
 
 
 def overflow(page: Page) -> int:
-    """Return by how many pixels the page is wider than the window."""
+    """Return how many pixels wider the page is than the window."""
     wider: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return wider

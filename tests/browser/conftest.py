@@ -16,9 +16,9 @@ CHROMIUM = os.environ.get("COURSE_CHROMIUM") or shutil.which("chromium")
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of the browser. Without it, these tests are skipped, except in CI."""
+    """The path of Chromium. Without it, the browser tests are skipped locally and fail in CI."""
     if CHROMIUM is None:
-        assert not os.environ.get("CI"), "CI installs Chromium (.ci/run), and there is none"
+        assert not os.environ.get("CI"), "CI installs Chromium (.ci/run), but it wasn't found"
         pytest.skip("no Chromium here: install it, or set COURSE_CHROMIUM to its path")
     return CHROMIUM
 
@@ -35,7 +35,7 @@ def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
     """Run JupyterLab in the folder, and yield its address with the token."""
     # Render all cells, including those that are scrolled out of view.
     settings = {"notebook-extension/tracker": {"windowingMode": "none"}}
-    # The timeout of Validate: importing torch may take longer than nbgrader's 30 seconds on two busy cores.
+    # The timeout of Validate: on two busy cores, importing torch may exceed nbgrader's default of 30 seconds.
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "nbgrader_config.py").write_text("get_config().Execute.timeout = 120\n")
     with jupyterlab(command(folder), folder, tmp_path, settings) as server:
@@ -44,7 +44,7 @@ def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
-    """A browser for the tests of a module: while it runs, `asyncio.run` can't be called."""
+    """A browser shared by the tests of a module. While it is open, `asyncio.run` can't be called."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium,

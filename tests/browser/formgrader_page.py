@@ -26,7 +26,7 @@ class FormgraderPage:
         return self.frame.locator("#main-table tr").filter(has=self.frame.get_by_text(text, exact=True))
 
     def open(self, place: str) -> None:
-        """Open an entry of the menu on the left. A submission has no menu, so leave it first."""
+        """Open an entry of the menu on the left. A submission's page has no menu, so leave it first."""
         if self.frame.locator(".nav-stacked").count() == 0:
             self.frame.locator(".breadcrumb").get_by_role("link", name="Manual Grading").click()
             self._wait_for("Manual Grading")
@@ -61,7 +61,7 @@ class FormgraderPage:
         expect(self.frame.locator(".panel-title", has_text=assignment)).to_be_visible()
 
     def graded_cell(self, name: str) -> Locator:
-        """Return the cell of the open submission that contains the points for this grade_id."""
+        """Return the cell of the open submission that contains the score field for this grade_id."""
         return self.frame.locator(".nbgrader_cell", has=self.frame.locator(f"input[id='{name}']"))
 
     def give(self, cell: Locator, points: str, comment: str) -> None:

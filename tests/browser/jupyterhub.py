@@ -41,7 +41,7 @@ def proxy() -> str | None:
 def configuration(names: Mapping[str, object], environment: Mapping[str, str]) -> tuple[str, str]:
     """Return the text of JupyterHub's configuration for a test, and the hub's address.
 
-    `names` are the values of the names that readers are told to change.
+    `names` maps each name that readers of the guide are told to change to its value.
     """
     public, hub, api, formgrader = free_ports(4)
     text = CONFIGURATION.read_text(encoding="utf-8")
@@ -56,10 +56,10 @@ def configuration(names: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def readable(paths: Sequence[Path]) -> list[str]:
-    """Return a prefix for commands that makes the paths readable for every account.
+    """Return a command prefix that makes the paths readable for every account.
 
-    Python may be installed in root's home folder, which nobody else can enter. Bubblewrap then shows an empty
-    folder in its place, with only Python's own folders inside.
+    Python may be installed in root's home folder, which nobody else can enter. Bubblewrap then replaces
+    that folder with one that contains only the given paths.
     """
     closed = {parent for path in paths for parent in path.parents if not parent.stat().st_mode & 0o001}
     covered = [path for path in paths if closed & set(path.parents)]
@@ -116,10 +116,10 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End JupyterHub as `kill` does, and then the remaining processes that it started."""
+    """Terminate JupyterHub with SIGTERM, and kill the processes that it leaves behind."""
     try:
         started = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:  # it has ended by itself
+    except psutil.NoSuchProcess:  # it has already exited
         return
     hub = started[0] if readable(NEEDED) else process  # Bubblewrap doesn't forward signals
     hub.terminate()

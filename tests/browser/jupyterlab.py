@@ -1,4 +1,4 @@
-"""A JupyterLab server for a test, which leaves no process behind."""
+"""A JupyterLab server for tests that leaves no process behind."""
 
 import json
 import os
@@ -35,10 +35,10 @@ class JupyterLab:
 def jupyterlab(
     command: Sequence[str], folder: Path, scratch: Path, settings: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[JupyterLab]:
-    """Run a command that starts JupyterLab in a folder, until the block ends.
+    """Run a command that starts JupyterLab in a folder, and yield the server. It stops when the block ends.
 
-    Only `scratch/config` of the user's own configuration is read. `settings` holds the settings of
-    JupyterLab's plugins, by name.
+    Jupyter reads `scratch/config` instead of the user's configuration. `settings` maps the names of
+    JupyterLab's plugins to their settings.
     """
     for plugin, values in settings.items():
         path = scratch / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
@@ -73,8 +73,8 @@ def jupyterlab(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a server as `kill` does, and require that every process that it started ends with it."""
-    server = psutil.Process(process.pid)  # still exists, because nobody has waited for it
+    """Terminate a server with SIGTERM, and require that it and all processes that it started end."""
+    server = psutil.Process(process.pid)  # still exists, because it hasn't been waited for
     started = [server, *server.children(recursive=True)]
     process.terminate()
     _, left = psutil.wait_procs(started, timeout=60)
@@ -82,7 +82,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for each in left:
         each.kill()
     process.wait()
-    assert not described, f"JupyterLab has ended, and these have not: {described}"
+    assert not described, f"these processes of JupyterLab did not end: {described}"
 
 
 def _wait_for(server: JupyterLab) -> None:

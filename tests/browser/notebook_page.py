@@ -17,7 +17,7 @@ class NotebookPage:
         return self.page.locator(".jp-CodeCell", has=typed).first
 
     def run_all(self) -> None:
-        """Run all cells with the menu's Run All Cells, and wait until they have finished."""
+        """Restart the kernel, run all cells, and wait until they have finished."""
         # Not awaited, because the command waits for the dialog that the next line answers.
         self.page.evaluate(
             """() => {
@@ -48,7 +48,7 @@ class NotebookPage:
         return window.inner_text()
 
     def charts(self) -> Locator:
-        """Return the charts that are drawn."""
+        """Return the charts drawn on the page."""
         return self.page.locator(".vega-embed canvas, .vega-embed svg.marks")
 
     def _wait_until_idle(self) -> None:

@@ -138,7 +138,7 @@ def test_marking_page(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """The documentation site, whose lessons were not executed."""
+    """The documentation site, built without executing the lessons."""
     return built_site(tmp_path_factory)
 
 

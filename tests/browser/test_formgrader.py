@@ -1,4 +1,4 @@
-"""An instructor's session in Formgrader: release, grade, read, give points manually, generate feedback."""
+"""An instructor's session in Formgrader: release, grade, read, enter points manually, generate feedback."""
 
 import sys
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.nbgrader_command import nbgrader
 pytestmark = pytest.mark.browser
 
 STUDENTS = ("amara", "bruno", "chiyo")
-#: The console message of a script that runs. In JupyterLab's frame, scripts can't open windows.
+#: What a script logs to the console if it runs. In JupyterLab's frame, scripts can't open dialogs.
 RAN = "a script of a submission ran"
 ANSWER = (
     f'The variances add up. <script>console.log("{RAN}")</script>'
@@ -49,7 +49,7 @@ def instructors_lab(course: Path, tmp_path: Path) -> Iterator[JupyterLab]:
 
 
 def hand_in_class(course: Path, lesson: Lesson) -> None:
-    """Submit for three students. Bruno's first explanation attacks the browser of its reader."""
+    """Submit for three students. Bruno's first explanation tries to run scripts in its reader's browser."""
     hand_in(course, lesson, STUDENTS)
     path = course / "autograder" / "submitted" / "bruno" / lesson.name / f"{lesson.name}.ipynb"
     notebook = nbformat.read(path, as_version=4)
@@ -106,7 +106,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     output.scroll_into_view_if_needed()
     shoot(page, "formgrader-5-verdict")
 
-    # Give points and a comment.
+    # Enter points and a comment.
     explanation = lesson.explanations[0]
     answer = formgrader.graded_cell(explanation.name)
     answer.scroll_into_view_if_needed()
@@ -121,7 +121,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     answer.scroll_into_view_if_needed()
     shoot(page, "formgrader-6-graded-by-hand")
 
-    # The feedback contains both.
+    # The feedback contains the points and the comment.
     by_hand = len(lesson.explanations)
     score = automatic - mistake.cost + by_hand
     formgrader.submissions(lesson.name)

@@ -26,7 +26,7 @@ STUDENT = "<img src=x onerror=document.title='RUN-id'>"
 
 @dataclass
 class Watched:
-    """A page's forbidden actions."""
+    """A page, with the dialogs and requests that it caused."""
 
     page: Page
     dialogs: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Watched:
         self.page.on("request", lambda request: self.requests.append(request.url))
 
     def open(self, url: str) -> None:
-        """Open a page, click everything that can be clicked, and wait a moment for the effects."""
+        """Open a page, click its `javascript:` and `data:` links, and wait a moment for the effects."""
         self.page.goto(url, wait_until="load")
         for link in self.page.locator("#notebook a, main a").all():
             if (link.get_attribute("href") or "#").lower().startswith(("javascript:", "data:")):

@@ -51,7 +51,7 @@ class Hub:
         return self.folder / "home" / account.name
 
     def log_in(self, browser: Browser, account: Account, then: str) -> Page:
-        """Open a page of the hub in a new window, and log in if the hub asks for it."""
+        """Open a page of the hub in a new window, and log in."""
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         page.route(lambda address: "127.0.0.1" not in address, lambda route: route.abort())
         page.set_default_timeout(120_000)
@@ -64,7 +64,7 @@ class Hub:
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    """JupyterHub as docs/jupyterhub.md sets it up, with the lessons not yet released."""
+    """A JupyterHub set up as docs/jupyterhub.md describes, before any lesson is released."""
     if jupyterhub.proxy() is None:
         pytest.skip(
             "JupyterHub's proxy is missing: npm install --global --prefix .venv configurable-http-proxy"
@@ -121,12 +121,12 @@ class AssignmentList:
         page.locator(".lm-Menu-itemLabel").get_by_text("Assignment List", exact=True).click()
 
     def press(self, state: str, button: str) -> None:
-        """Press a lesson's button in one of the lists: released, fetched or submitted."""
+        """Press the lesson's button in one of the lists: released, fetched or submitted."""
         item = self.page.locator(f"#{state}_assignments_list > .list_item", has_text=LESSON)
         item.get_by_role("button", name=button).click()
 
     def expect(self, state: str, text: str) -> None:
-        """Wait until a list contains a text."""
+        """Wait until a list contains this text."""
         expect(self.page.locator(f"#{state}_assignments_list")).to_contain_text(text)
 
 
@@ -199,7 +199,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
     # They mark Ann's explanation, and return feedback.
     formgrader.read(LESSON, ann.name)
     answer = formgrader.graded_cell("explain_check")
-    # Formgrader has loaded the scores, and saves what is typed from now on.
+    # Wait until Formgrader has loaded the scores, because it saves only what is typed after that.
     expect(answer.locator("input.score")).to_have_class("score tabbable needs_manual_grade")
     formgrader.give(answer, "1.5", COMMENT)
     shoot(graders_page, "hub-9-marked")

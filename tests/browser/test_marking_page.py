@@ -40,7 +40,7 @@ def test_a_grader_needs_no_mouse(marked: MarkedClass, page: Page) -> None:
         expect(cards).to_have_count(3)
         expect(cards.nth(0)).to_be_focused()
 
-        # The first of two similar answers: one criterion, a comment from the bank, and a new comment for it.
+        # The first of two similar answers gets points and a comment from the bank, extended and added.
         page.keyboard.press("2")
         expect(cards.nth(0).locator("[name=points]")).to_have_value("2")
         page.keyboard.press("b")
@@ -57,7 +57,7 @@ def test_a_grader_needs_no_mouse(marked: MarkedClass, page: Page) -> None:
         expect(cards.nth(0)).to_contain_text("The comment is in the bank.")
         page.keyboard.press("Enter")
 
-        # The second answer gets the same, and the third no points.
+        # The second answer gets the same mark, and the third gets no points.
         expect(cards.nth(1)).to_be_focused()
         page.keyboard.press("g")
         shoot(page, "marking-2-criteria")
@@ -77,7 +77,7 @@ def test_a_grader_needs_no_mouse(marked: MarkedClass, page: Page) -> None:
 
 @contextmanager
 def opened(marked: MarkedClass, page: Page) -> Iterator[list[Route]]:
-    """Open the page, and yield its requests to save, each of which waits until the test continues it."""
+    """Open the page, and yield a list of its save requests. Each waits until the test continues it."""
     requests: list[Route] = []
     for path in ("marks", "comments"):
         page.route(f"**/{path}", lambda route: requests.append(route))

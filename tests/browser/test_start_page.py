@@ -29,7 +29,7 @@ def test_start_page(lab: str, page: Page, folder: Path) -> None:
     shown.get_by_role("link", name=TITLE).click()
     notebook = NotebookPage(page)
     notebook.rewrite(notebook.cell("predict_spread = None"), "predict_spread = 32")
-    notebook.run_all()  # stops at the first exercise, because it isn't written
+    notebook.run_all()  # stops at the first exercise, because it is unsolved
     expect(notebook.cell('check( "predict_spread"')).to_contain_text("✓ predict_spread: correct")
     notebook.save()
     assert "1 of 5 checks pass" in (folder / PAGE).read_text(encoding="utf-8")

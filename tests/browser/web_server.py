@@ -10,7 +10,7 @@ from threading import Thread
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve a folder to the browser, which can reach only this machine."""
+    """Serve a folder on this machine, the only one that the test browser can reach, and yield the address."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()

@@ -10,9 +10,9 @@ from course_lib.charts import Picture, as_svg
 
 @pytest.fixture
 def texts_of() -> Callable[..., list[str]]:
-    """Return all lines of text in a picture, in the order of its SVG.
+    """A function that returns all lines of text in a picture, in the order of its SVG.
 
-    Keyword arguments are values that the student has chosen for the chart's parameters.
+    Its keyword arguments set the chart's parameters, as a student would with sliders and lists.
     """
 
     def read(chart: Picture, **chosen: Any) -> list[str]:

@@ -115,7 +115,7 @@ def test_says_how_far_the_student_is(through: int, texts_of: Callable[[Picture],
 
 
 def test_a_part_that_is_built_looks_different_in_grey_too() -> None:
-    """Dashes and bold words tell the states apart without colour."""
+    """Line widths and dashes distinguish the states without colour."""
     chart = architecture_map(["FeedForward"], current="LayerNorm").to_dict()
     marks = [layer["mark"] for layer in chart["layer"] if layer["mark"]["type"] == "rect"]
     looks = {(mark["strokeWidth"], tuple(mark["strokeDash"])) for mark in marks}

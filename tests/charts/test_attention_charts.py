@@ -1,4 +1,4 @@
-"""The heat map of weights and the effect of a mask."""
+"""The attention charts: the heat map of the weights, and the effect of a mask."""
 
 import math
 from collections import Counter

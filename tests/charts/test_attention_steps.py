@@ -1,4 +1,4 @@
-"""Attention worked out step by step."""
+"""The chart that works out attention step by step."""
 
 import math
 from collections.abc import Callable

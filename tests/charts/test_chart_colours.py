@@ -25,10 +25,10 @@ from course_lib.charts.theme import (
 )
 
 READABLE = 4.5
-"""Contrast of text that WCAG 2.2 asks for (level AA)."""
+"""The minimum contrast of text in WCAG 2.2 (level AA)."""
 
 DISTINCT = 12
-"""CIELAB distance below which two lines in one picture are easily taken for each other."""
+"""The minimum CIELAB distance between two lines in one picture. Closer colours are easily confused."""
 
 # How colour-blind eyes see linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.
 SIGHTS = {

@@ -1,4 +1,4 @@
-"""The tree of beam search."""
+"""The charts of lesson 11: the tree of beam search, and decoding word by word."""
 
 import math
 from collections.abc import Callable

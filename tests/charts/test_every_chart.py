@@ -100,7 +100,7 @@ TABLES: dict[str, tuple[Callable[[pd.DataFrame], Picture], pd.DataFrame]] = {
         ),
     ),
 }
-"""The charts of tables, each as a function of the table, with an example."""
+"""The charts that are drawn from a table: each function, with an example table."""
 
 EXAMPLES: dict[str, Callable[[], Picture]] = {
     "architecture_map": lambda: charts.architecture_map(["attention_scores"], current="attention_weights"),
@@ -205,7 +205,7 @@ def example(name: str) -> Picture:
 
 @cache
 def svg(name: str) -> str:
-    """Render a function's example, which takes most of the time of these tests."""
+    """Render a function's example as SVG. It is cached, because rendering takes most of these tests' time."""
     return as_svg(example(name))
 
 

@@ -1,4 +1,4 @@
-"""The metrics of a run, live, and the attention of any layer and head."""
+"""The charts of the final lab: a run's metrics, live, and the attention of any layer and head."""
 
 import json
 import math

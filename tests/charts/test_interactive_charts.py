@@ -114,7 +114,7 @@ def _open(page: "Page", chart: Picture, folder: Path) -> None:
 
 
 def _wait_for(page: "Page", words: list[str]) -> None:
-    """Wait until the picture shows all these texts, each at least as often as the list does."""
+    """Wait until the picture shows all these texts, each at least as often as it occurs in the list."""
     page.wait_for_function(
         """words => {
             const shown = Array.from(document.querySelectorAll("svg.marks text"), node => node.textContent);

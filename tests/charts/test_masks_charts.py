@@ -1,4 +1,4 @@
-"""The masks side by side, and the leak probe."""
+"""The charts of lesson 04: masks side by side, and the leak probe."""
 
 from collections.abc import Callable
 

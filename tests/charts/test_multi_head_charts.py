@@ -1,4 +1,4 @@
-"""The charts of lesson 02: the features of each head, and what heads cost."""
+"""The charts of heads: the features of each head, what heads cost, and an overview of all heads."""
 
 from collections.abc import Callable
 

@@ -41,7 +41,7 @@ def test_bad_losses(loss: float) -> None:
 
 
 class _Display:
-    """A replacement for the notebook's display, which keeps everything that is shown."""
+    """A replacement for the notebook's display that records everything it is given to show."""
 
     shown: list[Any]
 

@@ -1,8 +1,8 @@
 """The kill matrix: which probes reject which misconception, and what the student is told.
 
 `kill_matrix.toml` summarizes it for reviewers. `make kill-matrix` rewrites that file, and `python -m
-tests.checks.kill_matrix NAME...` only the part of the named exercises. `test_kill_matrix.py` compares it with
-the checks.
+tests.checks.kill_matrix NAME...` rewrites only the sections of the named exercises. `test_kill_matrix.py`
+compares the file with the checks.
 """
 
 import json
@@ -57,7 +57,7 @@ def exercises() -> list[ExerciseCheck]:
 
 @dataclass(frozen=True)
 class Killed:
-    """The results of the probes and of the search for the reference with misconceptions applied."""
+    """The results of the probes and of the search when misconceptions are applied to the reference."""
 
     failures: tuple[Probe, ...]
     """The probes that fail."""
@@ -67,7 +67,7 @@ class Killed:
 
 def kill(exercise: ExerciseCheck, mistakes: tuple[Misconception, ...], seed: str) -> Killed:
     """Run all probes on the reference with these misconceptions, and search for an explanation."""
-    # The search will run the same version, so share its outcomes. (Each `Versions` counts its effort from 0.)
+    # The search below reuses these cached outcomes, but its own `Versions` counts the effort from 0.
     run = Versions(exercise, seed)
     found = [run.outcome(mistakes, number) for number in range(len(exercise.probes))]
     versions = Versions(exercise, seed)
@@ -113,7 +113,7 @@ def summary(exercise: ExerciseCheck) -> Summary:
 
 
 def _pairs(exercise: ExerciseCheck) -> Iterator[tuple[Misconception, ...]]:
-    """Yield the pairs that can be combined, in an order that depends on nothing but their names."""
+    """Yield the pairs that can be combined, in an order that depends only on their names."""
     pairs = combinations(exercise.misconceptions, 2)
     for pair in sorted(pairs, key=lambda pair: crc32(_joined(pair).encode())):
         if can_be_combined(exercise, pair):
@@ -129,7 +129,7 @@ def _named(found: Killed) -> str:
 
 
 def written(summaries: dict[str, Summary]) -> str:
-    """Return the file for these summaries, by exercise."""
+    """Return the contents of `kill_matrix.toml` for these summaries."""
     sections = [HEADER]
     for exercise, found in summaries.items():
         only = found.get("rejected_only_by", {})
@@ -145,7 +145,7 @@ def written(summaries: dict[str, Summary]) -> str:
 
 
 def kept() -> dict[str, Summary]:
-    """Read the summaries in the repository."""
+    """Read the summaries from `kill_matrix.toml`."""
     return tomllib.loads(FILE.read_text(encoding="utf-8"))
 
 
@@ -158,7 +158,7 @@ def _string(text: str) -> str:
 
 
 def main(names: Sequence[str]) -> None:
-    """Rewrite the file, recomputing only the exercises with these names if there are any."""
+    """Rewrite `kill_matrix.toml`. If names are given, recompute only these exercises."""
     known = kept() if names else {}
     found = {
         exercise.name: summary(exercise) if not names or exercise.name in names else known[exercise.name]

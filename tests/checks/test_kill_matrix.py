@@ -25,7 +25,7 @@ def test_mistakes_are_named(exercise: ExerciseCheck) -> None:
 @pytest.mark.nightly
 def test_the_summary_in_the_repository_is_current(exercise: ExerciseCheck) -> None:
     found = summary(exercise)
-    assert found == kept()[exercise.name], "review what `make kill-matrix` changes"
+    assert found == kept()[exercise.name], "run `make kill-matrix` and review the changes"
     assert not [name for name in found.get("not_named", []) if " + " not in name]
     assert "not_rejected" not in found
 
@@ -52,7 +52,7 @@ def test_right_answers_pass(exercise: ExerciseCheck, seed: str) -> None:
 @by_name
 @pytest.mark.nightly
 def test_mistakes_are_named_with_other_numbers_too(exercise: ExerciseCheck) -> None:
-    """Check a third of the mistakes like a student's code, with random numbers other than the matrix's."""
+    """Check every third mistake as a student's code, with different random numbers from the matrix."""
     for mistake in exercise.misconceptions[::3]:
         verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
         assert [named.name for named in verdict.named] == [mistake.name]
@@ -65,7 +65,7 @@ def test_nobody_is_accused_falsely(exercise: ExerciseCheck) -> None:
     for found in UNRELATED[exercise.name][::12]:
         verdict = examine(exercise, LocalBackend(found), SEEDS[0])
         assert not verdict.passed
-        # General mistakes, such as a result of None or an undefined name, are rightly named everywhere.
+        # General mistakes, such as a result of None or an undefined name, may be named in any exercise.
         assert not set(verdict.named) & set(exercise.misconceptions), verdict.difference
 
 

@@ -115,7 +115,7 @@ def test_a_mistake_in_code_of_another_structure_is_probably_named() -> None:
 
     told = message("length_penalty", length_penalty)
     assert told.startswith("✗ length_penalty: probably, the length itself is raised to")
-    assert "This mistake gives your results in 4 of the 5 tests that fail." in " ".join(told.split())
+    assert "This mistake produces your results in 4 of the 5 tests that fail." in " ".join(told.split())
 
 
 def test_parts_that_fail_their_own_checks_come_first() -> None:
@@ -310,7 +310,7 @@ def test_in_ipython_the_message_alone_is_shown() -> None:
 
 def test_unknown_exercise_is_said_with_the_known_ones() -> None:
     with pytest.raises(
-        ValueError, match=r"no exercise called 'attention_score'; known names: .*attention_scores, "
+        ValueError, match=r"no check called 'attention_score'; known names: .*attention_scores, "
     ):
         check("attention_score", {"attention_score": attention_scores})
 
@@ -393,7 +393,7 @@ def test_what_is_nearly_right_gets_words_and_no_error_of_the_pictures(name: str,
 
 
 class _Askable:
-    """An object with the method of a backend."""
+    """An object that has a backend's `ask` method."""
 
     def ask(self, request: object) -> str:
         return "an answer"
@@ -484,7 +484,7 @@ def test_a_result_that_is_the_function_itself() -> None:
 
 @pytest.fixture
 def untouched() -> Iterator[ExerciseCheck]:
-    """An exercise without known outcomes, whose outcomes are forgotten again afterwards."""
+    """An exercise without cached outcomes. The cache is cleared again afterwards."""
     exercise = catalogue()["shift_target"]
     assert isinstance(exercise, ExerciseCheck)
     known_versions.cache_clear()

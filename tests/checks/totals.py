@@ -13,7 +13,7 @@ class Totals:
     exercises: int
     misconceptions: int
     named: int
-    """Misconceptions for which the student is told exactly that one."""
+    """Misconceptions that are named alone and correctly."""
     pairs: int
     variants: int
     unrelated: int
@@ -23,7 +23,7 @@ class Totals:
     def __str__(self) -> str:
         return (
             f"The kill matrix: {self.exercises} exercises; {self.misconceptions} misconceptions, of which "
-            f"{self.named} are named correctly; {self.pairs} pairs; {self.variants} right variants and "
+            f"{self.named} are named correctly; {self.pairs} pairs; {self.variants} correct variants and "
             f"{self.unrelated} unrelated wrong answers; {self.false_accusations} false accusations."
         )
 

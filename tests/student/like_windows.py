@@ -1,9 +1,9 @@
-"""Imitate Python on Windows, as far as Linux can, by hiding what Windows lacks.
+"""Imitate Python on Windows, as far as Linux allows, by hiding what Windows lacks.
 
 `install()` changes what the modules of `course_lib` and of the tests import from then on: `os`, `signal`,
 `socket`, `select`, `time` and `sys` are views without the names that Windows lacks, and Unix modules can't be
 imported. Opening a file as text without an encoding is an error. Other packages, which have their own code
-for Windows, are not affected. As a pytest plugin, it runs any test in this way:
+for Windows, are not affected. As a pytest plugin, this module runs tests in this way:
 
     pytest -p tests.student.like_windows tests/checks tests/student
 
@@ -38,7 +38,7 @@ _SIGNAL = """
     SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM SIG_DFL SIG_IGN Handlers Signals default_int_handler
     getsignal raise_signal set_wakeup_fd signal strsignal valid_signals
 """
-#: For some modules, the names that Windows has; for others, the names that it lacks.
+#: The names that Windows has in some modules, and those that it lacks in others.
 _PRESENT = {"os": frozenset(_OS.split()), "signal": frozenset(_SIGNAL.split())}
 _LACKING = {
     "select": frozenset("poll epoll devpoll kqueue".split()),  # noqa: SIM905
@@ -72,7 +72,7 @@ class WindowsView(ModuleType):
 
 
 def install(packages: Sequence[str] = ("course_lib", "tests")) -> None:
-    """Make modules of these packages import the views from now on. Call this before they are imported."""
+    """Make modules of these packages import the views from now on. Call this before importing them."""
     genuine = builtins.__import__
 
     def import_(

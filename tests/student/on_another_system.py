@@ -1,4 +1,4 @@
-"""The program of `test_other_systems.py`, which runs the student's side of the course without Unix.
+"""Run the student's side of the course as on a system other than Unix, for `test_other_systems.py`.
 
     python -m tests.student.on_another_system LESSONS RESULTS
 
@@ -33,7 +33,7 @@ from course_lib.curriculum import public_curriculum  # noqa: E402
 
 #: The lessons that work on every system.
 EVERYWHERE = [lesson for lesson in public_curriculum().lessons if lesson.name[:2] <= "11"]
-#: A mistake is tested in one of this many exercises.
+#: A mistake is tested only in every `STEP`-th exercise.
 STEP = 3
 
 
@@ -72,7 +72,7 @@ def verdict(name: str, answer: object) -> str:
 
 
 def checks() -> dict[str, Any]:
-    """Check the reference's answers of lessons 00 to 11, and a sample of mistakes."""
+    """Check the reference's answers for lessons 00 to 11 and a sample of mistakes."""
     right: dict[str, str] = {}
     wrong: dict[str, str] = {}
     for lesson in EVERYWHERE:
@@ -90,7 +90,7 @@ def checks() -> dict[str, Any]:
 
 
 def endless() -> str:
-    """Run a check on code that never returns."""
+    """Run a check on code that never returns, and return its message."""
     local_backend.SECONDS = 0.3
 
     def attention_scores(query: object, key: object) -> object:

@@ -1,4 +1,4 @@
-"""The configuration for students. `tests/autograder/nbgrader/test_exchange.py` uses it."""
+"""The students' configuration, which `tests/autograder/nbgrader/test_exchange.py` also uses."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Lessons 00 to 11 without fork, alarm signals, the modules of Unix, and UTF-8 as the default encoding."""
+"""Lessons 00 to 11 without fork, alarm signals, Unix modules, or UTF-8 as the default encoding."""
 
 import json
 import os

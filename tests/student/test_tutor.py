@@ -85,7 +85,7 @@ def serving() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def mistake() -> CheckError:
-    """The error of a check of WRONG."""
+    """The error that a check of WRONG raises."""
     wrong: dict[str, object] = {}
     exec(WRONG, wrong)
     with pytest.raises(CheckError) as error:
@@ -95,7 +95,7 @@ def mistake() -> CheckError:
 
 @pytest.fixture
 def failed(mistake: CheckError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A folder with a lesson in which a check has just failed, and a server approved by the student."""
+    """The configured server, with a lesson in the current folder and a check that has just failed."""
     (tmp_path / LESSON.name).write_bytes(LESSON.read_bytes())
     monkeypatch.chdir(tmp_path)
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
@@ -120,7 +120,7 @@ def said(capsys: pytest.CaptureFixture[str], **options: object) -> str:
 def test_in_a_notebook(
     failed: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A student's cells: the notice, then the answer; the code is sent only on request."""
+    """Run a student's cells: the tutor shows a notice, then answers, and sends code only on request."""
     monkeypatch.setenv("COURSE_TUTOR_KEY", "k")
     monkeypatch.setattr("sys.last_value", None)
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # The shell replaces it.
@@ -221,7 +221,7 @@ def test_nothing_is_sent_to_another_server_than_agreed(
     ("reply", "expected"),
     [
         ({"body": EVENTS, "content_type": "text/event-stream; charset=utf-8"}, "What is d?"),
-        ({"status": 401}, "refused the key (401)"),
+        ({"status": 401}, "rejected the key (401)"),
         ({"status": 404}, "Check the `url` and the `model`"),
         ({"status": 307}, "did not accept the request (307)"),
         ({"status": 429}, "too many requests"),

@@ -21,5 +21,5 @@ def _fixed_random_numbers() -> None:
 
 @pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def device(request: pytest.FixtureRequest) -> str:
-    """The CPU and, if there is one, a GPU."""
+    """The device to test on: the CPU and, if there is one, a GPU."""
     return request.param

@@ -15,12 +15,12 @@ Module = TypeVar("Module", bound=nn.Module)
 #: The ids of the padding, start and end tokens in all tests that decode or train.
 PAD, START, END = 0, 1, 2
 
-#: For hypothesis: seeds for torch's generator, so that an example can be reproduced.
+#: A hypothesis strategy for seeds of torch's generator, so that an example can be reproduced.
 seeds = st.integers(0, 2**31)
 
 
 def numbers(*shape: int) -> Tensor:
-    """Draw from the standard normal distribution."""
+    """Draw a float64 tensor from the standard normal distribution."""
     return torch.randn(shape, dtype=torch.float64)
 
 
@@ -46,7 +46,7 @@ def sentences(lengths: Iterable[int], vocabulary: int = 11, pad_id: int = PAD) -
 
 
 def sentences_from(seed: int, lengths: Iterable[int]) -> Tensor:
-    """Draw the sentences for this seed."""
+    """Draw sentences of these lengths with a fixed seed."""
     torch.manual_seed(seed)
     return sentences(lengths)
 
@@ -57,7 +57,7 @@ def batches(shortest: int = 1) -> st.SearchStrategy[Tensor]:
 
 
 def with_random_weights(module: Module, spread: float = 0.5) -> Module:
-    """Change every weight, including biases and norms, from its initial value, and convert to float64."""
+    """Convert a module to float64, and draw all its parameters at random, including biases and norms."""
     module.double()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=spread)

@@ -1,4 +1,4 @@
-"""Lesson 01: scores, weights and attention, against loops and `F.scaled_dot_product_attention`."""
+"""Lesson 01: scores, weights, attention, compared with loops and `F.scaled_dot_product_attention`."""
 
 import math
 

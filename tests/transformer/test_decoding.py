@@ -1,4 +1,4 @@
-"""Lesson 11: greedy decoding and beam search, against slow decoders of one sentence and exhaustive search.
+"""Lesson 11: greedy decoding and beam search, compared with slow decoders and with exhaustive search.
 
 Small random weights hide decoding mistakes. Here every model has two layers and enlarged weights, and the
 seeds were selected so that rows end at different steps and different searches give different translations.
@@ -27,7 +27,8 @@ from course_lib.transformer import (
 
 from .samples import END, PAD, START, sentences, small_transformer, unchanged
 
-# Seed and norm_first of models with vocabularies of four words (decoded to five tokens) and five (nine).
+# The seed and `norm_first` of each model. Vocabularies of four words are decoded up to five tokens, and
+# vocabularies of five words up to nine.
 OF_FOUR_WORDS = [(28, False), (15, True), (55, True)]
 OF_FIVE_WORDS = [(18, False), (49, False), (2, True), (35, True)]
 four_words = pytest.mark.parametrize(("seed", "norm_first"), OF_FOUR_WORDS)
@@ -67,7 +68,7 @@ def rows_of(source: Tensor) -> list[Tensor]:
 
 
 def filled(rows: list[list[int]]) -> list[list[int]]:
-    """Pad the rows with the end token to the longest."""
+    """Pad the rows with the end token to the length of the longest row."""
     longest = max(map(len, rows))
     return [row + [END] * (longest - len(row)) for row in rows]
 
@@ -82,7 +83,7 @@ def slow_greedy(model: Transformer, source: Tensor, max_length: int) -> list[int
 
 
 def score(log_probability: float, written: list[int], alpha: float) -> float:
-    """Divide by the length penalty. The length excludes the start token but includes the end token."""
+    """Divide by the length penalty. The length includes the end token, but not the start token."""
     return log_probability / ((5 + len(written) - 1) / 6) ** alpha
 
 
@@ -102,7 +103,7 @@ def every_translation(model: Transformer, source: Tensor, max_length: int) -> li
 def slow_beam_search(
     model: Transformer, source: Tensor, beam: int, max_length: int, alpha: float
 ) -> list[int]:
-    """Search for one sentence, using lists. Ended translations stay candidates for the beam."""
+    """Run beam search for one sentence, using lists. Ended translations stay candidates for the beam."""
     kept = [(0.0, [START], False)]
     while any(not ended for _, _, ended in kept) and len(kept[0][1]) < max_length:
         longer = []
@@ -121,7 +122,7 @@ def slow_beam_search(
 
 
 def lengths_after_start(decoded: Tensor) -> list[int]:
-    """Count the tokens up to the first end token."""
+    """Count each row's tokens after the start token, up to and including the first end token."""
     return [row[1:].index(END) + 1 if END in row[1:] else len(row) - 1 for row in decoded.tolist()]
 
 
@@ -130,7 +131,7 @@ def lengths_after_start(decoded: Tensor) -> list[int]:
     [*((*each, 4) for each in OF_FOUR_WORDS), *((*each, 5) for each in OF_FIVE_WORDS)],
 )
 def test_these_models_tell_searches_apart(seed: int, norm_first: bool, words: int) -> None:
-    """Different searches give different results on these models, so the comparisons below prove something."""
+    """These models make different searches give different results, so the comparisons are meaningful."""
     model, source = vivid(seed, norm_first, words)
     mask, max_length = padding_mask(source, PAD), {4: 5, 5: 9}[words]
     greedy = greedy_decode(model, source, mask, max_length, START, END)
@@ -173,7 +174,7 @@ def always(model: Transformer, token: int) -> None:
 
 
 def counting(model: Transformer) -> list[int]:
-    """Record the length of the target at every step of decoding. The list that is returned grows."""
+    """Return a list to which every decoding step appends the length of the target."""
     lengths = []
     model.decoder_layers[0].register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[1]))
     return lengths

@@ -29,7 +29,7 @@ from .samples import assert_close, numbers, random_mask, sentences, unchanged, w
 
 @dataclass
 class Sample:
-    """A way to build a module of a given width, and its inputs for a batch size and a length."""
+    """Functions that build a module of a given width and its inputs of a given batch size and length."""
 
     build: Callable[[int], nn.Module]
     inputs: Callable[[int, int, int], tuple]

@@ -1,4 +1,4 @@
-"""`GradientBuckets` in one process. `test_replicas` trains with it in several."""
+"""`GradientBuckets` in one process. `test_replicas` trains with it in several processes."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Lesson 08: smoothed targets by hand, and their loss compared with PyTorch's label smoothing."""
+"""Lesson 08: smoothed targets computed by hand, and the loss compared with PyTorch's label smoothing."""
 
 import math
 
@@ -17,7 +17,7 @@ smoothings = st.sampled_from([0.0, 0.1, 0.3, 1.0])
 
 
 def labels_of(seed: int, shape: tuple[int, ...], vocab_size: int, pad_id: int) -> Tensor:
-    """Draw labels, of which about a quarter are padding, but never the first one."""
+    """Draw labels, about a quarter of which are padding. The first label is the last word's id."""
     torch.manual_seed(seed)
     labels = torch.randint(vocab_size, shape)
     labels[torch.rand(shape) < 0.25] = pad_id

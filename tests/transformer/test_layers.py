@@ -1,4 +1,4 @@
-"""Lesson 06: one layer of the encoder and of the decoder, compared with PyTorch's layers with our weights."""
+"""Lesson 06: one layer of the encoder and of the decoder, compared with PyTorch's layers."""
 
 import pytest
 import torch

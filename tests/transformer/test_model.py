@@ -1,4 +1,4 @@
-"""Lesson 06: the whole model, compared with PyTorch's stacks with our weights, and its properties."""
+"""Lesson 06: the whole model, compared with PyTorch's stacks that have the same weights."""
 
 import copy
 import itertools
@@ -173,7 +173,7 @@ def test_the_defaults_are_the_base_model_of_the_paper() -> None:
     with torch.device("meta"):
         model = tie_embeddings(Transformer(37000, 37000, config))
         torchs = nn.Transformer(batch_first=True)
-    # PyTorch puts a norm on top of both stacks even in post-norm.
+    # PyTorch puts a norm on top of both stacks even with post-norm.
     stacks = sum(weight.numel() for weight in torchs.parameters()) - 4 * 512
     assert sum(weight.numel() for weight in model.parameters()) == stacks + 37000 * 512 + 37000
     dropouts = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
@@ -448,7 +448,7 @@ def test_every_weight_gets_a_gradient() -> None:
     model, source, target = small_transformer(norm_first=True), sentences([4, 2]), sentences([3, 5])
     logits_of(model, source, target).square().sum().backward()
     for name, parameter in model.named_parameters():
-        if "key_projection.bias" not in name:  # adds the same to all keys, which softmax ignores
+        if "key_projection.bias" not in name:  # shifts a query's scores equally, which softmax ignores
             assert gradient(parameter).abs().sum() > 0.0, name
 
 

@@ -1,4 +1,4 @@
-"""Properties of the whole package: its contract, imports and documentation, and these tests."""
+"""Properties of the whole package: its contract, imports, documentation and tests."""
 
 import ast
 import dataclasses
@@ -124,7 +124,7 @@ def test_what_is_public_is_listed_and_nothing_else() -> None:
     assert exercises <= {name.split(".")[0] for name in SIGNATURES} <= public
 
 
-# The hook of tests/conftest.py checks the shapes in annotations, even in every worker of pytest-xdist.
+# The import hook of tests/conftest.py checks annotated shapes, in every worker of pytest-xdist too.
 
 
 def test_a_wrong_shape_is_refused_under_the_tests() -> None:
@@ -284,7 +284,7 @@ def test_pitfall_17_no_default_can_be_changed(tree: ast.Module) -> None:
                 assert isinstance(default, ast.Constant | ast.Name | ast.UnaryOp), ast.unparse(default)
 
 
-# Items 19 and 20 are about padding and vocabularies of the data, which the reference does not touch.
+# Pitfalls 19 and 20 concern the padding and the vocabularies of the lab's data, so they have no test here.
 PITFALLS = {*range(1, 23)} - {19, 20}
 
 

@@ -15,7 +15,7 @@ from .samples import assert_close, numbers, seeds, sentences
 
 
 def sinusoid(position: int, column: int, d_model: int) -> float:
-    """Compute one number of section 3.5."""
+    """Compute one entry of the positional encoding, as in section 3.5 of the paper."""
     angle = position / 10000 ** (2 * (column // 2) / d_model)
     return math.cos(angle) if column % 2 else math.sin(angle)
 
@@ -98,7 +98,8 @@ def test_pitfall_08_tables_start_normal_so_that_words_are_as_large_as_positions(
     table = TokenEmbedding(vocabulary, d_model).table.weight.detach()
     assert table.std().item() == pytest.approx(d_model**-0.5, rel=0.02)
     assert table.mean().item() == pytest.approx(0.0, abs=0.02 * d_model**-0.5)
-    # 4.6% of a normal distribution is beyond two standard deviations, but none of Xavier's uniform one is.
+    # 4.6% of a normal distribution is beyond two standard deviations, but none of Xavier's uniform
+    # distribution is.
     beyond = (table.abs() > 2 * d_model**-0.5).double().mean().item()
     assert beyond == pytest.approx(0.0455, abs=0.005)
 

@@ -1,4 +1,4 @@
-"""Replicas in real processes, with and without buckets and shards: the results equal those of one process."""
+"""Replicas with a sharded optimiser train like one process, with and without buckets, in real processes."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def sentences(update: int) -> Tensor:
 
 
 def loss_of(model: nn.Module, x: Tensor) -> Tensor:
-    # BatchNorm would mix the sentences of one rank.
+    # In training mode, BatchNorm would mix the sentences of one rank.
     model.eval()
     loss: Tensor = model(x).square().sum() / (RANKS * 4)
     return loss

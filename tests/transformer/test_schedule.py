@@ -64,7 +64,7 @@ def test_there_is_no_update_before_the_first(step: int) -> None:
 def steps_of_a_weight(
     optimizer: torch.optim.Optimizer, scheduler: LRScheduler, weight: nn.Parameter, count: int
 ):
-    """Make `count` updates with a gradient of one: the decrease of the weight is the learning rate."""
+    """Update with a gradient of one, and return the weight's decreases, which are the learning rates."""
     falls = []
     for _ in range(count):
         before = weight.item()
@@ -94,7 +94,7 @@ def test_pitfall_03_the_first_two_updates_run_at_different_rates() -> None:
 def test_the_paper_s_optimiser_is_driven_too() -> None:
     weight = nn.Parameter(torch.zeros((), dtype=torch.float64))
     optimizer = torch.optim.Adam([weight], lr=1.0, betas=(0.9, 0.98), eps=1e-9)
-    # Adam divides a constant gradient by itself, so the weight moves by the rate.
+    # Adam divides a constant gradient by its magnitude, so the weight moves by the rate.
     falls = steps_of_a_weight(optimizer, make_scheduler(optimizer, 4, 4, factor=2.0), weight, 9)
     expected = [2 * BY_HAND[step] if step in BY_HAND else 1 / math.sqrt(step) for step in range(1, 10)]
     assert falls == pytest.approx(expected, rel=1e-7)

@@ -1,4 +1,4 @@
-"""`ShardedOptimizer` in one process. `test_replicas` trains with it in several."""
+"""`ShardedOptimizer` in one process. `test_replicas` trains with it in several processes."""
 
 import torch
 from torch import nn

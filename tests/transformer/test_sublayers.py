@@ -15,7 +15,7 @@ SHAPES = [(2, 3), (1, 1), (4,), (), (2, 1, 3)]
 
 
 def compare_with_torch(ours: nn.Module, twin: nn.Module, x: Tensor) -> None:
-    """Compare output and the gradient of the input."""
+    """Compare the output and the gradient of the input with those of PyTorch's module."""
     mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     output, expected = ours(mine), twin(theirs)
     assert_close(output, expected)
@@ -135,7 +135,7 @@ def test_feed_forward_treats_every_position_alone_and_alike(seed: int, length: i
 
 
 class Doubling(nn.Module):
-    """A sublayer that records its input."""
+    """A sublayer that computes 2x + 1 and records its input."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -35,18 +35,18 @@ def constant(optimizer: torch.optim.Optimizer) -> LambdaLR:
 
 
 def pairs_of(source_lengths: list[int], target_lengths: list[int]) -> Pair:
-    """Draw sentences and targets. Targets have two or more tokens, the first of which is only read."""
+    """Draw sources and targets. A target needs two or more tokens, because the first is never a label."""
     return sentences(source_lengths, VOCABULARY), sentences(target_lengths, VOCABULARY)
 
 
 def cut(batch: Pair, rows: list[int]) -> Pair:
-    """Select some sentences, and trim each side to its longest."""
+    """Select some sentences, and trim each side to the longest of them."""
     source, target = (tokens[rows] for tokens in batch)
     return tuple(tokens[:, : int((tokens != PAD).sum(dim=1).max())] for tokens in (source, target))
 
 
 def loss_by_torch(model: Transformer, batch: Pair, smoothing: float) -> Tensor:
-    """Compute the mean over the real tokens in one pass, with masks built here."""
+    """Compute the mean loss over the real tokens in one pass, with masks built here."""
     source, target = batch
     read, labels = target[:, :-1], target[:, 1:]
     source_mask = (source != PAD)[:, None, :]
@@ -58,7 +58,7 @@ def loss_by_torch(model: Transformer, batch: Pair, smoothing: float) -> Tensor:
 
 
 def update_by_torch(model: Transformer, batch: Pair, rate: float, smoothing: float = 0.1) -> float:
-    """Make an update along the gradient by hand."""
+    """Make one update of gradient descent without an optimiser, and return the loss."""
     loss = loss_by_torch(model, batch, smoothing)
     gradients = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
     with torch.no_grad():
@@ -68,7 +68,7 @@ def update_by_torch(model: Transformer, batch: Pair, rate: float, smoothing: flo
 
 
 def updates_of(model: Transformer, before: Transformer) -> Tensor:
-    """Return the changes of all weights side by side, so that large weights don't hide differences."""
+    """Return the changes of all weights as one vector. The weights themselves could hide differences."""
     old = dict(before.named_parameters())
     changes = [(weight - old[name]).flatten() for name, weight in model.named_parameters()]
     return torch.cat(changes).detach()
@@ -100,7 +100,7 @@ def test_an_update_is_that_of_torch_on_the_whole_batch(norm_first: bool, smoothi
 def test_pitfall_01_any_split_into_micro_batches_gives_the_same_parameters(
     seed: int, places: list[int], norm_first: bool
 ) -> None:
-    """Sentence i is in micro-batch places[i]: unequal, unordered, one or many micro-batches."""
+    """Put sentence i into micro-batch places[i], so sizes and order vary, and there may be only one."""
     torch.manual_seed(seed)
     lengths = torch.randint(2, 7, (2, len(places))).tolist()
     batch = pairs_of(*lengths)

@@ -1,7 +1,7 @@
 """PyTorch's own layers with our weights: both must compute the same results.
 
 The functions named `..._state` arrange our weights under PyTorch's names. They read either the weights
-(`torch.Tensor.detach`) or their gradients (`gradient`), so one layout serves to copy and to compare.
+(`torch.Tensor.detach`) or their gradients (`gradient`), so one layout serves for both copying and comparing.
 PyTorch's masks are inverted: True means "may not attend".
 """
 

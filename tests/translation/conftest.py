@@ -20,7 +20,7 @@ from tests.made_once import made_once
 from tests.translation.phrases import write_corpus
 from tests.translation.web_server import Answer, serving
 
-# The tests start processes of their own; more threads would only wait for each other.
+# The tests start their own processes, so more threads would only compete for the cores.
 torch.set_num_threads(1)
 
 CONFIG = """
@@ -44,7 +44,7 @@ def corpus_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def config_file(tmp_path: Path, corpus_folder: Path) -> Path:
-    """A config file for the corpus, whose run folder `run` is next to it."""
+    """A config file for the corpus. Its run folder `run` is next to it."""
     path = tmp_path / "tiny.yaml"
     path.write_text(CONFIG.format(run=tmp_path / "run", corpus=corpus_folder), "utf-8")
     return path
@@ -64,14 +64,14 @@ def tiny_config(config_file: Path) -> Callable[..., RunConfig]:
 def published() -> Path:
     """The folder with the published files of Multi30k."""
     if "COURSE_DATA" not in os.environ:
-        pytest.skip("COURSE_DATA names no mirror folder, so the published files of Multi30k are not at hand")
+        pytest.skip("COURSE_DATA names no mirror folder, so Multi30k's published files are missing")
     mirror = Path(os.environ["COURSE_DATA"])
     return mirror / "multi30k" if (mirror / "multi30k").is_dir() else mirror
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]:
-    """Start a web server that answers as specified, and return its address."""
+    """A function that starts a web server with the given answers, and returns its address."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(downloads, "PAUSE", 0.01)
     with ExitStack() as servers:
@@ -80,7 +80,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], str]]
 
 @pytest.fixture(scope="module", autouse=True)
 def _machine_not_measured() -> Iterator[None]:
-    """Replace the measurement at each start of training, which takes 0.3 seconds, by a constant."""
+    """Replace the measurement at each start of training, which takes 0.3 seconds, with a constant."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "measure_matmul_rate", lambda *_: 1e11)
         yield

@@ -1,4 +1,4 @@
-"""Made-up sentence pairs for the tests of the lab."""
+"""Made-up sentence pairs for the lab's tests."""
 
 import random
 from pathlib import Path

@@ -31,7 +31,7 @@ SECONDS = 300
 def start(
     world_size: int, function: Callable[..., Any], *arguments: Any
 ) -> list[tuple[BaseProcess, Connection]]:
-    """Start `function(distributed, *arguments)` in each of `world_size` processes."""
+    """Start `function(distributed, *arguments)` in processes, each with a connection for its result."""
     [port] = free_ports(1)
     started = []
     for rank in range(world_size):
@@ -49,7 +49,7 @@ def results(started: list[tuple[BaseProcess, Connection]]) -> list[Any]:
     """Wait for the processes, and return the results of their functions in the order of the ranks."""
     outcomes = []
     for process, receiver in started:
-        assert receiver.poll(SECONDS), f"process {process.pid} gave no result in {SECONDS} seconds"
+        assert receiver.poll(SECONDS), f"process {process.pid} returned no result within {SECONDS} seconds"
         good, value = received(receiver)
         assert good, value
         outcomes.append(value)
@@ -60,13 +60,13 @@ def results(started: list[tuple[BaseProcess, Connection]]) -> list[Any]:
 
 
 def received(receiver: Connection) -> Any:
-    """Wait for what a process sends, and return it."""
+    """Wait until a process sends a value, and return the value."""
     return pickle.loads(receiver.recv_bytes())
 
 
 def _send(sender: Connection, value: Any) -> None:
-    # `Connection.send` would send tensors as file handles, which the receiver has to fetch from this process:
-    # that fails if this process has ended by then.
+    # `Connection.send` would send tensors as file handles, which the receiver has to fetch from this process.
+    # That fails if this process has ended by then.
     sender.send_bytes(pickle.dumps(value))
 
 
@@ -80,8 +80,8 @@ def start_command(
 ) -> list[BaseProcess]:
     """Start the training command in each of `world_size` processes, which exit with its exit code.
 
-    With `kill_at`, the first process kills itself just before this file operation. Its output is written to
-    the file `output`.
+    If `kill_at` is given, the first process kills itself just before the file operation with this number. The
+    output of the first process is written to the file `output`.
     """
     [port] = free_ports(1)
     started = []
@@ -113,7 +113,7 @@ def _command(
 
 
 def _kill_at_file_operation(number: int) -> None:
-    """Kill this process with SIGKILL between writing a file and renaming it, or before removing one."""
+    """Kill this process just before this file operation: a file is renamed after writing, or removed."""
     operations = itertools.count(1)
 
     def watch(event: str, _: tuple[Any, ...]) -> None:

@@ -1,7 +1,7 @@
 """A real SLURM from Debian's packages, with two nodes that have two simulated GPUs each.
 
-It has its own folders, ports and keys. Both nodes are this machine. Root is required, because SLURM needs it
-to start jobs for its users.
+It has its own folders, ports and keys. Both nodes run on this machine. Root is required, because SLURM needs
+it to start jobs for its users.
 """
 
 import os
@@ -85,10 +85,10 @@ class Slurm:
         deadline = time.monotonic() + SECONDS
         self.wait_for(job, "PENDING")
         _until(lambda: _idle(self) == 2)  # Otherwise the first attempt's end would count as the second's.
-        time.sleep(2)  # A node refuses to start a job in the same second in which it ended it.
+        time.sleep(2)  # A node doesn't start a job in the second in which it ended it.
         while self.state(job) == "PENDING":
             assert time.monotonic() < deadline, self.command("scontrol", "show", "job", job)
-            # This fails if the job has just started, which the next query of its state shows.
+            # This fails if the job has just started. The next query of its state shows that.
             self.command("scontrol", "update", f"JobId={job}", "StartTime=now", may_fail=True)
             time.sleep(1)
 
@@ -97,7 +97,7 @@ class Slurm:
         deadline = time.monotonic() + SECONDS
         while (now := self.state(job)) != state:
             gave_up = now == "FAILED" or time.monotonic() > deadline
-            assert not gave_up, f"job {job} is {now}, and not {state}\n{self._told(job)}"
+            assert not gave_up, f"job {job} is {now}, not {state}\n{self._told(job)}"
             time.sleep(0.1)
 
     def _told(self, job: str) -> str:
@@ -108,7 +108,7 @@ class Slurm:
 
 @contextmanager
 def real_slurm() -> Iterator[Slurm]:
-    """Start the daemons. At the end, stop them and everything that they have started."""
+    """Run the daemons until the block ends. Then stop them and everything that they have started."""
     with ExitStack() as stack:
         # The path must be short enough for a socket.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
@@ -121,7 +121,7 @@ def real_slurm() -> Iterator[Slurm]:
         values = {"job": 1 + secrets.randbelow(9_000), "cores": os.cpu_count(), "folder": folder}
         values |= {"controller": ports[0], "node1": ports[1], "node2": ports[2]}
         (folder / "slurm.conf").write_text(CONFIG.format(**values))
-        # SLURM counts these devices as GPUs and gives them to jobs.
+        # SLURM counts these devices as GPUs and assigns them to jobs.
         (folder / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
         (folder / "state").mkdir()
         config = str(folder / "slurm.conf")
@@ -168,14 +168,14 @@ def _cancel_everything(slurm: Slurm) -> None:
 
 
 def _idle(slurm: Slurm) -> int:
-    # This fails until the daemons answer.
+    # The command fails until the daemons answer.
     return slurm.command("sinfo", "--noheader", "--Node", "--format=%t", may_fail=True).split().count("idle")
 
 
 def _until(holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS
     while not holds():
-        assert time.monotonic() < deadline, "SLURM does not start"
+        assert time.monotonic() < deadline, "SLURM did not reach the expected state"
         time.sleep(0.05)
 
 

@@ -190,7 +190,7 @@ def test_only_the_same_numbers_in_memory_have_the_same_key() -> None:
 
 
 def freeze(distributed: DistributedInfo, rank: int) -> str:
-    """Freeze the process with this rank while the other one waits for it in a collective."""
+    """Freeze the process with this rank while the other ranks wait for it in a collective."""
     with watched_peers(distributed, 2):
         dist.barrier()  # A process that freezes while the watch is being set up isn't watched yet.
         if distributed.rank == rank:
@@ -208,7 +208,7 @@ def test_a_frozen_process_is_not_waited_for() -> None:
 
 
 def lose(distributed: DistributedInfo, ends: str, output: str) -> str:
-    """Exit on rank 1 within the watch. The others wait in the main thread, as in a collective of NCCL."""
+    """Exit on rank 1 while it is watched. The others wait in the main thread, as in an NCCL collective."""
     pytest.MonkeyPatch().setattr(peer_watch, "_SECONDS_TO_FAIL", 2.0)
     if distributed.rank == 0:
         os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), 2)

@@ -32,7 +32,7 @@ TRAIN = ["-m", "course_lib.translation.train"]
 
 @pytest.fixture
 def launch() -> Iterator[Launch]:
-    """Start the launcher, and end everything that a failed test leaves behind."""
+    """A function that starts the launcher. What a failed test leaves running is terminated."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(output: Path, *arguments: str, launcher: Sequence[str] = LAUNCH) -> subprocess.Popen[bytes]:
@@ -72,7 +72,7 @@ def children(process: int) -> list[int]:
 def test_a_process_that_dies_is_started_again_and_a_signal_is_passed_on(
     launch: Launch, config_file: Path, tmp_path: Path
 ) -> None:
-    """One process is killed and torchrun restarts both; torchrun gets SIGUSR1; the run is then finished."""
+    """Kill one process, so that torchrun restarts both; send torchrun SIGUSR1; then finish the run."""
     said = tmp_path / "said"
     arguments = [str(config_file), "training.epochs=15", "evaluation.bleu_every=0", "evaluation.beam_size=1"]
     arguments += ["checkpoints.stop_check_every=2"]

@@ -44,7 +44,7 @@ def test_a_file_gives_many_at_once_and_loses_none(tmp_path: Path) -> None:
     assert [line for some in lists for line in some] == expected
     components = path.stat().st_size / READ_BYTES
     assert 2 < components <= len(lists) <= components + 2, (
-        "many at a time, also where that cuts a letter in two"
+        "many at a time, even if a read ends inside a character"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "solutions" / "13-final-lab" / "train.sbatch"
 
-#: Commands in place of SLURM's and of Python. `srun` runs its command once for each node.
+#: Replacements for the script's commands and for Python. `srun` runs its command once for each node.
 COMMANDS = {
     "scontrol": """
 case "$1 $2" in

@@ -20,13 +20,13 @@ pytestmark = [pytest.mark.skipif(bool(why_not()), reason=str(why_not())), pytest
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    """A SLURM with two idle nodes."""
+    """A running SLURM with two idle nodes."""
     with real_slurm() as running:
         yield running
 
 
 def submit(slurm: Slurm, folder: Path, nodes: int, gpus: int, *arguments: str, **environment: str) -> str:
-    """Submit the script with `gpus` GPUs on each node, and return the job's number. Its log is `log`."""
+    """Submit the script with `gpus` GPUs on each node, and return the job's number."""
     return slurm.command(
         "sbatch",
         "--parsable",
@@ -72,7 +72,7 @@ def test_a_preempted_job_goes_back_to_the_queue_and_ends_as_one_that_was_not(
     wait_for_text(slurm, job, log, "the job returns to the queue")
     assert not (tmp_path / "run" / "translations.txt").exists(), "the run was not stopped early"
     assert list(disk.glob("course-data-*")) == []
-    # Leave the files of a node that lost power while copying.
+    # Create the files that a node leaves behind if it loses power while copying.
     for left in ("train.ids", "data/train.ids", "data/more"):
         (disk / f"course-data-{job}" / left).mkdir(parents=True)
     slurm.start_now(job)

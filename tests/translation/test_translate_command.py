@@ -117,7 +117,7 @@ def test_a_terminal_shows_how_much_of_a_file_is_done_where_no_text_goes(
     )
     os.close(terminal)
     said = b""
-    with contextlib.suppress(OSError):  # Linux raises it after the last writer has left
+    with contextlib.suppress(OSError):  # Linux raises it when the last writer has closed it
         while part := os.read(reader, 65536):
             said += part
     os.close(reader)
@@ -251,7 +251,7 @@ def test_output_that_cannot_be_kept_and_too_many_pictures_are_refused(
 
 
 def test_from_a_pipe_to_a_reader_who_has_seen_enough(trained_folder: Path, translator: Translator) -> None:
-    """The real command answers line by line, and then the reader closes the pipe."""
+    """Run the real command: it translates line by line, and ends when the reader closes the pipe."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "course_lib.translation.translate", str(trained_folder), "--device", "cpu"],

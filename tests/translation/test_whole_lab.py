@@ -1,4 +1,4 @@
-"""The lab from end to end, with its commands alone: train, resume, translate, record attention, score."""
+"""The lab from end to end, through its commands: train, resume, translate, record attention, score."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def command(*arguments: str, given: str = "") -> str:
 
 @pytest.fixture
 def lessons(tmp_path: Path) -> Path:
-    """A student's notebooks, in which two lessons are still unwritten."""
+    """A student's notebooks, in which four parts aren't written yet."""
     folder = tmp_path / "lessons"
     folder.mkdir()
     student = Student(folder)
@@ -45,7 +45,7 @@ def test_the_whole_lab(config_file: Path, tmp_path: Path, lessons: Path) -> None
     assert "24 of the 30 parts come from your code." in said
     assert "2 processes; starting." in said
 
-    # A second epoch, on one process.
+    # Train a second epoch in one process.
     said = command(*TRAIN, *settings, "training.epochs=2")
     updates = re.search(r"1 process; resuming after update (\d+)\.", said)
     assert updates is not None

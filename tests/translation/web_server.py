@@ -1,4 +1,4 @@
-"""A web server on this machine for the tests of downloads, which answers as specified."""
+"""A local web server for the download tests, whose answers the tests specify."""
 
 import re
 import threading
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-#: A function that answers one request, given the name of the file.
+#: A function that answers one request, given the handler and the name of the file.
 Answer = Callable[[BaseHTTPRequestHandler, str], None]
 
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[str]:
-    """Serve on a free port, and yield the address of the folder with the files."""
+    """Serve on a free port until the block ends, and yield the address of the folder with the files."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -31,7 +31,7 @@ def serving(answer: Answer) -> Iterator[str]:
 
 
 def send(handler: BaseHTTPRequestHandler, content: bytes, max_bytes: int | None = None) -> None:
-    """Send a file, or the requested rest of it. Stop after `max_bytes` bytes if that is given."""
+    """Send a file, or the part from the requested byte on, but at most `max_bytes` bytes."""
     asked = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
     first = int(asked[1]) if asked else 0
     if asked and first >= len(content):

@@ -23,7 +23,7 @@ class ClassReport(CourseExporter):
     """An exporter that writes an HTML page and, in a folder of the same name, its tables as CSV files.
 
     It reads the gradebook through nbgrader's interface, and the autograded notebooks in nbgrader's folder.
-    The same gradebook and notebooks give the same bytes.
+    The same gradebook and notebooks always produce the same bytes.
     """
 
     formgrader = Unicode(

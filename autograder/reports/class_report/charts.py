@@ -15,7 +15,7 @@ WIDTH = 560
 """The width of a chart in pixels, without its labels. With its labels, a chart fits on a printed page."""
 
 SHOWN = 20
-"""The maximum number of misconceptions in the chart. The table below the chart has all of them."""
+"""The maximum number of misconceptions in the chart. The table below the chart contains all of them."""
 
 #: The maximum width of a letter in pixels. Browsers and vl-convert use different fonts.
 _LETTER = 7.5
@@ -54,7 +54,7 @@ def totals_chart(figures: Figures) -> Picture | None:
     return finished(
         bars + numbers,
         "Totals",
-        "A lesson that was not handed in counts as zero. Points that a person must still give are left out.",
+        "A lesson that was not handed in counts as zero. Points that a person has yet to award are left out.",
         f"Number of students for each tenth of the points so far. {described}",
         170,
     )
@@ -93,7 +93,7 @@ def scores_chart(figures: Figures) -> Picture | None:
     return finished(
         (cells + numbers).resolve_scale(color="independent"),
         "Students by share of points",
-        "Each number is a count of students. Points that a person must still give are left out.",
+        "Each number is a count of students. Points that a person has yet to award are left out.",
         f"Number of students in each tenth of the points, by lesson. Medians: {described}.",
         30 * len(lessons),
     )
@@ -108,7 +108,7 @@ def exercises_chart(figures: Figures) -> Picture | None:
     if table.empty:
         return None
     rows = table.assign(label=table["lesson"] + "/" + table["exercise"])
-    # A line for each lesson, with its name and no bar, and below it one for each of its exercises.
+    # Each lesson gets a row with its name but no bar, followed by a row for each of its exercises.
     labels = [line for name, part in rows.groupby("lesson", sort=False) for line in (name, *part["label"])]
     data = rows.melt(
         id_vars=["label", "students"], value_vars=list(_OUTCOMES), var_name="outcome", value_name="count"

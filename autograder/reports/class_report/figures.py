@@ -28,7 +28,8 @@ KINDS = (
     "answer in words",
 )
 
-#: A student with a smaller share of the points so far, or of an exercise's points, needs help.
+#: A student with a smaller share of the points so far needs help. An exercise is listed as weak if the
+#: student has a smaller share of its points.
 HELP_BELOW = 0.5
 
 #: The minimum number of students for a meaningful correlation.
@@ -43,11 +44,11 @@ class Figures:
 
     totals: pd.DataFrame
     """A row for each student: points in the lessons that anyone has handed in. Missing submissions count
-    as zero; submissions that were not graded, and points that a person has not given yet, are excluded."""
+    as zero; submissions that were not graded, and points that a person has not awarded yet, are excluded."""
     students_to_help: pd.DataFrame
     """A row for each student who needs help, the smallest share of the points first."""
     scores: pd.DataFrame
-    """A row for each student and lesson. The share excludes points that have not been given yet."""
+    """A row for each student and lesson. The share excludes points that have not been awarded yet."""
     points_by_exercise: pd.DataFrame
     """A row for each graded cell: students with all, some or none of its points, and the verdicts.
     The discrimination is the correlation of the points for the cell with those for the rest of the lesson.
@@ -249,7 +250,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
     for (lesson, exercise, name, statement), submissions in sorted(
         made.items(), key=lambda entry: (-len(entry[1]), entry[0])
     ):
-        # The shortest answer shows the mistake with the least other code.
+        # The shortest answer is the best example, because it contains the least unrelated code.
         example = min(
             submissions, key=lambda entry: (len(entry.code.get(exercise, "")) or 10**9, entry.student)
         )

@@ -24,7 +24,7 @@ from course_lib.charts import Picture, as_svg
 #: The maximum size of an example: lines, and characters per line. No sensible answer is longer.
 EXAMPLE_LINES, EXAMPLE_WIDTH = 500, 300
 
-#: The number of examples that are open at first.
+#: The number of examples that are expanded when the page is opened.
 OPEN_EXAMPLES = 8
 
 _SIGNS = {WAITING: "*", NOT_GRADED: "not graded", NOT_HANDED_IN: "–"}

@@ -31,9 +31,9 @@ class LessonRecord:
     due: datetime | None
     """The due date in UTC for students without an extension, or None if there is none."""
     minutes: int | None
-    """The planned duration; None if course.toml does not have the lesson."""
+    """The planned duration in minutes, or None if course.toml does not list the lesson."""
     cells: tuple[str, ...]
-    """The graded cells, in the order of the lesson."""
+    """The names of the graded cells, in the order of the lesson."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class SubmissionRecord:
 
     @property
     def waiting(self) -> bool:
-        """Whether a person has to give or review points for any cell of the submission."""
+        """Whether a person has to award or review points for any cell of the submission."""
         return any(cell.waiting for cell in self.cells)
 
     @property
     def open(self) -> float:
-        """The maximum number of points for the cells whose points have not been given yet."""
+        """The maximum number of points for the cells whose points have not been awarded yet."""
         return sum(cell.max_points for cell in self.cells if cell.open)
 
 
@@ -74,7 +74,7 @@ class ClassRecords:
 
     lessons: list[LessonRecord] = field(default_factory=list)
     students: dict[str, str] = field(default_factory=dict)
-    """The students' names, or ids if the gradebook has no name, by id. They are sorted by name."""
+    """The students' names, keyed by id and sorted. The id replaces a missing name."""
     submissions: list[SubmissionRecord] = field(default_factory=list)
     not_graded: dict[tuple[str, str], str] = field(default_factory=dict)
     """The reasons why submissions have no grade, by lesson and student."""
@@ -88,7 +88,7 @@ def read_records(
     wants_student: Callable[[str], bool] = lambda _: True,
     wants_lesson: Callable[[str], bool] = lambda _: True,
 ) -> ClassRecords:
-    """Read the gradebook and the graded notebooks for the wanted students and lessons: by default, for all.
+    """Read the gradebook and the graded notebooks for the selected students and lessons, by default for all.
 
     Unreadable files are reported in the notes. Nothing is written.
     """
@@ -196,8 +196,8 @@ class _Reader:
             student, lesson = submission.student_id, submission.name
             self._records.notes.append(
                 f"The autograded notebook of {student} for {lesson} cannot be read "
-                f"({type(error).__name__}). Its points are those of the gradebook; its verdicts are not "
-                f"counted. Grade it again: nbgrader autograde {lesson} --student {student} --force"
+                f"({type(error).__name__}). Its points are from the gradebook, and its verdicts are "
+                f"not counted. Grade it again: nbgrader autograde {lesson} --student {student} --force"
             )
             return None
         return read
@@ -220,7 +220,7 @@ class _Reader:
         lessons = {lesson.name for lesson in self._records.lessons}
         known = {(entry.lesson, entry.student) for entry in self._records.submissions}
         for submission in submissions(self._course):
-            student = submission.student.encode(errors="replace").decode()  # It may not be valid UTF-8.
+            student = submission.student.encode(errors="replace").decode()  # The name may not be valid UTF-8.
             key = (submission.lesson, student)
             if submission.lesson in lessons and key not in known and self._wants_student(student):
                 reason = "handed in but not graded yet: run `nbgrader autograde`"

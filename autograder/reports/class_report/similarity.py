@@ -69,7 +69,7 @@ def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
 
 
 def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterator[SimilarAnswers]:
-    # copydetect imports matplotlib, which takes seconds.
+    # Import copydetect only when needed: it imports matplotlib, which takes seconds.
     from copydetect import CodeFingerprint, compare_files
 
     entry = catalogue()[exercise]
@@ -81,7 +81,7 @@ def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterat
     same: dict[str, list[str]] = defaultdict(list)
     for student, code in plain.items():
         if code:
-            # Without the given signature, the text of a stub would be found in every answer.
+            # Leave out the given signature, because otherwise most of a stub would be found in every answer.
             text = io.StringIO(_bodies(code))
             made = CodeFingerprint(f"{exercise}.py", _MATCH, _WINDOW, fp=text, language="python")
             if len(made.filtered_code) >= _MIN_LENGTH:

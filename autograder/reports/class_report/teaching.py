@@ -12,7 +12,7 @@ from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
 
-#: The number of mistakes that the report explains.
+#: The maximum number of mistakes that the report explains.
 EXPLAINED = 5
 
 #: Below this similarity, two programs share no structure, so their lines can't be compared.
@@ -25,7 +25,7 @@ _MAX_COMPARED = 20_000
 def explanations(misconceptions: pd.DataFrame) -> list[tuple[dict[Hashable, Any], Misconception]]:
     """Return the rows of the most common mistakes, at most EXPLAINED, each with its misconception.
 
-    `misconceptions` is the table of this name in `Figures`. Unknown mistakes are skipped.
+    `misconceptions` is the table `Figures.misconceptions`. Unknown mistakes are skipped.
     """
     found = [
         (row, known)

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     test = load(Path(course.directory().root))
     if options.command == "write-tests":
         pre, post = write_tests(test, course.folder / "concept_tests")
-        print(f"Wrote {pre}, for students to fill in before the course,\nand {post}, for afterwards.")
+        print(f"Wrote {pre}, for students to fill in before the course,\nand {post}, to fill in afterwards.")
         return 0
     records = read_learning(course, test)
     print(*records.notes, sep="\n", end="\n" if records.notes else "", file=sys.stderr)

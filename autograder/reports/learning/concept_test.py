@@ -79,7 +79,7 @@ class Question(_Table):
     call: str
     """A Python expression that computes the answer with the reference."""
     calls: dict[str, str] = {}
-    """Expressions, keyed by option, for wrong options that `call` with the misconception doesn't compute."""
+    """Expressions, keyed by option, for wrong options that `call` can't compute with a misconception."""
     statements: dict[str, str] = {}
     """Descriptions of wrong options that are not misconceptions of the exercise, keyed by option."""
     pre: Numbers
@@ -111,13 +111,13 @@ class Question(_Table):
         }
 
     def statement(self, wrong: str) -> str:
-        """Return the description of a wrong option: from `statements`, or that of the misconception."""
+        """Return the description of a wrong option, from `statements` or otherwise from its misconception."""
         return self.statements.get(wrong) or self.misconceptions[wrong].statement
 
     def miscalculated(self, test: str) -> Iterator[str]:
         """Yield a message for each invalid option in a test.
 
-        An option is invalid if it can't be computed, or if it differs from its computed value.
+        An option is invalid if its value can't be computed, or if its text differs from the computed value.
         """
         numbers, exercise = self.numbers(test), catalogue()[self.exercise]
         assert isinstance(exercise, ExerciseCheck)
@@ -218,7 +218,7 @@ def _problems(test: ConceptTest) -> Iterator[str]:
             try:
                 keys = {key for text in templates for _, key, *_ in Formatter().parse(text) if key}
             except ValueError as error:
-                yield f"{here}: {error}. A brace that belongs to the text is written twice"
+                yield f"{here}: {error}. Write each brace that belongs to the text twice"
                 break
             if missing := keys - set(numbers.values):
                 yield f"{here}: values: {', '.join(sorted(missing))} is missing"

@@ -11,7 +11,7 @@ import pandas as pd
 from autograder.reports.learning.concept_test import CORRECT, TESTS, ConceptTest
 from autograder.reports.learning.records import LearningRecords, Run, statements
 
-#: The minimum number of students who took both tests for an interval of the gain.
+#: The gain has an interval only if at least this many students took both tests.
 MIN_FOR_INTERVAL = 10
 
 #: A question has a gain only if at least this many students got it wrong in the pre-test.
@@ -129,7 +129,7 @@ def _ideas(test: ConceptTest, records: LearningRecords) -> Iterator[tuple[object
 def _post_test(test: ConceptTest, records: LearningRecords, members: set[tuple[str, str]]) -> Iterator[Run]:
     """Yield a `Run` for each answer to a post-test question that offers one of these misconceptions.
 
-    `members` contains the misconceptions as in `Idea.members`.
+    `members` has the same form as `Idea.members`.
     """
     for student, answers in records.answers["post"].items():
         for question in test.questions:
@@ -166,7 +166,7 @@ def _passed(runs: Sequence[Run]) -> int:
 
 
 def spread(values: Sequence[int]) -> str:
-    """Return a text that lists the values or, if there are too many, gives their quartiles and maximum."""
+    """Return a text with all values or, if there are too many, with their quartiles and maximum."""
     if len(values) <= LISTED:
         return ", ".join(map(str, sorted(values)))
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])

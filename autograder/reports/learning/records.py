@@ -45,7 +45,7 @@ class LearningRecords:
     logged: list[Run] = field(default_factory=list)
     """The runs in the logs that were handed in, in the order of each log."""
     graded: list[Run] = field(default_factory=list)
-    """The runs of checks in the grading of submissions."""
+    """The runs of checks during the grading of submissions."""
     notes: list[str] = field(default_factory=list)
     """Descriptions of files that could not be read, as sentences."""
 

@@ -53,7 +53,7 @@ class CallRecorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record calls to the given functions, and count those to all torch functions, during the block."""
+        """Record calls to the given functions, and count all calls to torch functions, during the block."""
         profiled = sys.getprofile()
         with FunctionCalls(self._function):
             if not self._by_last_part:

@@ -37,7 +37,7 @@ class Fixture:
     """
 
     name: str
-    """The name of the function that builds the object, by which another process finds it."""
+    """The name of the function that builds the object. Another process finds the function by this name."""
     settings: Mapping[str, object]
     build: Callable[[Mapping[str, object]], object] = field(compare=False, repr=False)
     """Build the object. The settings are passed again, because the backend replaces handles with objects."""
@@ -119,9 +119,9 @@ class Candidate:
     def load(self, weights: Mapping[str, Tensor], optional: Mapping[str, Tensor] | None = None) -> Reply:
         """Copy weights into the instance's state dict. All other entries are unchanged.
 
-        Weights in `optional` are ignored if they aren't in the state dict. The reply is `Raised` if another
-        name is not in it, or if the shape of a weight differs. Every later request to the instance then
-        returns this failure, too.
+        Weights in `optional` are ignored if they aren't in the state dict. The reply is `Raised` if any other
+        name is missing from the state dict, or if a weight has the wrong shape. Every later request to the
+        instance then returns this failure, too.
         """
         return self._ask("load", (dict(weights), dict(optional or {})))
 

@@ -50,7 +50,7 @@ class Difference:
     position: tuple[int, ...] = ()
     """The index of the first element that differs; empty if `wrong` is None."""
     structural: bool = False
-    """Whether more than numbers differ, such as an exception, a type, a shape or a fact in words."""
+    """Whether something other than numbers differs: an exception, a type, a shape or a fact in words."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, if they can be compared further."""
 
@@ -215,7 +215,7 @@ class Comparison:
         needed, arrived = self._gradients(expected), self._gradients(found)
         if needed.keys() != arrived.keys():
             return _structural(
-                f"Expected gradients of {', '.join(needed)}; got those of {', '.join(arrived)}."
+                f"Expected gradients of {', '.join(needed)}; got gradients of {', '.join(arrived)}."
             )
         cut = [name for name, gradient in needed.items() if gradient is not None and arrived[name] is None]
         if cut:
@@ -315,7 +315,7 @@ def describe(value: Value) -> str:
     if isinstance(value, Opaque):
         return f"an object of type {value.type_name}"
     if isinstance(value, Handle):
-        return "the checked object itself" if value == STUDENT_OBJECT else "an object that the check has made"
+        return "the checked object itself" if value == STUDENT_OBJECT else "an object that the check created"
     return shortened(repr(str(value) if isinstance(value, Text) else value))
 
 
@@ -328,8 +328,8 @@ def shown_number(number: float) -> str:
 def part_name(name: str, number: int) -> str:
     """Return the name of item `number` of the tuple called `name`. Items are counted from 0.
 
-    For a tuple called "the pair", item 0 is "the first of the pair" and item 5 is "part 6 of the pair". Those
-    of "the result" are "the first returned value" and "returned value 6".
+    For a tuple called "the pair", item 0 is "the first of the pair" and item 5 is "part 6 of the pair". The
+    same items of "the result" are "the first returned value" and "returned value 6".
     """
     if name == "the result":
         is_early = number < len(_ORDINALS)

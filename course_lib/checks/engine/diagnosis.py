@@ -44,7 +44,7 @@ from course_lib.curriculum.stubs import UNWRITTEN
 #: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
 Tier = Literal["exact", "partial", "structural", "numbers"]
 
-#: The kinds of `Raised` after which the student's code no longer runs, and the verdicts on them.
+#: The kinds of `Raised` after which the student's code no longer runs, and their verdicts.
 _STOPPED: Mapping[str, VerdictName] = {KERNEL_DIED: "kernel-died", OUT_OF_TIME: "out-of-time"}
 
 
@@ -58,15 +58,15 @@ class Verdict:
     failures: tuple[Probe, ...] = ()
     """The probes that failed, in order."""
     successes: tuple[Probe, ...] = ()
-    """The other probes, if any failed."""
+    """The probes that succeeded; empty if none failed."""
     difference: Difference | None = None
     """The difference in the first failing probe."""
     facts: tuple[str, ...] = ()
-    """Further sentences, such as how the result in the first failing probe relates to the expected one."""
+    """More sentences, for example on how the first failing probe's result relates to the expected one."""
     named: tuple[Misconception, ...] = ()
     """Misconceptions whose results equal the student's in every probe; empty if there are none."""
     named_by_error: bool = False
-    """Whether only exceptions, which other mistakes can raise as well, point to the mistakes in `named`."""
+    """Whether the only evidence for `named` is exceptions, which other mistakes can raise as well."""
     similar: Resemblance | None = None
     """Misconceptions whose results equal the student's in one failing probe, but not in all probes."""
     example: Example | None = None
@@ -127,7 +127,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _close_process_group() -> bool:
-    """Close the process group that other code has left open. Return whether there was one."""
+    """Close the process group if other code has left one open. Return whether there was one."""
     is_open = torch.distributed.is_available() and torch.distributed.is_initialized()
     if is_open:
         torch.distributed.destroy_process_group()
@@ -170,7 +170,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     )
     if only_gradients and not explanation.named:
         causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
-        facts = (*facts, f"Your code passes all tests but those of gradients.{causes}")
+        facts = (*facts, f"Your code passes all tests except those of gradients.{causes}")
     kinds = {reply.kind for reply in raised}
     if not explanation.named and not kinds & _STOPPED.keys() and not was_open:
         again = outcome_of(exercise.probes[first], backend, seed)
@@ -256,12 +256,12 @@ def _compares_gradients(outcome: Outcome) -> bool:
 
 
 def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:
-    """Return whether the code runs to its end and gives a different result if a probe is repeated."""
+    """Return whether the code runs to its end but returns a different result when a probe is repeated."""
     ended = any(isinstance(reply, Raised) and reply.kind in _STOPPED for reply in again.replies)
     return not ended and first_difference(probe, found, again) is not None
 
 
-#: The fact about code that gives a different result when a probe is repeated.
+#: The fact about code that returns a different result when a probe is repeated.
 _CHANGES = (
     "When this test is repeated, your code gives a different result. Does it change a global variable or a "
     "default argument, draw random numbers, or read numbers from `torch.empty` that it hasn't written?"
@@ -272,7 +272,7 @@ _MAX_CAUSES = 3
 
 
 def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | None:
-    """Return a mistake, common to all exercises, that explains a wrong outcome with certainty, or None."""
+    """Return a mistake that can occur in any exercise and certainly explains a wrong outcome, or None."""
     error = next(_unexpected_errors(expected, found), None)
     if error is not None:
         return named(error)

@@ -112,7 +112,7 @@ def _in_equal_steps(like: Tensor) -> Tensor:
 
 
 def _weights_in_equal_steps(reference: Backend, call: _Call) -> Mapping[str, Tensor]:
-    """Return weights for the module that a call builds.
+    """Return evenly spaced weights for the module that a call builds.
 
     The mapping is empty if the module can't be built or has no weights.
     """
@@ -122,9 +122,10 @@ def _weights_in_equal_steps(reference: Backend, call: _Call) -> Mapping[str, Ten
 
 
 def _reply(backend: Backend, call: _Call, weights: Mapping[str, Tensor] | None) -> Reply | None:
-    """Perform a call. The instance is a module in evaluation mode with these weights, unless they are None.
+    """Perform a call and return its reply.
 
-    Returns None if the names of the module's weights differ, or if the weights can't be read.
+    Unless `weights` is None, the call is to a module, which is first put into evaluation mode and given these
+    weights. Returns None if the names of the module's weights differ, or if the weights can't be read.
     """
     candidate = Candidate(backend)
     if call.build is not None:
@@ -185,7 +186,7 @@ def _written(value: Value, digits: int = 2) -> str | None:
     """Return a value as Python source, with the elements of tensors rounded to `digits` decimals.
 
     Returns None if that is impossible: for a tensor that isn't on the CPU, is complex or has more than
-    `_MAX_ELEMENTS` elements that aren't those of `_in_equal_steps`, for any other object that isn't a number,
+    `_MAX_ELEMENTS` elements that don't come from `_in_equal_steps`, for any other object that isn't a number,
     a string, None, a tuple, a list or a mapping, and for a container that holds such a value.
     """
     if isinstance(value, Tensor):

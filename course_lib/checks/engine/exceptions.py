@@ -43,7 +43,7 @@ def explained(raised: Raised) -> str:
     if raised.kind == OUT_OF_TIME:
         return f"Stopped: {raised.message}. Is there a loop that never ends?{where}"
     if raised.note == LEFTOVER_STUB:
-        return "It raised NotImplementedError, because a line of your code does so."
+        return "It raised NotImplementedError, because a line of your code raises it."
     if raised.kind == MISSING_PARAMETER:
         return f"{raised.message}. {raised.note}.{_meaning(raised)}"
     if raised.kind == WRONG_SHAPE:
@@ -169,7 +169,7 @@ def _attribute(match: re.Match[str], line: str) -> str:
     return f"{the_object} is {kinds[owner]} here{instead}."
 
 
-#: Types for which a student may have mistaken an object that lacks one of their attributes.
+#: Types that a student may have expected of an object that lacks one of their attributes.
 _WITH_METHODS: Mapping[type, str] = {Tensor: "a tensor", str: "a string", list: "a list", dict: "a dict"}
 
 

@@ -82,9 +82,9 @@ class ExerciseCheck:
     ) -> Callable[..., None]:
         """Return a function that adds a probe with random numbers and this `tolerance`.
 
-        Its first argument is a name that is unique in `module`, on which the random numbers depend. The
-        second is the probe's `description`. The probe passes the others to `ask`, after the candidate and the
-        generator of random numbers.
+        Its first argument is a name that is unique in `module` and determines the random numbers. The second
+        is the probe's `description`. The probe passes the remaining arguments to `ask`, after the candidate
+        and the generator of random numbers.
         """
 
         def add(name: str, description: str, *arguments: object, **keywords: object) -> None:
@@ -98,8 +98,8 @@ class ExerciseCheck:
     def source_with(self, *misconceptions: Misconception) -> str:
         """Return the source of the reference with these misconceptions applied.
 
-        They are applied to the simpler source in the misconceptions file's table `equivalents` instead, if it
-        has one for this exercise. Raises PatchError if they can't be applied together.
+        If the misconceptions file's table `equivalents` contains a simpler source for this exercise, they are
+        applied to that source instead. Raises PatchError if they can't be applied together.
         """
         if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
             raise PatchError("an exclusive misconception is never combined with another")

@@ -41,7 +41,8 @@ class MissingParameter(Exception):  # noqa: N818 - students read the name
 
     def __init__(self, name: str, others: Iterable[str]) -> None:
         super().__init__(f"The module has no parameter called {name!r}")
-        # A Transformer has dozens, so list only those of the same attribute, or one of each attribute.
+        # A Transformer has dozens of parameters, so list only those of the same attribute or, if there are
+        # none, one for each attribute.
         by_attribute: dict[str, list[str]] = {}
         for other in others:
             by_attribute.setdefault(other.split(".")[0], []).append(other)
@@ -67,9 +68,9 @@ class LocalBackend(Backend):
     """The backend that calls the student's object `found` in this process.
 
     Its replies list the functions in `may_not_call` that were called. With `count_calls`, the attribute
-    `calls` counts the calls to torch functions. Exceptions that aren't derived from Exception or SystemExit
-    propagate, except for a timeout, so that students can interrupt a check. With `catches=BaseException`, for
-    runs without a user, they are returned in the reply as well.
+    `calls` counts the calls to torch functions. Timeouts and
+    exceptions derived from Exception or SystemExit are returned in the reply. All others propagate, so that
+    students can interrupt a check, unless `catches` is BaseException, which is meant for unattended runs.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class _Printed(io.StringIO):
 def as_torch_starts() -> Iterator[None]:
     """Use the settings that torch starts with: default dtype and device, gradients enabled, no autocast.
 
-    The student's code may have changed these settings. After the `with` block, they are as before.
+    The student's code may have changed these settings. They are restored after the `with` block.
     """
     before, cpu = torch.get_default_dtype(), torch.device("cpu")
     if before is not torch.float32:

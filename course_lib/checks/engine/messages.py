@@ -97,8 +97,8 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
     """Return the summary and the lines about misconceptions that explain some results, or a part of one."""
     statement, count, failed = _statements(similar.mistakes), similar.others + 1, len(failures)
     if similar.is_likely:
-        most = f"This mistake gives your results in {count} of the {failed} tests that fail."
-        return f"probably, {statement}", [f"{most} The others may have another cause."]
+        most = f"This mistake produces your results in {count} of the {failed} tests that fail."
+        return f"probably, {statement}", [f"{most} The others may have a different cause."]
     is_vague = _is_vague(similar, failures[0])
     part = "" if similar.part.startswith("«") else similar.part
     what = (part or "your result").replace("the result", "your result")
@@ -120,11 +120,11 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
         but = f"But {with_it} also fails {other}, which your code passes. Your mistake may be a variant."
     elif any(mistake.patch or mistake.result for mistake in similar.mistakes):
         but = (
-            f"But in {other}, {with_it} gives a different result from your code. Your mistake may be a "
+            f"But in {other}, {with_it} returns a different result from your code. Your mistake may be a "
             "variant, or there may be a second one."
         )
     else:
-        but = f"But {other} fails in another way."
+        but = f"But {other} fails in a different way."
     if not is_vague and count == failed > 1:
         return f"in the {failed} tests that fail, {statement}", [but]
     return "incorrect", [resemblance, but]
@@ -140,7 +140,7 @@ def _is_vague(similar: Resemblance, first_failure: Probe) -> bool:
     """Return whether similar misconceptions are only some of the possible causes.
 
     This is the case if they explain only a part of a result, or a probe other than the first failing one, or
-    if others explain as many results.
+    if other misconceptions explain just as many results.
     """
     return bool(similar.part) or similar.probe is not first_failure or similar.is_ambiguous
 

@@ -12,13 +12,13 @@ Each exercise or prediction has an array of tables. A misconception of an exerci
 `source` is the text that a student should read. The table `sources` holds a default for each exercise, for
 misconceptions without a `source`. `exclusive = true` keeps a misconception from being combined with others. A
 wrong answer to a prediction has a `name`, a `value` and a `hint`. If a reference is hard to patch, the table
-`equivalents` holds the source code of a simpler version that gives the same results; the patches of that
+`equivalents` contains the source code of a simpler version that returns the same results; the patches of that
 exercise then apply to it.
 
-`common.toml` next to this module has the misconceptions that apply to every exercise. Instead of a patch,
-each has a Python expression, `result`, whose value replaces the reference's result. In the expression, the
-variable `result` is the value that the reference returns or, in the table `tensor`, each returned tensor in
-turn.
+`common.toml` next to this module contains the misconceptions that apply to every exercise. Instead of a
+patch, each has a Python expression, `result`, whose value replaces the reference's result. In the expression,
+the variable `result` is the value that the reference returns or, in the table `tensor`, each returned tensor
+in turn.
 """
 
 import re

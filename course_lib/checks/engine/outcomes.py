@@ -46,8 +46,8 @@ def first_difference(
 def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
     """Return whether two outcomes of a probe agree in the result and in all replies, including messages.
 
-    If a reply holds names, such as those of weights, `other` may have more of them than `one`: a student's
-    module may have weights under a second name.
+    Dicts in the replies of `other` may have additional keys, because a student's module may register a weight
+    under a second name.
     """
     if one is other:
         return True
@@ -56,7 +56,7 @@ def alike(probe: Probe, one: Outcome, other: Outcome) -> bool:
 
 
 def _common(one: Any, other: Any) -> Any:
-    """Return `other` without the names that `one` doesn't have, in replies and in the dicts inside them."""
+    """Return `other` without the dict keys that `one` lacks, including those nested in replies and tuples."""
     if isinstance(one, Returned) and isinstance(other, Returned):
         return replace(other, value=_common(one.value, other.value))
     if isinstance(one, dict) and isinstance(other, dict):

@@ -31,7 +31,7 @@ class Draw:
         return torch.randint(low, high, shape, generator=self._generator)
 
 
-#: The result of a probe: a reply, or a value made from replies that is the same for every correct answer.
+#: The result of a probe: a reply, or a value computed from replies that is the same for every correct answer.
 Observed: TypeAlias = "Reply | Value | Mapping[str, Observed] | tuple[Observed, ...]"
 
 #: The function of a probe, which sends requests to a candidate.

@@ -13,7 +13,7 @@ from torch import Tensor
 from course_lib.checks.engine.comparison import NO_ARGUMENTS, TOLERANCE, Arguments
 from course_lib.checks.engine.reply import Text, Value, value_of
 
-#: The tolerance for equality here, relative to the largest number.
+#: The tolerance for equality in this module, relative to the largest number.
 _NEAR = 1e-5
 
 #: Axes longer than this are not searched for a reordering.
@@ -42,7 +42,7 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     if isinstance(expected, Tensor) and not isinstance(found, Tensor) and one.shape != other.shape:
         return ""  # A sentence about the shape alone would ignore the type.
     if not isinstance(expected, Tensor) and one.dtype == torch.bool:
-        return ""  # Each boolean states a fact of its own, so a sentence about all of them means little.
+        return ""  # Each boolean states a separate fact, so a sentence about all of them means little.
     tensors = ((arguments.name(number), _tensor(value)) for number, value in enumerate(arguments.values))
     inputs = {name: tensor for name, tensor in tensors if tensor is not None}
     return next(_of_tensors(one, other, inputs), "")
@@ -94,7 +94,7 @@ def _of_words(expected: Text, found: Text) -> str:
     if len(left) < 3:
         return ""
     if sorted(left) == sorted(right):
-        return "All of these are expected, but in another order."
+        return "All of these are expected, but in a different order."
     missing = [word for word in left if word not in right]
     added = [word for word in right if word not in left]
     facts = [f"Missing: {', '.join(missing[:5])}."] if missing else []
@@ -291,10 +291,10 @@ def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
             yield f"Along axis {axis}, all slices of your result equal the expected slice {sources[0]}."
         elif len(set(sources)) == size:
             order = f": {sources}" if size <= 8 else ""
-            yield f"Along axis {axis}, your result holds the expected slices in another order{order}."
+            yield f"Along axis {axis}, your result holds the expected slices in a different order{order}."
     one, other = expected.flatten().sort().values, found.flatten().sort().values
     if expected.numel() >= 6 and expected.unique().numel() > 3 and _equal(one, other):
-        yield "Your result holds exactly the expected numbers, in another order."
+        yield "Your result holds exactly the expected numbers, in a different order."
 
 
 def _swapped(expected: Tensor, found: Tensor) -> Iterator[str]:

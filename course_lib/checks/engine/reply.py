@@ -68,7 +68,7 @@ class Raised:
 #: The note of a stub's NotImplementedError in a function that has other code as well.
 LEFTOVER_STUB = "leftover stub"
 
-#: The note of an exception from a `raise` statement in the student's code, which can have any message.
+#: The note of an exception from a `raise` or `assert` statement in the student's code, with any message.
 RAISED_BY_NAME = "raised by name"
 
 #: The kind of `Raised` for a module that lacks a parameter that the exercise requires.
@@ -95,7 +95,7 @@ MAX_VALUES, MAX_DEPTH = 50_000, 30
 #: allocate.
 MAX_BYTES = 64 * 2**20
 
-#: The maximum size of an integer in bits. Far larger integers can't be converted to a float, or printed.
+#: The maximum size of an integer in bits. Much larger integers can't be converted to a float or printed.
 MAX_BITS = 990
 
 #: The dtypes of plain tensors by name. Torch has limited support for other dtypes, such as float8.
@@ -149,7 +149,7 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
             )
         copy = value.detach().as_subclass(Tensor).clone()
         return copy if type(copy) is Tensor else Opaque(type(copy).__name__)  # such as a FakeTensor
-    # A subclass could claim another length, or never stop yielding items, so ask the base classes.
+    # A subclass could report a wrong length, or never stop yielding items, so call the base class's methods.
     if isinstance(value, list):
         size.add(list.__len__(value), depth)
         return FrozenList(_each(list.__iter__(value), known, size, depth))

@@ -19,14 +19,14 @@ _MAX_COMBINED = 4
 
 #: The budget of the search in units of effort (see `Versions.effort`), which take about 10 microseconds each.
 #: So a check takes about two seconds at most, even if it doesn't recognise the mistake. A time limit would
-#: give different verdicts on different machines.
+#: lead to different verdicts on different machines.
 _EFFORT = 125_000
 
 #: The share of the remaining budget for trying single misconceptions, if some already explain the first
-#: failing probe. What is left is for combining those with others.
+#: failing probe. The rest is for combining these with others.
 _TRYING_SHARE = 0.75
 
-#: The budget including the search for resemblances, if nothing explains all results.
+#: The total budget, including the search for resemblances that follows if nothing explains all results.
 _ALL_EFFORT = 137_000
 
 #: The additional budget for finding a misconception that explains most failing probes, but not all.
@@ -41,7 +41,7 @@ _WIDTH = 3
 
 @dataclass(frozen=True)
 class Resemblance:
-    """Misconceptions that give the student's result in one probe, or one part of that result."""
+    """Misconceptions that reproduce the student's result in one probe, or one part of that result."""
 
     mistakes: Mistakes
     probe: Probe
@@ -65,7 +65,7 @@ class Explanation:
     named: Mistakes = ()
     """Misconceptions that together explain every probe."""
     named_by_error: bool = False
-    """Whether only exceptions, which other mistakes can raise as well, point to the mistakes in `named`."""
+    """Whether the only evidence for `named` is exceptions, which other mistakes can raise as well."""
     similar: Resemblance | None = None
     """If `named` is empty, misconceptions that explain one of the failing probes."""
 
@@ -80,11 +80,11 @@ def can_be_combined(exercise: ExerciseCheck, mistakes: Mistakes) -> bool:
 
 
 class Search:
-    """A search for misconceptions that together give the student's results.
+    """A search for misconceptions that together reproduce the student's results.
 
     `found` holds the student's outcome of each probe, and `differences` the difference in each probe that
-    failed. The search starts from the first failing probe, finds misconceptions that give the same result
-    there, applies them to the reference, and continues with the first probe that is still unexplained.
+    failed. The search starts from the first failing probe, finds misconceptions that produce the same
+    result there, applies them to the reference, and continues with the first probe that is still unexplained.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class Search:
         )
 
     def _likely(self) -> Resemblance | None:
-        """Return a misconception that gives most of the student's wrong results, and fails in no other probe.
+        """Return a misconception that produces most of the wrong results and makes no other probe fail.
 
         The other results may differ, because a mistake can have other consequences in code that is structured
         differently, for example an exception instead of NaN. Returns None if fewer than two results are
@@ -358,7 +358,7 @@ class Search:
     ) -> Iterator[Mistakes]:
         """Add `size` of the `visible` misconceptions to a combination.
 
-        Yields the combinations that give the student's result in probe `at`, the most promising first.
+        Yields the combinations that produce the student's result in probe `at`, the most promising first.
         """
         if self._is_exhausted:
             return
@@ -429,7 +429,7 @@ class Search:
         must be equal, including the messages of exceptions.
         """
         version = self._versions.outcome(mistakes, number)
-        # Most versions give a different wrong result from the student's, so that is tested first.
+        # Most versions produce a wrong result that differs from the student's, so test that first.
         is_failing = number in self._failing
         if is_failing and not alike(self._exercise.probes[number], version, self._found[number]):
             return False
@@ -442,7 +442,7 @@ class Search:
         return agree(expected.observed, version.observed)
 
     def _differs(self, mistakes: Mistakes, more: Mistakes, number: int) -> bool:
-        """Return whether two combinations of misconceptions give different results in a probe."""
+        """Return whether two combinations of misconceptions produce different results in a probe."""
         one, other = self._versions.outcome(mistakes, number), self._versions.outcome(more, number)
         return not alike(self._exercise.probes[number], one, other)
 

@@ -50,5 +50,5 @@ def catalogue() -> dict[str, Check]:
 def find(name: str) -> Check:
     """Return the check called `name`. Raises ValueError if there is none."""
     if name not in catalogue():
-        raise ValueError(f"there is no exercise called {name!r}; known names: {', '.join(catalogue())}")
+        raise ValueError(f"there is no check called {name!r}; known names: {', '.join(catalogue())}")
     return catalogue()[name]

@@ -21,7 +21,7 @@ from course_lib.checks.exercises.fixtures.results import (
 Weights = Mapping[str, Tensor]
 
 #: The description of probes that use `call_after_another`.
-SECOND_CALL = "a second call with other numbers has its own result, even if the first one was overwritten"
+SECOND_CALL = "a second call with different numbers has its own result, even if the first one was overwritten"
 
 
 def call_with_normals(
@@ -72,10 +72,10 @@ def round_trip(
 ) -> Reply:
     """Load `weights` into `full`, load the state dict of `full` into `empty`, and call `empty`.
 
-    `empty` is in evaluation mode and has been called before, to reveal cached numbers that were computed from
-    its old weights. Neither call records gradients, because some code caches numbers only in that case. If
-    `through` is given, it is called in the module's place, with the module as its first argument.
-    Returns the reply to the last call, or to the first of these steps that fails.
+    Before its weights are replaced, `empty` is called once in evaluation mode, to reveal cached numbers that
+    were computed from the old weights. Neither call records gradients, because some code caches numbers only
+    in that case. If `through` is given, it is called instead of the module, with the module as its first
+    argument. Returns the reply to the last call, or the failure if a state dict can't be loaded or read.
     """
     full.load(weights)
     empty.train(False)
@@ -93,7 +93,7 @@ def updated(layer: Candidate, weights: Weights, toward: Tensor, *arguments: obje
     """Load weights into a module, call it, update its parameters, and return the reply to another call.
 
     `toward` is the gradient with respect to the result of the first call. If loading the weights fails,
-    the reply to that is returned.
+    that failure is returned.
     """
     loaded = layer.load(weights)
     again = layer.fixture(after_an_update(layer))
@@ -129,7 +129,7 @@ def gradients_of(reply: Reply, inputs: Sequence[str] = (), weights: Iterable[str
 
 
 def gradients_after_calls(function: Candidate, *arguments: object) -> dict[str, Observed]:
-    """Call a function while gradients are on, and while they are off. Report their state after each call."""
+    """Call a function with gradients on and with gradients off. Report their state after each call."""
     return {
         f"the gradients afterwards, if they are {state} before": value_of(
             function.fixture(gradients_afterwards(state == "on")).call(function, *arguments)
@@ -152,7 +152,7 @@ def numbers(candidate: Candidate, calls: Mapping[str, tuple[float, ...]], **keyw
     """Call a function with each tuple of arguments in `calls`. Return the results under the same names.
 
     `keywords` are passed to every call. Results that are numbers are converted to floats. If a call raises an
-    exception, only that is returned.
+    exception, only that reply is returned.
     """
     function = candidate.fixture(as_number(candidate))
     found: dict[str, Observed] = {}

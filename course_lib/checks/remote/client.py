@@ -25,8 +25,8 @@ class RemoteObject(Backend):
     The server has one backend for each name, so there must be only one `RemoteObject` for each name as well.
     `may_not_call` lists the functions that the object must not call, and `timeout` is the timeout of a reply
     in seconds. If a request times out or the channel fails, this and every later request fails with the same
-    `Raised`; a request to create an object still returns a handle. `channel.dead` has the reason if the
-    channel failed.
+    `Raised`; a request to create an object still returns a handle. `channel.dead` contains the reason if
+    the channel failed.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ def student_objects(
     timeout: float = TIMEOUT,
     first_timeout: float = TIMEOUT,
 ) -> dict[str, RemoteObject]:
-    """Return a backend for each public name that the student's code defines.
+    """Return a `RemoteObject` for each public name that the student's code defines, by name.
 
     Returns an empty dict if the process doesn't send a valid list of names in time. `may_not_call` maps the
     name of an exercise to the functions that it forbids. `timeout` is the timeout of a reply in seconds.
-    `first_timeout` is that of the list of names, which is sent without running the student's code.
+    `first_timeout` is the timeout of the list of names, which is sent without running the student's code.
     """
     forbidden = may_not_call or {}
     data = _exchange(channel, pack({"do": "names"}), first_timeout)

@@ -18,7 +18,7 @@ class ChannelTimeout(TimeoutError):  # noqa: N818
     """The error raised if the peer did not send or accept a message in time."""
 
 
-#: A timeout is extended only if that gains more seconds than this.
+#: The minimum extension of a timeout in seconds. If less would be gained, the timeout isn't extended.
 _MIN_EXTENSION = 0.05
 
 

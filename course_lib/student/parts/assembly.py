@@ -23,7 +23,7 @@ from course_lib.student.parts.notebook import PartsError, PartSource, keep_sourc
 from course_lib.transformer import TransformerConfig, scaled_dot_product_attention
 
 #: The parts, by lesson: the exercises for which the lab can use the student's code. Each part builds on the
-#: earlier ones, and has the name of its exercise and of its solution cell.
+#: earlier ones, and has the same name as its exercise and its solution cell.
 LESSONS = public_curriculum().parts
 #: The time limit of a cell, in seconds.
 _TIMEOUT = 10.0
@@ -53,7 +53,7 @@ class Parts:
     """The parts by exercise."""
     sources: tuple[PartSource, ...]
     names: Mapping[str, Any]
-    """Additional names in the namespace of every cell, besides its lesson's imports."""
+    """Names that every cell's namespace contains in addition to its lesson's imports."""
 
     def __iter__(self) -> Iterator[Part]:
         return iter(self.parts.values())
@@ -86,7 +86,7 @@ class Parts:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The SHA-256 hashes of the student's cells, by exercise, without parts that use the reference."""
+        """The SHA-256 hashes of the student's cells, keyed by exercise. The reference's parts are omitted."""
         return {
             source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
             for source in self._students_sources()
@@ -163,14 +163,14 @@ def load_parts(
     root = Path(folder)
     try:
         missing = not root.exists()
-    except OSError:  # The file exists but isn't accessible. Reading the notebooks reports that.
+    except OSError:  # The path isn't accessible. Reading the notebooks reports that.
         missing = False
     if missing:
         raise PartsError(f"{root}: there is no such folder; pass the folder that contains the lessons")
     lessons = {
         lesson: parts for lesson, parts in LESSONS.items() if through is None or int(lesson[:2]) <= through
     }
-    # Unlike Path.is_file, os.path.isfile returns False for a path that may not be accessed.
+    # Unlike Path.is_file, os.path.isfile returns False for a path that can't be accessed.
     sources = kept_sources(root, lessons) if os.path.isfile(root) else read_sources(root, lessons)
     return _assemble(list(sources), names or {})
 
@@ -239,7 +239,7 @@ def _assemble(
 
 
 def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:
-    """Return the reference's part, defined again so that it uses the earlier parts in `values`."""
+    """Redefine the reference's part so that it uses the earlier parts in `values`, and return it."""
     namespace = vars(sys.modules[value.__module__]) | values
     exec(_reference_code(source.exercise), namespace)
     return namespace[source.exercise]

@@ -30,12 +30,12 @@ class MissingNotebookError(PartsError):
 
 @dataclass(frozen=True)
 class PartSource:
-    """The source of one part: the student's code, or the reason why there is none that can be used."""
+    """The source of one part: the student's code, or the reason why no code can be used."""
 
     lesson: str
     exercise: str
     location: str = ""
-    """The notebook and the cell, as messages name them."""
+    """The notebook and the cell, as shown in messages."""
     setup: str = ""
     """The code of the lesson's setup cell."""
     code: str | None = None
@@ -49,8 +49,8 @@ class PartSource:
 def read_sources(folder: Path, lessons: Mapping[str, Iterable[str]]) -> Iterator[PartSource]:
     """Yield the source of each exercise, read from the notebooks `LESSON/LESSON.ipynb` in a folder.
 
-    `lessons` maps each lesson to its exercises. If a notebook or a cell is unusable, the sources that it
-    should contain have no code, and their `problem` says why.
+    `lessons` maps each lesson to its exercises. If a notebook or a cell is unusable, the sources of its
+    exercises have no code, and their `problem` says why.
     """
     for lesson, exercises in lessons.items():
         location = f"{lesson}/{lesson}.ipynb"

@@ -58,7 +58,7 @@ class LessonProgress:
 
 
 def is_lesson(path: Path) -> bool:
-    """Return whether a path is that of a lesson's notebook, such as 01-attention/01-attention.ipynb."""
+    """Return whether a path leads to a lesson's notebook, such as 01-attention/01-attention.ipynb."""
     return path.suffix == ".ipynb" and bool(_LESSON.fullmatch(path.stem)) and path.stem == path.parent.name
 
 
@@ -133,7 +133,7 @@ def _read_lesson(path: Path) -> LessonProgress:
         )
     except OSError as error:
         return LessonProgress(name, name, problem=f"can't be read: {error.strerror}")
-    # A damaged file can be wrong in any way, and nbformat has no common base class for its errors.
+    # A damaged file can cause any error, and nbformat's errors have no common base class.
     except Exception:
         return LessonProgress(
             name, name, problem="not a valid notebook; download it again, or restore a checkpoint"
@@ -141,7 +141,7 @@ def _read_lesson(path: Path) -> LessonProgress:
 
 
 def _state(grade_id: str, cells: dict[str, NotebookNode]) -> State:
-    """Return the state of a check cell. `cells` holds the cells of its notebook, by their grade_ids."""
+    """Return the state of a check cell. `cells` maps grade ids to the cells of its notebook."""
     check, name = cells[grade_id], grade_id.removeprefix(_CHECK)
     outputs = check.get("outputs", [])
     if not outputs:
@@ -153,7 +153,7 @@ def _state(grade_id: str, cells: dict[str, NotebookNode]) -> State:
 
 
 def _is_answered(cell: NotebookNode) -> bool:
-    """Return whether a cell is a solution's code cell without its stub or `NAME = None`."""
+    """Return whether a cell is a solution's code cell whose stub or `NAME = None` has been replaced."""
     if cell.cell_type != "code" or not _nbgrader_metadata(cell).get("solution"):
         return False
     return UNWRITTEN not in cell.source and not re.search(r"^\w+ = None\b", cell.source, re.MULTILINE)

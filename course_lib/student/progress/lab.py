@@ -69,7 +69,7 @@ def command(folder: Path, options: Sequence[str] = ()) -> list[str]:
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Join JupyterLab's options with their values: `--port 9000` becomes `--port=9000`.
 
-    Otherwise, the value would be read as the folder.
+    Otherwise, argparse would take the value for the folder.
     """
     from jupyterlab.labapp import LabApp
 

@@ -17,7 +17,7 @@ from course_lib.student.progress import LessonProgress, ProgressError, is_lesson
 
 #: The page's name, in the folder of the lessons.
 PAGE = "start.md"
-#: The folder of JupyterLab's settings, which show Markdown files rendered, for `LabApp.app_settings_dir`.
+#: The folder for `LabApp.app_settings_dir`, with settings that make JupyterLab render Markdown files.
 SETTINGS = Path(__file__).parent / "jupyterlab"
 #: The folder of the extension that reloads an open page, for `LabApp.extra_labextensions_path`.
 LABEXTENSIONS = SETTINGS / "labextensions"
@@ -35,7 +35,7 @@ Click a lesson to open it. The lessons build on each other, so work from top to 
 The table shows each check as of the last time you **saved** its notebook. You earn points for the checks, \
 and for your explanations, which are graded by hand.
 
-This page updates itself each time a notebook is saved, and JupyterLab also saves by itself while you work. \
+This page updates itself each time a notebook is saved, and JupyterLab saves automatically while you work. \
 In a terminal, `course progress` shows the same table.
 """
 
@@ -48,7 +48,7 @@ You have no lessons yet. Open **Nbgrader > Assignment List**, choose the course,
 
 
 def describe(lesson: LessonProgress) -> str:
-    """Return a student's progress in a lesson in a few words."""
+    """Describe a student's progress in a lesson in a few words."""
     if lesson.problem:
         return lesson.problem
     if not lesson.started:

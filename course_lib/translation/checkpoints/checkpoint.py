@@ -23,9 +23,9 @@ class RunState(TypedDict):
     """The state of a run after an update, without its metrics."""
 
     config: dict[str, Any]
-    """The config, as plain values. It may be of another version of the lab."""
+    """The config, as plain values. A different version of the lab may have written it."""
     batches_before_division: dict[str, int]
-    """The user's settings of an update's batches, which `divide_updates` may have changed in `config`."""
+    """The user's batch settings; in `config`, `divide_updates` may have changed them."""
     vocabulary: str
     """The fingerprint of the vocabularies."""
     data: str
@@ -77,7 +77,7 @@ class StepFiles:
     def remove_others(self, up_to: int) -> None:
         """Remove all files except the newest `count` of those up to update `up_to`.
 
-        There are files of later updates if an earlier run left them, or if the run was resumed from an older
+        Files of later updates exist if an earlier run left them, or if the run was resumed from an older
         checkpoint.
         """
         kept = self.newest_first(up_to)[: self.count]
@@ -139,7 +139,7 @@ def load_checkpoint(path: Path) -> CheckpointState:
 def require_same_config(path: Path, saved: dict[str, Any], config: RunConfig) -> None:
     """Raise BadInputError if a checkpoint's config differs from `config` in keys that influence the weights.
 
-    `path` is the checkpoint, and `saved` is the config in it, which may be of another version of the lab.
+    `path` is the checkpoint, and `saved` is the config in it, possibly of a different version of the lab.
     """
     try:
         before = RunConfig.model_validate(saved)

@@ -36,7 +36,7 @@ def save_checksummed(path: Path, state: Mapping[str, object]) -> None:
 
 
 def load_checksummed(path: Path, mapped: bool = False) -> dict[str, Any]:
-    """Load a file written by `save_checksummed`, with all tensors on the CPU. Never run code from the file.
+    """Load a file written by `save_checksummed`, with all tensors on the CPU. Code in the file is never run.
 
     With `mapped`, tensors are memory-mapped: they are read from the file when they are used.
 

@@ -30,7 +30,7 @@ from course_lib.translation.data.vocabularies import load_vocabularies
 
 _FOLDER = Path(__file__).with_name("provided")
 _PIECE_BYTES = 450_000
-#: The file with the SHA-256 of the weights, of all parts together.
+#: The file with the SHA-256 of the whole safetensors file, before it is split into parts.
 _CHECKSUM = "model.sha256"
 
 
@@ -51,10 +51,11 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
 
 
 def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
-    """Load a trained model of a run, as `load_trained_run` does, or a provided model. Also return its folder.
+    """Load the trained model of a run, or a provided model. Return its folder and the loaded model.
 
-    `name` is as in `find_run`. Also raises BadInputError if a provided model is damaged, or if `checkpoint`
-    is set for a provided model, which has only one.
+    `name` has the same meaning as in `find_run`, and `checkpoint` as in `load_trained_run`. Raises
+    BadInputError if the model cannot be loaded or is damaged, or if `checkpoint` is set for a provided model,
+    which has only one.
     """
     folder, is_provided = find_run(name)
     if not is_provided:
@@ -90,9 +91,9 @@ def load_provided(folder: RunFolder) -> TrainedRun:
 
 
 def provide(run: RunFolder, folder: Path) -> None:
-    """Write the model that a run's config selects to a folder in the format of a provided model.
+    """Write the model that a run's config selects into `folder`, in the format of a provided model.
 
-    The model card is not written. Raises BadInputError for the same reasons as `load_trained_run`.
+    No model card is written. Raises BadInputError for the same reasons as `load_trained_run`.
     """
     model = load_trained_run(run).model
     kept: dict[str, Tensor] = {}

@@ -31,7 +31,7 @@ class RunFolder:
     def __post_init__(self) -> None:
         path = self.path
         self.config = path / "config.yaml"
-        """The config file with every key, including overrides."""
+        """The config file, with every key and with all overrides applied."""
         self.vocabulary = path / "vocabulary.json"
         """The file of the vocabulary, or of both vocabularies."""
         self.data = path / "data"
@@ -41,7 +41,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         """The folder of checkpoints: weights, optimiser, schedule and position in the data."""
         self.snapshots = path / "snapshots"
-        """The folder of the snapshots of the weights to be averaged."""
+        """The folder of snapshots, whose weights are averaged at the end."""
         self.models = path / "models"
         """The folder of the trained models."""
         self.parts = path / "parts.json"
@@ -49,7 +49,7 @@ class RunFolder:
         self.search = path / "search.json"
         """The file of the search settings, including the tuned length penalty."""
         self.translations = path / "translations.txt"
-        """The file of the translations of the test split, one sentence per line."""
+        """The translations of the test split, one sentence per line."""
 
     def model(self, kind: ModelKind) -> Path:
         """Return the path of the trained model of a kind, whether it exists or not."""

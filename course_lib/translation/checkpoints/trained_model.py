@@ -36,7 +36,7 @@ class TrainedModel:
     weights: dict[str, Tensor]
     """A state dict with the parameter names of the reference's Transformer."""
     step: int
-    """The number of updates that produced the weights; for averaged weights, that of the latest snapshot."""
+    """The number of updates that produced the weights or, if they are averaged, the latest snapshot."""
     parts: str | None = None
     """The fingerprint of the student's code that was trained; None for the reference."""
 

@@ -56,7 +56,7 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def parse_config(origin: str, text: str) -> RunConfig:
-    """Read a config from YAML. Raises BadInputError, with `origin` at its beginning, if it is invalid."""
+    """Read a config from YAML. Raises BadInputError, whose message begins with `origin`, if it is invalid."""
     return _validated(origin, _parse(origin, text))
 
 
@@ -90,7 +90,7 @@ def describe_keys() -> str:
 
 
 def changed_values(before: RunConfig, now: RunConfig) -> dict[str, tuple[str, str]]:
-    """Return the values before and now, as YAML, of each key that influences the weights and has changed."""
+    """Return the old and new value, as YAML, of each changed key that influences the weights."""
     was, is_now = yaml_values(before), yaml_values(now)
     return {
         path: (was[path], is_now[path])
@@ -124,7 +124,7 @@ def _read(name: str) -> str:
 class _Loader(yaml.SafeLoader):
     """A YAML loader that rejects duplicate keys and aliases, and parses 1e-9 as a number, as in YAML 1.2.
 
-    With aliases, a few hundred bytes can stand for more values than fit into memory.
+    With aliases, a few hundred bytes can expand to more values than fit into memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:

@@ -63,7 +63,7 @@ class DataConfig(Section):
     """A folder with the published files, either directly or in a subfolder named after the corpus. It is read
     instead of downloading to the user's cache folder. Default: the environment variable COURSE_DATA."""
     train_pairs: int | None = Field(default=None, ge=1)
-    """Train only on the first pairs of the training split, at most this many. Default: on all."""
+    """Train only on the first pairs of the training split, up to this number. Default: all pairs."""
     vocab_size: int = Field(default=8000, ge=300)
     """Number of subwords in a vocabulary, learned from the training split. tokenizer: words uses min_count
     instead."""
@@ -111,7 +111,7 @@ class ModelConfig(Section):
     d_model: int = Field(default=512, ge=1)
     """Features per position."""
     heads: int = Field(default=8, ge=1)
-    """Attention heads. d_model must be divisible by it."""
+    """Attention heads. d_model must be divisible by this number."""
     d_ff: int = Field(default=2048, ge=1)
     """Features inside the feed-forward networks."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
@@ -148,11 +148,11 @@ class TrainingConfig(Section):
     batches_per_update: int = Field(default=1, ge=1)
     """Batches per weight update, over all processes together. A process with several of them accumulates
     their gradients, so the result does not depend on the number of processes. If there are more processes
-    than batches, each update is divided into more and smaller batches, and the run says so."""
+    than batches, each update is divided into more and smaller batches, and a message reports this."""
     init_from: MayChange[str | None] = None
     """The folder of another run, or the name of a provided model such as multi30k, to start from: its trained
-    weights and its vocabulary, whatever the data section says about the vocabulary. Default: random
-    weights."""
+    weights and its vocabulary, regardless of the vocabulary settings in the data section. Default:
+    random weights."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Label smoothing: the probability mass that is spread evenly over the whole vocabulary."""
     optimizer: Literal["adam", "adamw"] = "adam"
@@ -176,7 +176,7 @@ class TrainingConfig(Section):
     precision: Precision = "auto"
     """bfloat16 and float16: mixed precision; layers compute in 16 bits, weights and sums are in float32, and
     with float16 the loss is scaled. tf32: float32 with faster, less precise products on a GPU. float64: for
-    exact comparisons. auto: bfloat16 if the hardware computes with it, otherwise float16 on a GPU and float32
+    exact comparisons. auto: bfloat16 if the hardware supports it, otherwise float16 on a GPU and float32
     on a CPU; the run's saved config records the choice."""
     device: MayChange[Literal["auto", "cpu", "cuda"]] = "auto"
     """auto: a GPU if there is one, otherwise the CPU."""
@@ -186,7 +186,7 @@ class TrainingConfig(Section):
     """The run ends if another process sends no heartbeat for this many seconds."""
     compile: bool = False
     """Compile each layer and the loss with torch.compile. If that fails, training continues without it and
-    reports the reason. Useful on a GPU; on a CPU, it brings no gain."""
+    reports the reason. Useful on a GPU; on a CPU, it saves no time."""
     log_every: MayChange[int] = Field(default=50, ge=1)
     """Updates between two rows of metrics.jsonl."""
     profile: MayChange[int] = Field(default=0, ge=0)
@@ -243,7 +243,7 @@ class EvaluationConfig(Section):
     tokens_per_batch: MayChange[int] = Field(default=8192, ge=3)
     """Largest batch during evaluation."""
     weights: MayChange[ModelKind] = "last"
-    """The weights that translate the test split at the end: the last ones if there are none of this kind."""
+    """The weights for translating the test split. If this kind doesn't exist, the last weights are used."""
     beam_size: MayChange[int] = Field(default=5, ge=1)
     """Hypotheses kept by beam search on the test split; 1 is greedy decoding. Validation scores during
     training always use greedy decoding."""
@@ -252,7 +252,7 @@ class EvaluationConfig(Section):
     length_factor: MayChange[float] = Field(default=1.2, gt=0, le=1000)
     """A translation has at most length_factor times the length of its source plus length_extra tokens."""
     length_extra: MayChange[int] = Field(default=10, ge=1)
-    """Added to length_factor times the length of the source. Section 6.1 has the factor 1, and adds 50."""
+    """Added to length_factor times the length of the source. Section 6.1 uses a factor of 1 and adds 50."""
 
     def max_target_length(self, source_length: int) -> int:
         """Return the maximum length of a translation, including the start token.

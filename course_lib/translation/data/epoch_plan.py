@@ -45,7 +45,7 @@ def seeded_generator(seed: str) -> np.random.RandomState:
 
 
 def _batch_ends(ascending: NDArray[np.int64], max_tokens: int) -> list[int]:
-    """Return the exclusive ends of the batches that `token_batches` (lesson 10) makes from ascending lengths.
+    """Return the exclusive ends of the batches that `token_batches` (lesson 10) forms from ascending lengths.
 
     Raises ValueError if a length is greater than `max_tokens`.
     """

@@ -47,7 +47,7 @@ def prepare(
 ) -> PreparedData:
     """Open the data in `folder`, preparing it first if it is missing or damaged.
 
-    It is also prepared again if it was made from another corpus, with other settings or with other
+    It is also prepared again if it was prepared from a different corpus or with different settings or
     vocabularies. `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies are
     `reused` or, if that is None, learned from the training split; otherwise, training has already begun with
     those in the file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training
@@ -83,8 +83,8 @@ def prepare(
 def refuse_other_data(config: DataConfig, folder: Path) -> None:
     """Raise BadInputError if `course prepare` must not write to a folder.
 
-    That is the case if the folder is part of a run, or if it holds intact data with other settings. The
-    message names each difference.
+    That is the case if the folder is part of a run, or if it holds intact data with different settings.
+    The message names each difference.
     """
     of_a_run = (folder / CONTENTS).exists() and not (folder / VOCABULARY).exists()
     if of_a_run or (folder / "metrics.jsonl").exists():

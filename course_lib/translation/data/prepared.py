@@ -20,7 +20,7 @@ from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import WORD_IDS, TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
 
-#: The version of the file layout. Data in another layout is prepared again.
+#: The version of the file layout. Data in a different layout must be prepared again.
 LAYOUT = 4
 #: The file of the vocabularies in a folder written by `course prepare`.
 VOCABULARY = "vocabulary.json"
@@ -71,15 +71,15 @@ class Contents(BaseModel):
     vocabulary: str
     """The checksum of the vocabulary file, which may be in another folder."""
     dtype: str
-    """The data type of the ids of tokens."""
+    """The data type of the token ids."""
     notes: list[str]
     files: dict[str, str]
     """The checksum of each other file, by its name."""
 
     def are_of(self, config: DataConfig) -> bool:
-        """Return whether the data was prepared from the corpus of the config and with its settings.
+        """Return whether the data was prepared from the config's corpus and with its settings.
 
-        The corpus isn't compared if it is missing, as on a node to which only the prepared data was copied.
+        If the corpus is missing, as on a node that has only a copy of the prepared data, it isn't compared.
         """
         try:
             return self.key == key_of(config)
@@ -110,8 +110,8 @@ def open_run_data(folder: Path, vocabulary: Path) -> PreparedData:
 def open_shared_data(config: DataConfig, folder: Path) -> PreparedData:
     """Open the data that `course prepare` wrote into `folder`, which several runs can share.
 
-    Raises BadInputError if the data doesn't fit the config, if it is missing or damaged, or if another
-    version of the course has prepared it.
+    Raises BadInputError if the data doesn't fit the config, if it is missing or damaged, or if it was
+    prepared by a different version of the course.
     """
     origin = f"data.prepared: {folder}"
     contents = _read_contents(folder)
@@ -196,7 +196,7 @@ def read_intact_contents(folder: Path, vocabulary: Path) -> Contents | None:
 
 
 def require_same_settings(config: DataConfig, contents: Contents, origin: str) -> None:
-    """Raise BadInputError if data was prepared with other settings. The message begins with `origin`."""
+    """Raise BadInputError if data was prepared with different settings. The message begins with `origin`."""
     prepared = contents.settings
     differences = [
         f"data.{name} is {yaml_value(prepared.get(name))} there and {yaml_value(ours)} here"
@@ -211,7 +211,7 @@ def require_same_settings(config: DataConfig, contents: Contents, origin: str) -
 
 
 def key_of(config: DataConfig) -> str:
-    """Return a hash of what the prepared data depends on, except for vocabularies from another run.
+    """Return a hash of everything that the prepared data depends on, except vocabularies of another run.
 
     Raises BadInputError if a file of the corpus is missing.
     """

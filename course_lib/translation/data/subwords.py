@@ -82,7 +82,7 @@ class Subwords:
         return self
 
     def in_direction(self, direction: Direction) -> "Subwords":
-        """Return the vocabularies for a direction: these, unless they are those of both directions."""
+        """Return the vocabularies for a direction. Only `BidirectionalSubwords` depend on it."""
         return self
 
     @property

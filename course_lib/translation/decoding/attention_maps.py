@@ -45,8 +45,8 @@ def record_attention(
     """Return the attention weights of the encoder, and of the decoder's self-attention and cross-attention.
 
     `source` and `target` hold the ids of one sentence and its translation, as the encoder and the decoder
-    read them. The weights are on the CPU, for all N layers. Every attention module must have its attention
-    function as the attribute `attention`, like `MultiHeadAttention`. Raises AttributeError otherwise.
+    read them. The weights are on the CPU, for all N layers. Every attention module must store its attention
+    function in the attribute `attention`, as `MultiHeadAttention` does. Raises AttributeError otherwise.
     """
     stacks = [
         [layer.self_attention for layer in model.encoder_layers],

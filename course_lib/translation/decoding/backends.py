@@ -46,11 +46,10 @@ def make_backend(
 ) -> "DecoderBackend":
     """Prepare a model for decoding with the fastest backend that supports it.
 
-    `precision` is the precision of training. With a cache, a model that was trained in bfloat16 is decoded in
-    bfloat16 if the hardware supports that and it is faster, and any other model in the dtype of its weights.
-    With `any_size`, a CPU decodes small models in bfloat16 as well. Without a cache, decoding uses
-    `precision`. Each member of an ensemble gets its own backend. A new backend is needed after the weights
-    have changed.
+    A model that supports the cache is decoded in bfloat16 if `precision`, the precision of training, is
+    bfloat16 and the hardware supports it, but small models only on a GPU or if `any_size` is true. Otherwise,
+    it is decoded in the dtype of its weights. A model without a cache is decoded in `precision`. Each member
+    of an ensemble gets its own backend. A new backend is needed after the weights have changed.
     """
     if isinstance(model, Ensemble):
         return EnsembleBackend(model, [make_backend(member, precision, any_size) for member in model.members])
@@ -58,7 +57,7 @@ def make_backend(
         return UncachedBackend(model, precision)
     weight = model.generator.weight
     worthwhile = any_size or weight.device.type != "cpu" or weight.shape[1] >= BFLOAT16_MIN_D_MODEL
-    # A model trained in bfloat16 may translate on hardware without it.
+    # A model that was trained in bfloat16 may now be on hardware that doesn't support it.
     bfloat16 = (
         worthwhile
         and resolve_precision(precision, weight.device) == "bfloat16"

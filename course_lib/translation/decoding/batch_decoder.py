@@ -16,14 +16,14 @@ from course_lib.translation.decoding.backends import DecoderBackend
 from course_lib.translation.decoding.beam_search import search
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
 
-#: The maximum number of batches decoded in parallel. On four cores, 1, 2 and 4 batches gave 256, 452 and 494
-#: translations per second, and 121, 211 and 315 with a beam of 5. The speed-up isn't proportional because
-#: only one thread at a time runs Python code.
+#: The maximum number of batches decoded in parallel. On four cores, decoding 1, 2 and 4 batches at a time
+#: produced 256, 452 and 494 translations per second, and 121, 211 and 315 with a beam of 5. The speed-up
+#: isn't proportional, because only one thread at a time runs Python code.
 MAX_PARALLEL_BATCHES = 4
 
-#: Batches are split so that each thread gets this many: with few large batches, threads that finish early
-#: would wait long for the last one. But all parts of a batch except the last have at least MIN_SPLIT_ROWS
-#: hypotheses, because matrix products with fewer rows are slower.
+#: Batches are split so that each thread gets BATCHES_PER_THREAD of them: with few large batches, threads that
+#: finish early would wait a long time for the last one. But all parts of a batch except the last have at
+#: least MIN_SPLIT_ROWS hypotheses, because matrix products with fewer rows are slower.
 BATCHES_PER_THREAD, MIN_SPLIT_ROWS = 3, 128
 
 Item = TypeVar("Item")
@@ -93,8 +93,8 @@ class BatchDecoder:
         if not backend.thread_safe or self.device.type != "cpu":
             found = [decode(batch) for batch in batches]
         else:
-            # A search restores the module's mode when it ends, which would disturb the others. So set
-            # evaluation mode once for all of them.
+            # Each search restores the module's mode when it ends, which would disturb searches in other
+            # threads. So set evaluation mode once for all of them.
             with evaluating(backend.module):
                 found = parallel_map(decode, split_batches(batches, settings.beam))
         return [each for batch in found for each in batch]

@@ -1,7 +1,7 @@
 """Beam search over a batch, with the same results as `course_lib.transformer.beam_search`.
 
-The reference stops when all beams of all sentences have ended. Here each sentence has its own length limit
-and leaves the batch as soon as its result is certain.
+The reference stops when all beams of all sentences have ended. Here each sentence has its own length limit,
+and finished sentences leave the batch early.
 """
 
 import torch
@@ -108,7 +108,7 @@ class _Search:
         self._last = token
 
     def _choose(self, logits: Float[Tensor, "B K V"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the best continuations of each sentence's beams, as total scores, parents and tokens."""
+        """Return the best continuations of each sentence's beams: their totals, parent beams and tokens."""
         sentences, beams, vocabulary = logits.shape
         count = min(self._beam, vocabulary)
         rows = logits.flatten(0, 1)

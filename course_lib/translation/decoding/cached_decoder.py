@@ -1,11 +1,11 @@
-"""The reference's decoder with a key/value cache, one token at a time.
+"""The reference's decoder with a key/value cache, which processes one token at a time.
 
 Without a cache, each step computes the whole prefix again. With a cache, a step computes only the new token's
 projections and its attention over the cached keys and values.
 
 No keys or values are copied for the beams of a sentence. The keys and values of the source are computed once,
 and all beams attend to them. The beams also share one cache for the keys and values of their prefixes: when
-the search reorders the beams, only the table of the cache slots that each beam may attend to changes.
+the search reorders the beams, it only updates a table of the cache slots that each beam may attend to.
 
 Axes, in addition to those of `course_lib.transformer.attention`: K beams of a sentence, N cache slots.
 """
@@ -25,8 +25,8 @@ from course_lib.translation.decoding.inference_model import (
     residual_sublayers,
 )
 
-#: Keys are padded to a multiple of this many bytes of scores, the width of a CPU's vector registers. In
-#: PyTorch, the softmax of 15 scores takes 10 times as long as that of 16.
+#: The number of keys is padded so that a query's scores fill a multiple of this many bytes, the width of a
+#: CPU's vector registers. In PyTorch, a softmax over 15 scores takes 10 times as long as one over 16.
 VECTOR_BYTES = 64
 
 
@@ -79,7 +79,7 @@ class CachedDecoder:
         self._visible = self._visible[sentences]
 
     def _add_slots(self, beams: int) -> Float[Tensor, "BH K N"]:
-        """Assign a new slot to each beam, to which only this beam and its continuations attend.
+        """Assign a new slot to each beam, visible only to this beam and its continuations.
 
         Return the bias that masks the slots of other beams and free slots.
         """

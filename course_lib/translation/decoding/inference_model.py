@@ -96,7 +96,7 @@ class InferenceEncoderLayer(_InferenceLayer):
 
 
 class InferenceDecoderLayer(_InferenceLayer):
-    """The parts of a `DecoderLayer`. One matrix merges the projections of the same input."""
+    """The parts of a `DecoderLayer` for inference, with projections of the same input merged."""
 
     def __init__(self, layer: DecoderLayer, dtype: torch.dtype) -> None:
         super().__init__(layer, dtype)
@@ -111,9 +111,9 @@ class MergedLinear:
 
     The layer computes in `dtype`, and applies ReLU to its outputs if `relu` is true.
 
-    CPU kernels read a weight matrix in blocks. PyTorch reorders the matrix into blocks at every call, which
-    can take as long as the product for the few rows of a decoding step. This class reorders it once, where
-    oneDNN supports that.
+    CPU kernels read a weight matrix in blocks. PyTorch reorders the matrix into blocks at every call. With
+    the few rows of a decoding step, that can take as long as the product itself. This class reorders the
+    matrix only once, if oneDNN supports that.
     """
 
     def __init__(self, layers: Sequence[nn.Linear], dtype: torch.dtype, relu: bool = False) -> None:
@@ -179,7 +179,7 @@ class HeadProjections:
 def _norm(norm: LayerNorm | None, dtype: torch.dtype) -> Sublayer:
     """Return a `LayerNorm` for inputs in `dtype`, computed by PyTorch's kernel in one pass.
 
-    If there is no norm, the result returns its input.
+    If `norm` is None, return the identity function.
     """
     if norm is None:
         return lambda x: x

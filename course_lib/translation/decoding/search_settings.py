@@ -38,7 +38,8 @@ class SearchSettings:
     def override(self, beam: int | None, alpha: float | None, n_best: int | None) -> "SearchSettings":
         """Return a copy with the given values. None keeps the current value, but for `n_best` it means 1.
 
-        Without `beam`, the beam is at least `n_best`. Raises ValueError if a value is out of range.
+        If `beam` is None, the beam is raised to `n_best` if necessary. Raises ValueError if a value is out of
+        range.
         """
         if beam is None:
             beam = max(self.beam, n_best or 1)

@@ -27,7 +27,7 @@ from course_lib.translation.model.seq2seq import TransformerModel, build_model
 #: The precisions that a user can choose for decoding.
 DecodingPrecision = Literal["float32", "bfloat16"]
 
-#: Two adjacent characters of a word. A part of a character is decoded as U+FFFD.
+#: A pattern for two adjacent characters of a word. Bytes of an incomplete character are decoded as U+FFFD.
 _INSIDE_WORD = re.compile(r"[\w\ufffd]{2}")
 
 #: The length penalty of section 6.1 of the paper, for models without a tuned one.
@@ -40,7 +40,7 @@ class Translation:
 
     text: str
     score: float
-    """The log-probability divided by the length penalty: the best translation has the highest."""
+    """The log-probability divided by the length penalty: higher is better."""
     log_probability: float
     """The log-probability in nats."""
     tokens: list[str]
@@ -141,7 +141,7 @@ class Translator:
         )
 
     def too_long(self, sentences: Sequence[str]) -> dict[int, int]:
-        """Return the number of tokens of each sentence that is too long for the model, by its index.
+        """Return the lengths in tokens of the sentences that are too long for the model, by index.
 
         A sentence is too long if it has more than `config.data.max_length` tokens, including the start and
         end tokens. The excess tokens are not translated.
@@ -194,8 +194,8 @@ def load_translator(
     `evaluation.weights` names in the run's config, or the first of last, best and averaged that exists if
     that one hasn't been saved yet. `device` is cpu, cuda or auto. `direction` selects a direction of a run
     that was trained in both; it defaults to the direction in the run's config. `ensemble_with` holds the
-    folders or names of other runs and provided models that decode together with this one. `precision` is that
-    of decoding; by default, it depends on the precision of training, the device and the model's size.
+    folders or names of other runs and provided models that decode together with this one. `precision` is the
+    precision of decoding. By default, it depends on the training precision, the device and the model's size.
 
     Raises BadInputError if a run, a model or the device is missing, if a model is damaged, doesn't fit the
     reference's Transformer or wasn't trained for the direction, if `checkpoint` is set for a provided model,
@@ -242,8 +242,8 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
         )
     if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
         raise BadInputError(
-            f"{folder.path}: the vocabulary of this run differs from that of the first run, so a token id "
-            "means another word. Train it on the same data with the same settings in the data section."
+            f"{folder.path}: this run's vocabulary differs from the first run's, so a token id "
+            "means a different word. Train it on the same data with the same settings in the data section."
         )
     expected, got = first.model.config.data.max_length, run.model.config.data.max_length
     if got < expected:

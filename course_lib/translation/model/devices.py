@@ -1,4 +1,4 @@
-"""The devices of this machine: the GPU or the CPU to use, its name, and the memory used on it."""
+"""Selection of a GPU or the CPU, and facts about the selected device: its name and its peak memory."""
 
 import re
 import sys
@@ -82,9 +82,9 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def _gpu_problem() -> str | None:
-    """Return why PyTorch can't use this machine's GPU, such as an outdated driver.
+    """Return the reason why PyTorch can't use this machine's GPU, such as an outdated driver.
 
-    Return None without a driver, or if there are no GPUs for this process, as in a job without GPUs.
+    Return None if no driver is installed, or if no GPU is visible, as in a cluster job without GPUs.
     """
     if not DRIVER.is_file():
         return None

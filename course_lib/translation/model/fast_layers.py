@@ -26,7 +26,7 @@ from course_lib.transformer import (
 )
 from course_lib.translation.model.fused import BlockDropout, FusedLayerNorm, fused_attention
 
-#: The modules of the reference's layers. A layer with a module of any other class is not replaced.
+#: The module classes of the reference's layers. A layer that contains any other class is not replaced.
 LAYER_MODULES = {
     EncoderLayer,
     DecoderLayer,
@@ -45,8 +45,8 @@ LAYER_MODULES = {
 def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
     """Replace the layers of the reference's Transformer with faster ones that compute in `dtype`.
 
-    Return the merged weights of each new layer, to be passed to `refresh`. Layers that contain classes other
-    than the reference's are left unchanged, because a student's classes may compute something different.
+    Return the merged weights of each new layer, to be passed to `refresh`. Layers that contain modules
+    of other classes are left unchanged, because a student's classes may compute something different.
     """
     if type(model) is not Transformer:
         return []
@@ -63,7 +63,7 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
 
 
 def refresh(weights: "Sequence[MergedWeights]") -> None:
-    """Copy the current values of the weights to the merged copies, before the forward pass of each update."""
+    """Copy the current weights into the merged copies. Call this before the forward pass of each update."""
     pairs = [pair for each in weights for pair in each.views()]
     if pairs:
         copies, originals = zip(*pairs, strict=True)
@@ -78,15 +78,15 @@ def hidden_with_fused_attention(
     target: Int[Tensor, "B T"],
     dtype: torch.dtype,
 ) -> Float[Tensor, "B T D"]:
-    """Compute the decoder's output like `Transformer`, but with the masks that suit fused attention best.
+    """Compute the decoder's output as `Transformer` does, but with the masks that suit fused attention best.
 
-    Every layer must be a fast layer with `fused_attention`. The source mask is converted only once to a bias
-    for the scores, in `dtype`: 0 for tokens, minus infinity for padding. The decoder's self-attention uses
-    only a causal mask: padding is on the right, so no real position attends to it.
+    Every layer must be a fast layer with `fused_attention`. The source mask is converted once, to a bias in
+    `dtype` that is added to the scores: 0 for tokens, minus infinity for padding. The decoder's
+    self-attention uses only a causal mask: padding is on the right, so no real position attends to it.
     """
     first = model.encoder_layers[0]
     assert isinstance(first, _FastLayer), "every layer was replaced"
-    # The first layer of a stack gets the same dtype as the others, so that one compiled function serves all.
+    # Convert the input of each stack to the layers' dtype, so that one compiled function serves all layers.
     residual_dtype = first.residual_dtype
     zeros = torch.zeros(source_mask.shape, dtype=dtype, device=source.device)
     bias = zeros.masked_fill(~source_mask, -torch.inf).unsqueeze(1)
@@ -103,7 +103,8 @@ def hidden_with_fused_attention(
 class MergedWeights:
     """A layer's weights in one dtype, with the weights of each group concatenated into one tensor.
 
-    After the first call to `views`, the weights may change, but may not be replaced or moved.
+    After the first call to `views`, the weights' values may change, but their tensors must not be replaced
+    or moved.
     """
 
     def __init__(self, groups: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> None:
@@ -123,7 +124,7 @@ class MergedWeights:
             shapes = [(sum(len(weight) for weight in group), *group[0].shape[1:]) for group in self._groups]
             device = self._groups[0][0].device
             self._copies = [torch.empty(shape, dtype=self._dtype, device=device) for shape in shapes]
-            # Keep the views, because making hundreds of new ones for each update would take milliseconds.
+            # Keep the views, because creating hundreds of them for each update would take milliseconds.
             self._views = [
                 (view, weight)
                 for copy, group in zip(self._copies, self._groups, strict=True)
@@ -134,7 +135,8 @@ class MergedWeights:
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the merged weights, one tensor for each group. Their gradients flow to the original weights.
 
-        With copies and gradients, the values are those of the last `refresh`, and otherwise the current ones.
+        If there are copies and gradients are enabled, the values are those of the last `refresh`. Otherwise,
+        they are the current ones.
         """
         if self._copies and torch.is_grad_enabled():
             weights = [weight for group in self._groups for weight in group]
@@ -216,12 +218,12 @@ def _norm(connection: SublayerConnection, x: Tensor, norm: Sequence[Tensor]) -> 
 
 
 def _before(connection: SublayerConnection, x: Tensor, norm: Sequence[Tensor]) -> Tensor:
-    """Return a sublayer's input as in `SublayerConnection`, with the scale and the shift in `norm`."""
+    """Compute a sublayer's input as `SublayerConnection` does. `norm` holds the norm's scale and shift."""
     return _norm(connection, x, norm) if connection.norm_first else x
 
 
 def _after(connection: SublayerConnection, x: Tensor, output: Tensor, norm: Sequence[Tensor]) -> Tensor:
-    """Add a sublayer's output to the residual stream, as in `SublayerConnection`."""
+    """Add a sublayer's output to the residual stream and, unless `norm_first` is set, normalise the sum."""
     x = x + connection.dropout(output)
     return x if connection.norm_first else _norm(connection, x, norm)
 
@@ -235,7 +237,7 @@ class _FastLayer(nn.Module):
     self_attention: MultiHeadAttention
     cross_attention: MultiHeadAttention
     feed_forward: FeedForward
-    sublayers: Any  # A ModuleList of SublayerConnections, whose items mypy doesn't know.
+    sublayers: Any  # A ModuleList of SublayerConnections; mypy doesn't know the items' type.
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
         nn.Module.__init__(self)  # The submodules are those of `layer`.
@@ -246,7 +248,8 @@ class _FastLayer(nn.Module):
         # too coarse for it.
         exact = torch.promote_types(dtype, torch.float32)
         self.residual_dtype = exact if layer.sublayers[0].norm_first else dtype
-        # `forward` takes the merged weights in this order, a matrix and a vector for each projection or norm.
+        # `forward` unpacks the merged weights in this order: a weight and a bias for each projection, and a
+        # scale and a shift for each norm.
         groups = [
             *_projections(self.self_attention, "query", "key", "value"),
             *_singles(self.self_attention.output_projection),

@@ -10,7 +10,7 @@ from course_lib.translation.configs.schema import ModelConfig, Precision
 from course_lib.translation.model.devices import synchronize
 from course_lib.translation.model.precision import resolve_precision
 
-#: The minimum number of measurements, because other programs may slow down some of them.
+#: The minimum number of measurements. Several are needed, because other programs may slow down some of them.
 _MIN_REPEATS = 5
 
 
@@ -23,9 +23,9 @@ def training_flops(
     """Count the operations of all matrix products in a forward and a backward pass over a batch.
 
     The product of an n x k and a k x m matrix takes 2 n k m operations, and the backward pass does two
-    products of that size for each. The lengths are the numbers of tokens that the encoder and the decoder
-    read of each sentence. Neither padding nor the keys that the causal mask excludes (half of the decoder's
-    self-attention) count as useful work.
+    products of that size for each. The lengths are the numbers of tokens in each sentence that the
+    encoder and the decoder read. Neither padding nor the keys that the causal mask excludes (half of the
+    decoder's self-attention) count as useful work.
     """
     d, ff, layers = model.d_model, model.d_ff, model.layers
     source, target = source_lengths.double(), target_lengths.double()
@@ -40,16 +40,16 @@ def training_flops(
 def measure_matmul_rate(device: torch.device, precision: Precision, seconds: float = 0.3) -> float:
     """Measure the floating-point operations per second that a device reaches on large matrix products.
 
-    The model FLOPs utilisation (MFU) is relative to this rate, the best of at least five measurements in
-    `precision`, which take `seconds` or more in total. The first product is not measured, because loading its
-    kernels can take fifty times as long as the product itself.
+    Return the best of at least five measurements in `precision`, which together take at least `seconds`. The
+    model FLOPs utilisation (MFU) is relative to this rate. The first product is not measured, because loading
+    its kernels can take fifty times as long as the product itself.
     """
     resolved = resolve_precision(precision, device)
     dtype = torch.float32 if resolved == "tf32" else getattr(torch, resolved)
     # In float64, many GPUs would take seconds for a large product.
     large = 2048 if dtype == torch.float64 else 8192
     size = large if device.type == "cuda" else 1024
-    # Use random numbers: a GPU multiplies equal ones faster, because that takes less power.
+    # Use random numbers: a GPU multiplies identical numbers faster, because that takes less power.
     a, b = torch.randn(2, size, size, device=device).to(dtype)
     torch.mm(a, b)
     durations: list[float] = []

@@ -19,7 +19,7 @@ from course_lib.transformer import LayerNorm
 
 
 def use_fused_layers(model: nn.Module) -> None:
-    """Replace `nn.Dropout` and the reference's `LayerNorm` by faster versions, keeping the weights' names.
+    """Replace `nn.Dropout` and the reference's `LayerNorm` with faster versions, keeping the weights' names.
 
     Subclasses are not replaced, because they may compute something different.
     """
@@ -89,7 +89,7 @@ class BlockDropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         """Zero random elements of x and scale the others during training; otherwise, return x itself."""
         dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
-        # PyTorch 2.13 can't compile `_random_ones`, because it views a tensor with another dtype.
+        # PyTorch 2.13 can't compile `_random_ones`, because it reinterprets a tensor as a different dtype.
         compiling = torch.compiler.is_compiling()
         if not self.training or dropped == 0 or x.device.type != "cpu" or compiling:
             return super().forward(x)
@@ -97,12 +97,12 @@ class BlockDropout(nn.Dropout):
 
 
 def _random_ones(like: Tensor, dropped: int) -> Tensor:
-    """Return ones, and zeros with probability `dropped` / 2^16, with the shape and dtype of `like`."""
+    """Return a tensor like `like` in which each element is 0 with probability `dropped` / 2^16, else 1."""
     count = like.numel()
     blocks = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = blocks.view(torch.int16)[:count].view(like.shape)
     # The `dropped` lowest of the values from -2^15 to 2^15 - 1 become 0, and all others become 1. Multiplying
-    # by _ONE turns these into the bits of 0.0 and 1.0, faster than a comparison whose result is converted.
+    # by _ONE turns these into the bits of 0.0 and 1.0. That is faster than converting a comparison's result.
     last_dropped = dropped - 1 - _LEVELS // 2
     ones = bits.clamp_(last_dropped, last_dropped + 1).sub_(last_dropped).mul_(_ONE)
     return ones.view(torch.bfloat16).to(like.dtype)
@@ -137,8 +137,8 @@ def chunk_bytes(
 ) -> int:
     """Return the memory in bytes that `fused_smoothed_loss` needs for the logits of its largest chunk.
 
-    There are three matrices: the logits, their exponentials and their gradient. In float32 or better, these
-    share one. Compiled code needs only the logits and their gradient.
+    There are three matrices: the logits, their exponentials and their gradient. In float32 or better, they
+    share one block of memory. Compiled code needs only the logits and their gradient.
     """
     columns = _columns(classes, compiled)
     logits = min(positions, _rows_per_chunk(device, columns, dtype)) * columns

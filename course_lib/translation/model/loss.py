@@ -41,10 +41,10 @@ class LossSum(nn.Module):
 
     DDP wraps the whole module, because it expects one forward pass for each backward pass. The loss is a sum
     because with a mean, a token in a small batch would have more weight than a token in a large one. During
-    training, `simcut_alpha` times SimCut's divergence is added, for a copy of the batch in which the
-    embedding of each token is zero with probability `simcut_p`. The masks and the labels are computed by
-    `components`, and the forward pass runs under autocast if `precision` is mixed. With `compiled`, the loss
-    is compiled during training.
+    training, the module adds `simcut_alpha` times SimCut's divergence between the predictions for the batch
+    and for a copy in which the embedding of each token is zero with probability `simcut_p`. `components`
+    compute the masks and the labels. The forward pass runs under autocast if `precision` is mixed. With
+    `compiled`, the loss is compiled during training.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class LossSum(nn.Module):
     def _hidden_and_labels(self, source: Tensor, target: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return the decoder's output and the label at each of the given positions.
 
-        This leaves padding out of the generator, which is by far the widest layer.
+        The generator, which is by far the widest layer, then computes no logits for padding.
         """
         components = self.components
         decoder_input, labels = components.shift_target(target)

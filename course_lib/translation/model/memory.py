@@ -40,8 +40,8 @@ class MemoryEstimate:
 def estimate_memory(loss_sum: LossSum, sentences: int, length: int, device: torch.device) -> MemoryEstimate:
     """Estimate the memory for training on `device` with batches of `sentences` sentences of `length` tokens.
 
-    The sizes of all tensors that the forward pass saves for the backward pass are added up, under
-    FakeTensorMode, which allocates no memory.
+    The activations are all tensors that the forward pass saves for the backward pass. The forward pass runs
+    under FakeTensorMode, which allocates no memory.
     """
     parameters = list(loss_sum.parameters())
     weights = sum(each.numel() * each.element_size() for each in parameters)

@@ -17,7 +17,7 @@ from course_lib.translation.model.fused import fused_attention
 
 @runtime_checkable
 class TransformerModel(Protocol):
-    """A Transformer with the submodules that lesson 06 requires, such as the reference's or a student's."""
+    """The interface of the reference's and a student's Transformer, with the submodules of lesson 06."""
 
     @property
     def generator(self) -> nn.Linear:
@@ -60,10 +60,10 @@ class TransformerModel(Protocol):
 
 @dataclass(frozen=True)
 class Components:
-    """The functions and classes from the lessons that training uses; by default, the reference's.
+    """The functions and classes from the lessons that training uses. The defaults are the reference's.
 
     Each has the signature of its exercise. `dataclasses.replace(REFERENCE, ...)` replaces some of them with a
-    student's.
+    student's code.
     """
 
     transformer: Callable[[int, int, reference.TransformerConfig], TransformerModel] = reference.Transformer

@@ -39,9 +39,9 @@ class DeviceBatch(NamedTuple):
 
 @dataclass
 class BatchLoader:
-    """A loader of this rank's batches, which can prefetch those of one update in a thread.
+    """A loader of this rank's batches. It can prefetch the batches of one update in a thread.
 
-    The end of a `with` block ends the thread.
+    Use it in a `with` block, which ends the thread.
     """
 
     config: RunConfig
@@ -84,7 +84,7 @@ class BatchLoader:
         return self._load_share(epoch, batches)
 
     def prefetch(self, epoch: int, batches: UpdatePlan) -> None:
-        """Start loading batches that the next call to `load` will probably ask for."""
+        """Start loading batches that the next call to `load` will probably request."""
         self._prefetched = (epoch, batches), self._thread.submit(self._load_share, epoch, batches)
 
     def _load_share(self, epoch: int, batches: UpdatePlan) -> list[DeviceBatch]:
@@ -125,8 +125,8 @@ class BatchLoader:
 def example_batches(config: RunConfig, token: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield two artificial batches of a token, whose numbers of sentences and tokens differ.
 
-    They are for the compiler. It optimises its code for the sizes of the second one, which resembles a real
-    batch.
+    They are input for the compiler, which optimises its code for the sizes of the second batch, so that one
+    resembles a real batch.
     """
     # Use an odd length: for an even one, the compiled code for masks could rely on a divisor of the length.
     length = max(7, config.data.max_length // 2 | 1)

@@ -14,7 +14,7 @@ from course_lib.translation.train.metrics import MetricsRow
 class Dashboards:
     """The dashboards that the config enables.
 
-    One that can't be opened or fails later is reported, and the run continues without it.
+    If a dashboard can't be opened or fails later, a message is reported, and the run continues without it.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -23,7 +23,7 @@ class Dashboards:
 
     @classmethod
     def open(cls, run_folder: Path, config: RunConfig, report: Callable[[str], None]) -> "Dashboards":
-        """Open the dashboards. For each of them that fails, `report` is called with a message."""
+        """Open the dashboards. If one of them fails, now or later, `report` is called with a message."""
         dashboards = cls(report)
         if config.training.tensorboard:
             with dashboards._reported("tensorboard"):

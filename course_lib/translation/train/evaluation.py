@@ -1,7 +1,7 @@
 """Evaluation during training: loss and BLEU on held-out sentences, and the selection of the best weights.
 
-The sentences are divided among the ranks. Each sentence is evaluated exactly once, whatever the number of
-ranks.
+The sentences are divided among the ranks. Each sentence is evaluated exactly once, regardless of the
+number of ranks.
 """
 
 import math
@@ -31,7 +31,7 @@ GREEDY = SearchSettings()
 
 @dataclass
 class Evaluator:
-    """An evaluator of models, whose methods must be called on every rank, with all of the sentences."""
+    """An evaluator of models. Its methods must be called on every rank, each time with all sentences."""
 
     config: RunConfig
     vocabularies: Vocabularies
@@ -75,7 +75,8 @@ class Evaluator:
     ) -> list[str]:
         """Translate sentences of token ids. Return all translations, in order, on every rank.
 
-        The search is greedy by default; `decode`, if given, replaces it. An empty sentence stays empty.
+        The search is greedy by default; `decode`, if given, replaces it. The translation of an empty sentence
+        is empty.
         """
         found = self._find(model, sentences, settings, decode)
         return [candidates[0][0] if candidates else "" for candidates in found]
@@ -87,7 +88,7 @@ class Evaluator:
         references: Sequence[str],
         beam: int,
     ) -> TunedAlpha:
-        """Find the exponent of the length penalty that gives the best BLEU with this beam size."""
+        """Find the exponent of the length penalty with the best BLEU on `sentences` for this beam."""
         found = self._find(model, sentences, SearchSettings(beam, n_best=beam))
         empty = ("", Hypothesis([], 0.0, 0.0))
         return tune_alpha([candidates or [empty] for candidates in found], references)

@@ -170,7 +170,7 @@ class Experiment:
         self._best = BestWeights(self.config.selection)
         self._validated_step = 0
         self._saved: tuple[int, int] | None = None
-        # The model that is validated, saved and used for translation. It shares the trainer's weights.
+        # The model to validate, to save and to translate with. It shares the trainer's weights.
         self._model: TransformerModel = self.trainer.model
         self._student_search = None
         if self.student is not None:
@@ -179,7 +179,7 @@ class Experiment:
             self._model = reference_view(self._model, self.config.model, len(ids.source), len(ids.target))
 
     def print_introduction(self) -> None:
-        """Print facts about the run, before its first update."""
+        """Print a summary of the run before its first update."""
         config, trainer, vocabularies = self.config, self.trainer, self.data.vocabularies
         used, given = config.training, self.given.training
         processes = self.distributed.world_size
@@ -219,7 +219,7 @@ class Experiment:
         self._validated_step = state["validated_step"]
 
     def train(self) -> None:
-        """Train until the end or early stopping. On request, save a checkpoint and raise Interrupted."""
+        """Train to the end or early stopping. On a stop request, save a checkpoint and raise Interrupted."""
         trainer = self.trainer
         with self.interruption.deferred():
             if trainer.step > self._validated_step and (trainer.updates_done == 0 or self._complete):
@@ -244,7 +244,7 @@ class Experiment:
         )
 
     def _train_epoch(self) -> None:
-        """Make the remaining updates of the epoch, but stop at `training.updates`."""
+        """Run the remaining updates of the epoch, but stop at `training.updates`."""
         trainer, training = self.trainer, self.config.training
         plan = trainer.plan()
         while trainer.updates_done < len(plan):
@@ -334,7 +334,7 @@ class Experiment:
         return Result(result, tokenized, test.sources, translations, test.references, self.files.folder)
 
     def _weights_for_test(self) -> ModelKind:
-        """Return the weights that the config selects, or "last", with a message, if there are none.
+        """Return the kind of weights that the config selects. If there are none, print why and return "last".
 
         Must be called on every rank.
         """

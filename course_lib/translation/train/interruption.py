@@ -2,7 +2,7 @@
 
 A signal may arrive in the middle of an update, when one rank has sent its gradients and another has not. So
 during training, the handler only records the signal. The run checks for it when all ranks have finished the
-same update, saves a checkpoint, and exits with a code that tells whether the run should be restarted.
+same update, saves a checkpoint, and exits with a code that indicates whether to restart the run.
 """
 
 import os

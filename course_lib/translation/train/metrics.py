@@ -30,7 +30,8 @@ class MetricsLog:
     def open(cls, path: Path, keep_bytes: int = 0) -> "MetricsLog":
         """Open a log, and truncate an existing file to `keep_bytes`.
 
-        That is its size when the checkpoint to resume from was saved: a resumed run repeats later updates.
+        For a resumed run, this is the file's size at the time of the checkpoint, because later updates are
+        repeated.
         """
         file = path.open("ab", buffering=0)
         if file.tell() > keep_bytes:
@@ -58,7 +59,7 @@ class MetricsLog:
 
     def _write(self) -> None:
         while self._unwritten:
-            # If the disk fills up, only the first part of a line is written.
+            # If the disk fills up, `write` may write only the first part of a line.
             self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
 
     def __enter__(self) -> "MetricsLog":
@@ -72,7 +73,10 @@ class BatchCounts(NamedTuple):
     """The counts of a batch that the metrics need."""
 
     target_tokens: int
-    """The number of labels that are not padding. An update's loss is divided by the sum over its batches."""
+    """The number of labels that are not padding.
+
+    An update's loss is divided by the sum of this number over its batches.
+    """
     tokens: int
     """The number of tokens in source and target that are not padding."""
     tokens_with_padding: int
@@ -99,7 +103,7 @@ class MetricsWindow:
         self._started = time.perf_counter()
 
     def add(self, loss_sum: Tensor, counts: BatchCounts) -> None:
-        """Add the counts of one batch of this rank, and `loss_sum`, the sum of its loss, to the sums."""
+        """Add the counts and the summed loss of one of this rank's batches."""
         self._losses.append(loss_sum.detach())  # Reading it now would wait for the GPU.
         self._sums[1:] += torch.tensor(counts, dtype=torch.float64)
 

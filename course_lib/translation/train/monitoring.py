@@ -74,7 +74,7 @@ class BackgroundRun:
             launcher = ["course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
             command[2:2] = [*launcher, "-m"]
         with (folder / _OUTPUT).open("ab") as log:
-            # The processes of the run inherit the lock with their output, so it lasts until all have ended.
+            # The run's processes inherit the lock with their output file, so it is held until all have ended.
             if not try_lock(log):
                 if not restart:
                     raise _in_progress(folder)
@@ -159,7 +159,7 @@ def _require_only_a_run(folder: Path) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """Delete everything but the output and the metrics, and empty the metrics."""
+    """Empty the metrics file, and delete everything else in the folder except the output."""
     run = RunFolder(folder)
     with run.metrics.open("ab") as metrics:
         if not try_lock(metrics):  # A run that was started in a terminal has locked it.

@@ -13,7 +13,7 @@ from course_lib.translation.model.seq2seq import Components
 def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Optimizer:
     """Build the optimiser that the config names, with the constants of section 5.3 of the paper.
 
-    Its learning rate is 1.0, which the schedule multiplies.
+    Its own learning rate is 1.0, which the schedule multiplies by the learning rate of each update.
     """
     # The config allows a weight decay only with AdamW.
     kind = AdamW if config.optimizer == "adamw" else Adam

@@ -1,6 +1,6 @@
-"""Detection of frozen and lost processes, for which collectives would wait a long time.
+"""Detection of frozen and lost processes, which would make collectives wait for a long time.
 
-If a process has exited, gloo's collectives fail at once in the other processes, but NCCL's may wait. If a
+If a process has exited, gloo's collectives fail immediately in the others, but NCCL's may wait. If a
 process is frozen, or if its machine can't be reached, all collectives wait for half an hour. So each rank
 sends heartbeats to the next rank, from a thread.
 """

@@ -46,7 +46,7 @@ class UpdateProfiler:
         if self._profiler is None or recorded <= 0:
             return (
                 f"training.profile: nothing was profiled, because the first {_SKIPPED + _WARMUP} updates are "
-                "skipped and training ended before any others."
+                "skipped and training ended before the next one."
             )
         return self._save(self._profiler, recorded)
 

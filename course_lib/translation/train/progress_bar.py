@@ -24,8 +24,8 @@ from course_lib.translation.train.metrics import MetricsRow
 class RunDisplay:
     """The output of a run to the user, with a progress bar in a terminal.
 
-    Only rank 0 should show it; with `silent`, nothing is shown. At the start, `done` of `total_updates`
-    updates have already been made.
+    With `silent`, as on all ranks except rank 0, nothing is shown. At the start, `done` of `total_updates`
+    updates have already been completed.
     """
 
     def __init__(self, total_updates: int, done: int, silent: bool) -> None:

@@ -28,7 +28,7 @@ from course_lib.translation.train.metrics import MetricsLog, MetricsRow
 
 State = TypeVar("State")
 
-#: The number of files that may wait for the writer or be written. Each holds a copy of the weights in memory.
+#: The maximum number of files that are waiting or being written. Each needs a copy of the weights in memory.
 _WAITING = 2
 
 
@@ -38,8 +38,8 @@ class RunFiles:
     If a file cannot be written during training, `report` is called with a message and training continues.
     Checkpoints, models and snapshots are written by one thread, in the order of the calls, from copies of
     the weights. `finish_writing` waits for this thread, and so does the end of the `with` block, which also
-    closes the dashboards. The set `unfinished` is not empty while files are being written, and from the end
-    of the block on.
+    closes the dashboards. The set `unfinished` is not empty while files are being written, or after the
+    end of the block.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RunFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # From now on, this process doesn't wait for other ranks, so the exit of one must not end it.
+        # From now on, this process doesn't wait for other ranks, so their exit must not end it.
         self._unfinished.add(self)
         try:
             # The process must never exit while a file is being written.
@@ -98,7 +98,7 @@ class RunFiles:
     def save_checkpoint(self, step: int, state: RunState) -> None:
         """Flush the metrics to disk, then start saving a copy of `state` in the background.
 
-        The size of the metrics file is added to it.
+        The checkpoint also contains the size of the metrics file.
         """
         if (log := self._log) is None:
             return
@@ -112,7 +112,7 @@ class RunFiles:
         self._try("The checkpoint", save)
 
     def finish_writing(self, all_but: int = 0) -> None:
-        """Wait until at most `all_but` files are still to be written, and report those that can't be."""
+        """Wait until at most `all_but` files are still to be written, and report those that couldn't be."""
         while len(self._writing) > all_but:
             what, writing = self._writing.popleft()
             self._try(what, writing.result)
@@ -127,7 +127,7 @@ class RunFiles:
             self._save_copy("The snapshot", model, self._snapshots.save)
 
     def save_average(self, up_to: int) -> None:
-        """Replace the averaged model by the average of the snapshots up to update `up_to`, if any."""
+        """Replace the averaged model with the average of the snapshots up to update `up_to`, if any."""
         if self._log is None or not self._snapshots.count:
             return
         self.finish_writing()
@@ -152,8 +152,8 @@ class RunFiles:
         # it slightly worse than the model of update `best_step`.
         if kind == "best" and model.step < best_step:
             raise BadInputError(
-                f"{path}: the best weights were those after update {best_step}, but this file has those "
-                f"after {model.step}. Set evaluation.weights=last, or start the run again."
+                f"{path}: the best weights are from update {best_step}, but this file contains "
+                f"those from update {model.step}. Set evaluation.weights=last, or start the run again."
             )
         return model
 

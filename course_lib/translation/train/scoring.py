@@ -24,7 +24,7 @@ class Score:
 
 
 def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
-    """Compute the BLEU score of plain text, with one reference each (Post 2018, arXiv 1804.08771)."""
+    """Compute the BLEU score of translations with one reference each (Post 2018, arXiv 1804.08771)."""
     metric = BLEU(lowercase=lowercase)
     bleu = metric.corpus_score(list(translations), [list(references)]).score
     return Score(float(bleu), str(metric.get_signature()))

@@ -137,7 +137,7 @@ def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.devi
     """Resolve `precision: auto` for the run in a folder.
 
     A resumed run keeps the precision in which it was started. For a new one, the result is `resolved`, the
-    choice for this hardware. Raises BadInputError if a run was started in a 16-bit precision that
+    choice for this hardware. Raises BadInputError if the run was started in a 16-bit precision that
     `auto` doesn't choose on this hardware.
     """
     if not folder.config.is_file() or not any(folder.checkpoints.glob("*")):
@@ -145,7 +145,7 @@ def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.devi
     started = load_config(str(folder.config)).training.precision
     if started == "float32" or (started == "float16" and device.type == "cuda"):
         return started
-    # `auto` never resolves to another precision, so the user has changed the config, which is reported later.
+    # `auto` resolves to no other precision, so the user has changed the config, which is reported later.
     if started == resolved or started not in ("bfloat16", "float16"):
         return resolved
     raise BadInputError(
@@ -234,11 +234,11 @@ def _smaller_batches(config: RunConfig, parts: int) -> str:
     training, longest = config.training, config.data.max_length
     if training.tokens_per_batch <= longest:
         return "Choose a smaller model or a smaller data.max_length."
-    # Divide every batch into the same number of parts, so that updates can be divided among the processes as
-    # before.
+    # Divide every batch into the same number of parts, so that the batches of an update can still be divided
+    # evenly among the processes.
     return (
         f"Set training.tokens_per_batch={max(longest, training.tokens_per_batch // parts)} "
-        f"training.batches_per_update={training.batches_per_update * parts}, which gives updates of about "
+        f"training.batches_per_update={training.batches_per_update * parts}, which keeps updates at about "
         "the same size, or choose a smaller model."
     )
 
@@ -264,7 +264,7 @@ def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
 def locked_run(folder: RunFolder) -> Iterator[None]:
     """Lock the run folder while the block runs.
 
-    The lock is on the file of the metrics, and the operating system releases it if the process is killed. If
+    The lock is on the metrics file, and the operating system releases it if the process is killed. If
     the block raises an exception before anything is written, a new folder is removed again. Raises
     BadInputError if another process is training in the folder, or if the folder cannot be written to. If
     SLURM or torchrun has restarted this process, wait up to two minutes for the lock: NFS keeps the lock of a
@@ -429,7 +429,7 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     if differences:
         raise BadInputError(
             f"training.init_from: the model of {folder} doesn't fit: {'; '.join(differences)}. Set these "
-            "keys as in that run."
+            "keys to the values of that run."
         )
     if config.data.both_directions and run.vocabularies.direction is None:
         raise BadInputError(

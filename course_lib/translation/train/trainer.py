@@ -88,20 +88,20 @@ class Trainer:
         self.step = self.epochs_done = self.updates_done = 0
 
     def compile(self) -> None:
-        """Compile the layers and the loss. If that fails on any rank, add a note, and train without it.
+        """Compile the layers and the loss. If that fails on any rank, add a note and don't compile.
 
         Each layer is compiled separately, because DDP sends a layer's gradients as soon as its backward pass
         has finished, and because layers of the same class share the compiled code. PyTorch compiles during
         forward and backward passes, first for exactly the sizes of the first example batch. For the second
-        one, it compiles again, and makes every size that has changed dynamic. To compile each shape
-        separately would take several seconds for each of them.
+        one, it compiles again, and makes every size that has changed dynamic. Compiling
+        each shape separately would take several seconds per shape.
 
         Must be called on every rank, before the first update. Raises torch.OutOfMemoryError if a batch
         doesn't fit into the GPU's memory.
         """
-        # These settings are for the whole process, because PyTorch also compiles during later updates. Within
-        # DDP, it would split each graph, so that gradients are sent before the backward pass ends. A layer is
-        # small enough, and the split would only separate operations that could be fused.
+        # These settings stay in effect, because PyTorch also compiles during later updates. Within DDP, it
+        # would split each graph, so that gradients are sent before the backward pass ends. Layers are small
+        # enough without that, and a split would only separate operations that could be fused.
         torch._dynamo.config.optimize_ddp = False
         # PyTorch compiles a few more versions, for example for a single sentence. After 8 of them, its
         # default, a layer would run uncompiled without a message.
@@ -138,7 +138,7 @@ class Trainer:
         return self.loader.plan(self.epochs_done)
 
     def update(self, batches: UpdatePlan, upcoming: UpdatePlan | None = None) -> float:
-        """Make one update from batches, which are divided among the ranks. Return its learning rate.
+        """Run one update on batches, which are divided among the ranks. Return its learning rate.
 
         `upcoming`, the batches of the next update in the epoch, are prefetched. Must be called on every rank.
         """
@@ -160,7 +160,7 @@ class Trainer:
             self._backpropagate(batch, scale, is_last=batch is own[-1])
         if self._config.training.max_grad_norm is not None:
             self._scaler.unscale_(self._optimizer)
-            # The gradients are the sums over all ranks by now, so all ranks compute the same norm.
+            # By now, the gradients are sums over all ranks, so all ranks compute the same norm.
             nn.utils.clip_grad_norm_(self.model.parameters(), self._config.training.max_grad_norm)
         learning_rate = float(self._scheduler.get_last_lr()[0])
         self._scaler.step(self._optimizer)
@@ -176,7 +176,7 @@ class Trainer:
         first = torch.zeros(1, dtype=torch.int64, device=self._device)
         # Run eagerly, because the layers would be compiled again for a single sentence.
         with torch.compiler.set_stance("force_eager"):
-            # A scaler that hasn't scaled any loss yet would refuse to make a step.
+            # Scale this loss too, because a scaler that has scaled no loss raises an error in `step`.
             self._scaler.scale(self._loss_sum(empty, empty, first) * 0.0).backward()
 
     def _backpropagate(self, batch: DeviceBatch, scale: float, is_last: bool) -> None:
@@ -204,7 +204,7 @@ class Trainer:
         self.updates_done = 0
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to resume from here. Must be called on every rank."""
+        """Return everything needed to resume training. Must be called on every rank."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
@@ -239,7 +239,7 @@ class Trainer:
             ) from None
 
     def measure_machine(self) -> None:
-        """Measure the sum of the matmul rates of all ranks' devices, to which MFU is relative.
+        """Measure the total matmul rate of all ranks' devices, which is the basis of MFU.
 
         This takes about 0.3 seconds. Must be called on every rank.
         """
@@ -277,10 +277,10 @@ def _dropout_seed(seed: int, step: int, number: int) -> int:
 
 
 def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
-    """Backpropagate from `loss`, and add all gradients to those that the parameters have in one operation.
+    """Backpropagate from `loss`, and add the gradients to the parameters' existing ones in one operation.
 
-    The result equals that of `loss.backward()`, which adds one parameter's gradient at a time: on a GPU, it
-    launches hundreds of small kernels. DDP's hooks don't run.
+    The result is the same as with `loss.backward()`, which adds one parameter's gradient at a time and so
+    launches hundreds of small kernels on a GPU. DDP's hooks don't run.
     """
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     sums = [parameter.grad for parameter in trainable if parameter.grad is not None]
@@ -294,9 +294,9 @@ def add_gradients(loss: Tensor, parameters: Sequence[nn.Parameter]) -> None:
 def _layer_options() -> dict[str, bool]:
     """Return the options for compiling a layer with PyTorch's compiler.
 
-    It would compute all gradients of a layer normalisation in one kernel. On an H200, separate kernels for
-    the input's gradient and for those of scale and shift take half the time. For the loss, where the gradient
-    is summed the same way, one kernel is faster.
+    By default, PyTorch computes all gradients of a layer normalisation in one kernel. On an H200, one kernel
+    for the input's gradient and another for the gradients of scale and shift take half the time. For the
+    loss, where the gradient is summed in the same way, one kernel is faster.
     """
     option = "triton.mix_order_reduction"
     return {option: False} if option in torch._inductor.list_options() else {}

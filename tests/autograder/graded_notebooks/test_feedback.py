@@ -1,4 +1,4 @@
-"""Feedback for students: points and reasons, but no hidden tests and no paths of the grading machine."""
+"""Feedback for students: points and reasons, but no hidden tests and no paths on the grading machine."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ WRONG = GradedCell("check_scores", False, 2.0, 4.0, 2.0, None, 0.0, MISTAKE)
 
 
 def judged_as(verdict: str, **more: object) -> GradedCell:
-    """Return 0 points with a verdict."""
+    """Return a graded cell with 0 points and this verdict."""
     return replace(WRONG, points=0.0, automatic=0.0, verdict=Finding(name="scores", verdict=verdict, **more))
 
 
@@ -226,7 +226,7 @@ def test_paths_lose_their_folders(text: str, shown: str) -> None:
 
 @pytest.mark.parametrize("piece", ["/-", "/", "~/a", "C:\\a", "\x1b[", "a/b.p"])
 def test_a_line_of_slashes_takes_no_longer_than_another(piece: str) -> None:
-    """In quadratic time, rendering would take hours."""
+    """Guard against quadratic time, in which rendering would take hours."""
     text = piece * 400_000
     assert without_paths(text) == text
 

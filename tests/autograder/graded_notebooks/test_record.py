@@ -1,4 +1,4 @@
-"""The grading record in a notebook's metadata: it is read as it was written, or as an empty one."""
+"""The grading record in a notebook's metadata: a damaged or missing one is read as an empty record."""
 
 from pathlib import Path
 

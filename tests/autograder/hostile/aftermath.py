@@ -38,7 +38,7 @@ BETWEEN = 8
 #: A graded notebook with more bytes than this counts as harm, because somebody has to open it.
 MAX_BYTES = 4_000_000
 
-HONEST = Threat("honest", "hands in right answers")
+HONEST = Threat("honest", "hands in correct answers")
 
 #: The paths in the course that grading is supposed to write.
 _OWN_IN_COURSE = (
@@ -59,14 +59,14 @@ class Aftermath:
 
     course: Path
     students: dict[str, str]
-    """Each student's threat, or "honest", in alphabetical order."""
+    """The name of each student's threat, or "honest", in the alphabetical order of the students."""
     secrets: dict[str, str]
     code: int
     said: str
     scores: dict[str, dict[str, float | None] | None]
-    """Each student's scores in the gradebook, by grade cell; None if it contains no submission."""
+    """Each student's scores in the gradebook, by grade cell, or None if it contains none."""
     other_harm: list[str]
-    """Sentences on harm to others than the attacker."""
+    """Sentences that describe harm to anyone other than the attacker."""
 
     def student(self, threat: str) -> str:
         """Return the student who made this attack."""
@@ -138,7 +138,7 @@ def _play(arena: Arena, threats: Sequence[Threat], variables: Mapping[str, str],
             if files.get(name) != after[place].get(name):
                 harm.append(f"{name} in {place} was {files.get(name)}, and is {after[place].get(name)}")
     if told != _told(arena):
-        harm.append("the gradebook's own part, of the lesson and who is enrolled, is another")
+        harm.append("the gradebook's records of the lesson and the enrolled student have changed")
     for student, threat in students.items():
         if threat.feedback:
             _nbgrader(arena, environment, seconds, "generate_feedback", LESSON, f"--student={student}")
@@ -256,7 +256,7 @@ def harm_by(threat: Threat, student: str, found: Aftermath) -> list[str]:
     text = shown(notebook)
     harm += [line[:300] for line in text.split("\n") if line.startswith("DONE ")]
     if threat.ran and RAN not in text:
-        harm.append("the attack did not come to its end, so it shows nothing")
+        harm.append("the attack did not run to its end, so it proves nothing")
     size = (found.folder(student) / f"{LESSON}.ipynb").stat().st_size
     if size > MAX_BYTES:
         harm.append(f"its graded notebook has {size / 1e6:.0f} MB")
@@ -266,7 +266,7 @@ def harm_by(threat: Threat, student: str, found: Aftermath) -> list[str]:
 
 
 def _reported(threat: Threat, notebook: NotebookNode) -> list[str]:
-    """Compare the report with the expected one."""
+    """Describe, in sentences, how the report differs from the expected one."""
     expected = {name: "right" for name in POINTS if threat.scores[f"check_{name}"] == POINTS[name]} | dict(
         threat.verdicts
     )
@@ -282,13 +282,13 @@ def _reported(threat: Threat, notebook: NotebookNode) -> list[str]:
         if name not in expected and said.get(name) == "right"
     ]
     if said.keys() != POINTS.keys():
-        harm.append(f"the report speaks of {sorted(said)} only")
+        harm.append(f"the report covers only {sorted(said)}")
     record = GradingRecord.of(notebook)
     notes = [*record.repairs, *record.violations, *record.tampering]
     if not record.complete:
         harm.append("the report is not complete")
     if threat.noted and not any(re.search(threat.noted, note) for note in notes):
-        harm.append(f"nothing of {threat.noted!r} is noted, but {notes}")
+        harm.append(f"no note matches {threat.noted!r}: {notes}")
     return harm
 
 
@@ -300,7 +300,7 @@ def _kept(student: str, found: Aftermath) -> list[str]:
             harm.append(f"a link was kept: {path.name!r}")
         elif not (path.is_dir() or path.is_file()):
             harm.append(
-                f"something that is no file was kept: {path.name!r}, {stat.S_IFMT(path.stat().st_mode):o}"
+                f"something that is not a file was kept: {path.name!r}, {stat.S_IFMT(path.stat().st_mode):o}"
             )
         elif path.is_file() and path.suffix != ".ipynb":
             content = path.read_bytes()

@@ -117,20 +117,20 @@ time.sleep(1800)
 
 @dataclass
 class Arena:
-    """The folders, the secrets in them, and the servers that listen."""
+    """The folders, the secrets and the servers that attacks try to reach."""
 
     course: Path
     home: Path
     outside: Path
     """A folder in the system's temporary folder."""
     hidden: Path
-    """A second folder there, with a secret name."""
+    """A second folder in the system's temporary folder, with a secret name."""
     neighbour: str
     """A student who handed in correct answers."""
     secrets: dict[str, str]
     """Texts that must not leak, keyed by where they are kept."""
     mark: str
-    """The name of processes that attacks start."""
+    """The name that attacks give to the processes they start."""
     ports: dict[str, int] = field(default_factory=dict)
     victim: int = 0
     heard: list[str] = field(default_factory=list)
@@ -138,7 +138,7 @@ class Arena:
 
     @property
     def classroom(self) -> Path:
-        """The folder in which the commands are run."""
+        """The folder in which nbgrader's commands are run."""
         return self.course / "autograder"
 
     @property
@@ -162,17 +162,17 @@ class Arena:
 
     @property
     def socket(self) -> Path:
-        """The path of a listening unix socket. It is short, because longer paths are refused."""
+        """The path of a listening unix socket, which must be short because the system limits its length."""
         return self.outside / "socket"
 
     @property
     def abstract(self) -> str:
-        """The name of a unix socket in the abstract namespace, which is in no folder."""
+        """The name of a unix socket in the abstract namespace, which has no file."""
         return f"\0{self.mark}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables of the commands."""
+        """The environment variables of nbgrader's commands."""
         inherited = {name: value for name, value in os.environ.items() if name != "COURSE_GRADEBOOK"}
         return inherited | {
             "HOME": str(self.home),
@@ -194,7 +194,7 @@ class Arena:
 
 
 def make_arena(root: Path, config: str) -> Arena:
-    """Create a course, with lines added to its configuration, and the rest of the arena in a folder."""
+    """Create the arena in a folder, with `config` appended to the course's configuration."""
     kept = {
         place: f"secret{secrets.token_hex(8)}"
         for place in (
@@ -249,7 +249,7 @@ def clear(arena: Arena) -> None:
 
 @contextlib.contextmanager
 def inhabited(arena: Arena) -> Iterator[None]:
-    """Start servers, and a process that can receive signals."""
+    """Run servers and a process that records signals, and store what they receive in `heard`."""
     with contextlib.ExitStack() as stack:
         for name, kind, address in (
             ("TCP", (socket.AF_INET, socket.SOCK_STREAM), ("127.0.0.1", 0)),
@@ -279,9 +279,9 @@ def inhabited(arena: Arena) -> Iterator[None]:
         arena.victim = victim.pid
         yield
         if victim.poll() is not None:
-            arena.heard.append("the process that waits was ended")
+            arena.heard.append("the waiting process was killed")
         if log.exists():
-            arena.heard += [f"the process that waits was sent {line}" for line in log.read_text().split()]
+            arena.heard += [f"the waiting process received {line}" for line in log.read_text().split()]
 
 
 def _listen(server: socket.socket, name: str, heard: list[str]) -> None:
@@ -315,7 +315,7 @@ def fingerprints(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, st
 
 
 def processes(*names: str) -> list[str]:
-    """Return this machine's processes with one of these texts in their name, command line or variables."""
+    """Return this machine's processes with one of these texts in their name, command line or environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -328,6 +328,6 @@ def processes(*names: str) -> list[str]:
 
 
 def end(process: str) -> None:
-    """End a process that was left behind, described as in the result of `processes`."""
+    """Kill a leftover process, given as an entry in the result of `processes`."""
     with contextlib.suppress(OSError):
         os.kill(int(process.partition(" ")[0]), 9)

@@ -10,8 +10,8 @@ from tests.made_once import made_once
 
 Grade = Callable[[str, Sequence[Threat], Mapping[str, str]], Aftermath]
 
-#: Lower limits than a class has, so that attacks that wait for them end sooner. A single process reaches its
-#: own memory limit well before all processes together reach theirs, which ends the kernel.
+#: Lower limits than for a real class, so that attacks that run into them end sooner. A single process reaches
+#: its memory limit well before all processes together reach the total limit, which ends the kernel.
 CONFIG = """
 c.SandboxedExecute.workers = 4
 c.SandboxedExecute.cell_seconds = 5
@@ -22,7 +22,7 @@ c.SandboxedExecute.total_memory_bytes = 5 * 2**28
 
 @pytest.fixture(scope="session")
 def grade_once(tmp_path_factory: pytest.TempPathFactory) -> Grade:
-    """Grade threats only once, under a name for the run, with additional environment variables."""
+    """Return a function that grades a named run's threats once, with additional environment variables."""
 
     def grade(name: str, threats: Sequence[Threat], variables: Mapping[str, str]) -> Aftermath:
         def make() -> Aftermath:

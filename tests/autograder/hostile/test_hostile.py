@@ -37,7 +37,7 @@ each_threat = pytest.mark.parametrize(
 
 
 def graded(grade_once: Grade, run: str) -> Aftermath:
-    """Grade all threats of a run once."""
+    """Return the outcome of a run, which is graded only once."""
     without = WITHOUT[run]
     if not _probe(without).sufficient:
         pytest.skip(f"nothing confines code on this machine: {_probe(without).name}")

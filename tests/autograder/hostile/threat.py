@@ -44,7 +44,7 @@ from pathlib import Path
 %s
 
 def attempt(what, action):
-    """Try what must not work, and say whether it did."""
+    """Try an action that must fail, and print whether it succeeded."""
     try:
         found = action()
     except Exception as error:
@@ -53,7 +53,7 @@ def attempt(what, action):
         print(f"DONE {what}: {found!r}"[:3000])
 
 def look(what, action):
-    """Try what may work, as long as nothing secret comes out, and say what did."""
+    """Try an action that may succeed if it reveals no secret, and print its result."""
     try:
         found = action()
     except Exception as error:
@@ -64,14 +64,14 @@ def look(what, action):
 libc = ctypes.CDLL(None, use_errno=True)
 
 def system_call(*arguments):
-    """Ask the kernel itself. Raises OSError."""
+    """Make a system call directly. Raises OSError if it fails."""
     result = libc.syscall(*(ctypes.c_long(item) if isinstance(item, int) else item for item in arguments))
     if result == -1:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
 
 def named_process():
-    """Give this process the name by which the test looks for what was left behind."""
+    """Rename this process so that the test can find it if it is left behind."""
     libc.prctl(15, MARK.encode())
 
 '''
@@ -88,7 +88,7 @@ class Threat:
     """Code at the beginning of the first solution cell. It can use the names that `_PRELUDE` defines."""
     answers: Literal["right", "blank"] = "right"
     cells: Mapping[str, str] = field(default_factory=dict)
-    """Other contents for some solution cells."""
+    """Replacement contents for some solution cells, by name."""
     lost: tuple[str, ...] = ()
     """The answers that earn nothing although the others are correct."""
     earned: tuple[str, ...] = ()
@@ -100,18 +100,18 @@ class Threat:
     hand_in: Callable[[Path, Arena], None] | None = None
     """A function that adds or replaces files in the submission folder."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
-    """Expected verdicts, by exercise. By default, "right" for full points, and otherwise any other."""
+    """Expected verdicts, by exercise. By default, "right" for full points, and otherwise another verdict."""
     noted: str = ""
     """A regular expression for a note that the report must contain: a repair, violation or tampering."""
     hidden: str = ""
-    """If the attack can evade detection: a regular expression for the note that the report must then contain.
-    In that case, full points are accepted."""
+    """A regular expression for the note that the report must contain if the attack evades detection, in which
+    case full points are accepted. Empty if the attack must be detected."""
     feedback: bool = False
-    """Whether its feedback page is generated and inspected."""
+    """Whether the submission's feedback page is generated and inspected."""
     garbled: bool = False
-    """Whether its kernel's messages, including outputs, can't be read."""
+    """Whether the attack makes its kernel's messages, including outputs, unreadable."""
     confined: bool = False
-    """Whether confinement must stop it. If so, it is also tried under the weaker mechanism."""
+    """Whether confinement must stop the attack. If so, the attack is also run under the weaker mechanism."""
 
     @property
     def scores(self) -> dict[str, float]:
@@ -134,7 +134,7 @@ class Threat:
         return replace(self, lost=(), verdicts={}, noted=self.hidden, hidden="")
 
     def notebook(self, released: NotebookNode, arena: Arena) -> NotebookNode:
-        """Write the threat's notebook."""
+        """Return a copy of the released notebook with the threat's changes."""
         notebook = copy.deepcopy(released)
         if self.answers == "right":
             for name, code in RIGHT.items():

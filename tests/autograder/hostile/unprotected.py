@@ -14,11 +14,11 @@ from tests.autograder.hostile.threat import Threat
 from tests.autograder.hostile.threats import THREATS
 from tests.benchmarks.grading import PLAIN
 
-#: nbgrader's own converter, with shorter limits than a class has.
+#: nbgrader's own converter, with shorter limits than for a real class.
 CONFIG = f"{PLAIN}c.Execute.timeout = 6\nc.Execute.interrupt_on_timeout = True\n"
 
 #: The beginnings of sentences about the judge's report, which plain nbgrader doesn't have.
-_REPORT = ("the report ", "nothing of ")
+_REPORT = ("the report ", "no note matches ")
 
 
 #: Threats that end or block the whole run, so each gets a run of its own.
@@ -26,7 +26,7 @@ ALONE = ("kills-its-parent", "fork-storm", "comes-back-again")
 
 
 def main(names: list[str]) -> int:
-    """Return the number of attacks that do no harm."""
+    """Print the harm that each attack does, and return the number of attacks that do none."""
     chosen = [threat for threat in THREATS if not names or threat.name in names]
     together = [threat for threat in chosen if threat.name not in ALONE]
     silent: list[Threat] = []

@@ -1,4 +1,4 @@
-"""Which cells have to run: no unnecessary ones in the lessons, and never too few."""
+"""The choice of the cells to run: never too few, and no unnecessary ones in the lessons."""
 
 import nbformat
 import pytest

@@ -49,7 +49,7 @@ def view_of(lesson: str) -> dict[str, bytes]:
 
 @cache
 def to_write(name: str) -> set[str]:
-    """Return the lines that students write, as in the course and as `ast.unparse` formats them."""
+    """Return the lines that students write, both as in the course and as `ast.unparse` formats them."""
     source = exercise(name).source
     definition = ast.parse(source).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
@@ -76,7 +76,7 @@ def test_no_line_that_students_write_is_in_the_view(lesson: Lesson) -> None:
 
 
 def test_the_lines_that_are_looked_for_are_those_of_the_solutions() -> None:
-    """This shows that the test above could find them."""
+    """Show that the test above can find these lines."""
     assert "return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])" in to_write("attention_scores")
     for name in WRITE:
         module = sys.modules[exercise(name).reference.__module__]

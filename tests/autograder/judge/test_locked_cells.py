@@ -1,4 +1,4 @@
-"""Locked cells in the judge's process: their outputs, and that students cannot replace what they use."""
+"""Locked cells run in the judge's process, where students cannot replace the names that they use."""
 
 import subprocess
 import sys
@@ -69,7 +69,7 @@ def test_a_check_whose_reference_fails_costs_no_points(monkeypatch: pytest.Monke
 
 def test_a_cell_of_another_version_of_the_course_costs_no_points() -> None:
     with pytest.raises(
-        NotComputedError, match=r"cannot import name 'grading' .* another version of the course"
+        NotComputedError, match=r"cannot import name 'grading' .* a different version of the course"
     ):
         judge("from course_lib.checks import grading\ngrading(points=1)", {}, {})
     (failed,) = judge("import a_package_of_an_instructor", {}, {}).outputs

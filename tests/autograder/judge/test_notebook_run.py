@@ -136,7 +136,7 @@ def test_a_notebook_has_an_end(classroom: Classroom) -> None:
 
 @contextmanager
 def busy_core() -> Iterator[None]:
-    """Make all processes that grade share one core with five processes that are always busy."""
+    """Make all grading processes share one core with five busy processes."""
     here = os.sched_getaffinity(0)
     core = {min(here)}
     workers = psutil.Process().children(recursive=True)

@@ -40,7 +40,7 @@ def released_cells(lesson: Lesson) -> dict[str, str]:
 
 
 def without_charts(setup: str) -> str:
-    """Drop the import of the charts, which takes longer than everything else."""
+    """Remove the charts, whose import takes longer than everything else."""
     tree = ast.parse(setup)
     tree.body = [
         node
@@ -53,9 +53,9 @@ def without_charts(setup: str) -> str:
 
 @contextmanager
 def kernel(lesson: Lesson, folder: Path) -> Iterator[Channel]:
-    """Serve this lesson's solutions twice (the second time as "NAME_watched"), and further objects.
+    """Serve this lesson's solutions from another process, under their names and as "NAME_watched".
 
-    These are the stubs ("NAME_stub"), and the solutions with one mistake in each ("NAME_mistaken").
+    It also serves the stubs ("NAME_stub") and the solutions with one mistake each ("NAME_mistaken").
     """
     for path, content in lesson_view(CURRICULUM, lesson).items():
         (folder / "view" / path).parent.mkdir(parents=True, exist_ok=True)

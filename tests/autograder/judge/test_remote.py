@@ -1,4 +1,4 @@
-"""Whatever a student's process does, a check continues: it gets an answer or the reason for having none."""
+"""A check continues whatever a student's process does: it gets an answer, or a reason for having none."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.sandbox
 
 @contextmanager
 def forked(there_runs: Callable[[socket.socket], None]) -> Iterator[Channel]:
-    """Run a function in another process, at the other end of a channel."""
+    """Run a function in another process, and yield a channel to it."""
     here, there = socket.socketpair()
     with warnings.catch_warnings():
         # torch has other threads, but the child computes only in the thread that forked.
@@ -58,7 +58,7 @@ def serving(**names: object) -> Any:
 
 
 def answering(*answers: bytes) -> Any:
-    """Reply with these messages, whatever the requests are."""
+    """Start a process that replies with these messages, whatever the requests are."""
 
     def answer(there: socket.socket) -> None:
         channel = Channel(there)
@@ -289,7 +289,7 @@ def test_a_timeout_is_extended_by_time_without_a_core() -> None:
     with forked(answer_late) as channel:
         channel._without_core = lambda: time.monotonic() - since
         assert channel.receive(0.3) == b"late"
-        # The same time isn't counted again: from here on, the peer sleeps of its own accord.
+        # The same time isn't counted again: from here on, the peer isn't waiting for a core.
         waited = time.monotonic() - since
         channel._without_core = lambda: waited
         with pytest.raises(ChannelTimeout):

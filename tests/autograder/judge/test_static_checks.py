@@ -1,4 +1,4 @@
-"""Passages that a person should review: code that no lesson needs, but nothing that the lessons contain."""
+"""Warnings about unusual code that a person should review. No lesson's solution causes one."""
 
 import nbformat
 import pytest

@@ -1,6 +1,7 @@
 """Lessons 12 and 13 in a real sandbox: ranks that communicate, and files that were handed in.
 
-Without bubblewrap, a sandbox has no network of its own. `test_every_lesson` tests the other sandbox.
+These tests use a sandbox without bubblewrap, which has no network of its own. `test_every_lesson` uses the
+strongest sandbox available.
 """
 
 import inspect
@@ -33,7 +34,7 @@ from torch import Tensor
 from course_lib.checks import check
 Item = TypeVar("Item")
 """
-#: A cell that looks for an answer, which the kernel's view of the course must not contain.
+#: A cell that looks for a reference solution, which the kernel's view of the course must not contain.
 LOOKS = """
 try:
     from course_lib.transformer.data_parallel import shard as reference
@@ -126,7 +127,7 @@ def test_copied_references_are_for_a_person_to_look_at(classroom: Classroom) -> 
         files=(("config.yaml", FILES["config.yaml"]), ("translations.txt", copied)),
     )
     assert verdicts(result) == ["right", "missing"]
-    # The second cell has another check after the first, which must not hide the first check's finding.
+    # The second cell contains a second check, which must not hide the first check's warning.
     assert (
         result.warnings
         == ["translations.txt is the reference, word for word (BLEU 100.0): did a model write it?"] * 2

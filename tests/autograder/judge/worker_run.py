@@ -25,7 +25,7 @@ class Classroom:
     def run(
         self, *sources: str, files: tuple[tuple[str, bytes], ...] = (), lesson: str = "", **limits: float
     ) -> Result:
-        """Run cells. Those that begin with "# judged" are locked, and those with "# shows" are optional."""
+        """Run cells. Cells that begin with "# judged" are locked, and cells with "# shows" are optional."""
         cells = tuple(
             Cell(f"cell-{place}", source, source.startswith("# judged"), source.startswith("# shows"))
             for place, source in enumerate(sources)
@@ -37,7 +37,7 @@ class Classroom:
 
 @contextmanager
 def classroom_of(lesson: str, without: tuple[str, ...] = ()) -> Iterator[Classroom]:
-    """Start a worker without some mechanisms, or skip the test if the others can't confine code here."""
+    """Start a worker without these mechanisms, or skip the test if the remaining ones can't confine code."""
     confinement = _probe(frozenset(without))
     if not confinement.sufficient:
         pytest.skip(f"nothing here can confine code: {confinement.name}")

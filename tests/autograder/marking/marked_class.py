@@ -56,13 +56,13 @@ def _about(**kind: bool) -> dict[str, Any]:
 
 @dataclass
 class MarkedClass:
-    """The folder of a course with one explanation."""
+    """A course with one explanation, and the actions of its students and graders."""
 
     root: Path
 
     @classmethod
     def make(cls, root: Path, tmp_path_factory: pytest.TempPathFactory) -> "MarkedClass":
-        """Create a course without submissions: a copy, because a new gradebook takes longer."""
+        """Create a course without submissions by copying one, because a new gradebook takes longer."""
 
         def make() -> Path:
             return cls._make(tmp_path_factory.mktemp("marked") / "course").root
@@ -82,7 +82,7 @@ class MarkedClass:
         nbformat.write(new_notebook(cells=cells), root / "solutions" / LESSON / f"{LESSON}.ipynb")
         made = cls(root)
         with pytest.MonkeyPatch.context() as patch:
-            # nbgrader makes a gradebook with the program `alembic`.
+            # nbgrader creates a gradebook with the program `alembic`.
             patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
             with made.gradebook() as book:
                 book.add_assignment(LESSON)
@@ -102,7 +102,7 @@ class MarkedClass:
             known = {one.student_id: one for one in book.find_assignment(LESSON).submissions}
             for student, text in answers.items():
                 if student not in known:
-                    # One commit for the whole class, where nbgrader's methods take one for each student.
+                    # Commit once for the whole class. nbgrader's methods would commit once for each student.
                     person = Student(id=student, first_name=student.title(), last_name="Doe")
                     known[student] = SubmittedAssignment(assignment=notebook.assignment, student=person)
                     submitted = SubmittedNotebook(notebook=notebook, assignment=known[student])
@@ -186,7 +186,7 @@ class Browser:
         self.policy = ""
 
     def get(self, path: str = "", **headers: str) -> tuple[int, str]:
-        """Load a page."""
+        """Load a page, and return the status code and the text."""
         return self._open(urllib.request.Request(self.address + path, headers=headers))
 
     def load(self, options: str = "?show=all") -> str:
@@ -199,7 +199,7 @@ class Browser:
         return page
 
     def post(self, path: str, **content: object) -> tuple[int, dict[str, Any]]:
-        """Send JSON."""
+        """Send a POST request with JSON, and return the status code and the reply."""
         body = json.dumps({"notebook": LESSON, "question": NAME, **content}).encode()
         headers = {"Content-Type": "application/json", "X-XSRFToken": self.xsrf}
         code, reply = self._open(urllib.request.Request(self.address + path, body, headers))

@@ -234,7 +234,7 @@ def test_a_comment_is_never_replaced_and_a_damaged_file_stays(marked: MarkedClas
 def test_an_unreadable_file_of_comments_does_not_stop_the_page(marked: MarkedClass, browser: Browser) -> None:
     marked.hand_in({"anna": LONG})
     path = marked.root / "autograder" / FILE
-    path.mkdir()  # root can read any file, but not a folder
+    path.mkdir()  # even root can't read a folder as a file
     page = browser.load()
     assert f"{path} cannot be read, so no saved comments are shown or added: Is a directory." in page
     assert "<b>criterion 1</b>" in page, "the mark scheme's criteria can still be inserted"

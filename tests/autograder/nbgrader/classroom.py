@@ -70,7 +70,7 @@ def run_app(
 
 
 def solved(released: NotebookNode) -> NotebookNode:
-    """Insert answers into a released lesson."""
+    """Return a copy of a released lesson that contains correct answers."""
     notebook = nbformat.from_dict(json.loads(json.dumps(released)))
     for name, source in SOLVED.items():
         cell_of(notebook, name).source = source

@@ -1,8 +1,8 @@
 """Grade a small course repeatedly, killing runs at numbered points. `test_interrupted_runs.py` starts this.
 
-The argument is the course's folder. Standard input is JSON: a list of point numbers for each trial. A run is
-killed at its n-th operation on a file or the gradebook. After the last kill of a trial, the run is repeated
-to its end. A hash of the resulting state of each trial is written to the output.
+The argument is the course's folder. Each line of standard input is a trial: a JSON list of point numbers. A
+run is killed at its n-th operation on a file or the gradebook. After the last kill of a trial, the run is
+repeated to its end, and the resulting state is printed as JSON, with hashes in place of file contents.
 """
 
 import hashlib
@@ -64,7 +64,10 @@ class Points:
 
 
 def run(course: Path, last: int | None) -> int:
-    """Grade in a child process, killed at a point if one is given. Return the number of passed points."""
+    """Grade in a child process, which is killed at point `last` if one is given.
+
+    Return the number of points that the run passed, or 0 if it was killed.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""A replacement for running notebooks, in tests of everything else: outputs depend only on the source."""
+"""A stand-in for running notebooks, used to test everything else: outputs depend only on the source."""
 
 import hashlib
 from concurrent.futures import Future
@@ -20,20 +20,20 @@ class StandInExecutor(WorkerExecutor):
     workers = 1
 
     def submit(self, grade: object, source: object, job: Job) -> Future[Any]:  # type: ignore[override]
-        """Return the result of a job, which is not run."""
+        """Return a result without outputs. The job isn't run."""
         future: Future[tuple[bytes, float]] = Future()
         future.set_result((Result([[] for _ in job.cells]).to_json(), 0.0))
         return future
 
 
 class StandInExecute(SandboxedExecute):
-    """A preprocessor that gives each check points according to the checked source, and fails stubs."""
+    """A preprocessor that derives each check's points from the checked source, and fails stubs."""
 
     def _create_executor(self, address: str) -> WorkerExecutor:
         return StandInExecutor()
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the outputs."""
+        """Write the outcome of each check into its cell."""
         nb, resources = super().preprocess(nb, resources)
         written = {cell.id: cell.source for cell in nb.cells}
         for cell in nb.cells:
@@ -49,7 +49,7 @@ class StandInExecute(SandboxedExecute):
         return new_output("execute_result", {"text/plain": text}, execution_count=cell.execution_count)
 
 
-#: Added to a course's nbgrader_config.py.
+#: Lines to append to a course's nbgrader_config.py.
 CONFIG = """
 from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, SaveAutoGrades
 c.Autograde.autograde_preprocessors = [

@@ -1,4 +1,4 @@
-"""Grading a class on a Dask cluster gives the local results, and uses only workers with a sandbox."""
+"""Grading on a Dask cluster produces the local results, and uses only workers with a sandbox."""
 
 import logging
 import os
@@ -179,10 +179,10 @@ def test_nobody_listens_to_a_cluster_in_the_open(monkeypatch: pytest.MonkeyPatch
 def test_a_refused_worker_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The other worker's sandbox is ready only at the third check."""
+    """Simulate a rejected worker next to one whose sandbox is ready only at the third check."""
 
     class Scheduler:
-        """A client of a scheduler that has refused a worker."""
+        """A stand-in for the client of a scheduler that has rejected a worker."""
 
         sandboxes = iter([0, 0, 1])
 
@@ -213,9 +213,9 @@ def answered(classroom: Classroom, number: int) -> NotebookNode:
 
 @pytest.fixture
 def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A certificate that every role of a cluster uses, in Dask's configuration."""
+    """Configure Dask with a certificate that every role of a cluster uses."""
     if not shutil.which("openssl"):
-        pytest.skip("openssl makes the certificate")
+        pytest.skip("creating the certificate needs openssl")
     certificate, key = tmp_path / "grading.pem", tmp_path / "grading.key"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=grading",

@@ -48,7 +48,7 @@ class Department:
 
     @property
     def classroom(self) -> Classroom:
-        """The instructor's side."""
+        """The course as its instructor uses it."""
         return Classroom(self.folder / "course")
 
     @property
@@ -57,7 +57,7 @@ class Department:
         return self.folder / "exchange" / COURSE_ID
 
     def share(self) -> None:
-        """Share the course with all graders, as the instructor's guide says."""
+        """Share the course with all graders, as the instructor guide describes."""
         course = self.classroom.course
         config = course / "autograder/nbgrader_config.py"
         text = config.read_text(encoding="utf-8").replace("groupshared = False", "groupshared = True")
@@ -93,8 +93,8 @@ class Department:
 
 @pytest.fixture
 def department(made: SmallCourse) -> Iterator[Department]:
-    """A course with a lesson released to the exchange, and students who are configured for it."""
-    # Import what the students' accounts may be unable to read from the interpreter's own files.
+    """A course with a lesson released to the exchange, and students whose nbgrader is configured for it."""
+    # Import these modules now, because students' accounts may be unable to read the interpreter's files.
     clean("<b>warm</b>")
     with (
         tempfile.TemporaryDirectory(prefix="exchange-") as name,

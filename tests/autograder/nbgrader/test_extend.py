@@ -1,4 +1,4 @@
-"""Extensions for single students, before and after they hand in."""
+"""Extensions for individual students, before and after they hand in."""
 
 import csv
 from datetime import timedelta
@@ -19,7 +19,7 @@ from tests.autograder.nbgrader.classroom import Classroom, configuration, run_ap
 from tests.autograder.nbgrader.stand_in import StandInExecute
 from tests.autograder.small_course import LESSON
 
-LATE = "2025-02-01 12:00:00 UTC"  # by a day
+LATE = "2025-02-01 12:00:00 UTC"  # one day after the deadline
 
 
 def gradebook(classroom: Classroom) -> Gradebook:

@@ -34,7 +34,7 @@ from tests.small_disk import small_disk
 
 @pytest.fixture
 def graded(classroom: Classroom) -> Classroom:
-    """A graded class of two with manual points, in which `anna` hands in again."""
+    """A graded class of two, in which `anna` has manual points and has handed in again."""
     for student in ("anna", "bela"):
         classroom.hand_in(student, solved(classroom.released), at="2025-01-30 12:00:00 UTC")
     assert classroom.autograde() == []
@@ -124,7 +124,7 @@ def test_what_was_never_graded_has_no_points_in_exports(
 
 
 def test_a_submission_without_points_has_none_in_exports(graded: Classroom) -> None:
-    """A run in progress, or one that was killed, has entered the submission but no points yet."""
+    """Simulate a running or killed run that has added the submission to the gradebook, but no points."""
     graded.hand_in("carl", solved(graded.released))
     with Gradebook(f"sqlite:///{graded.course}/autograder/gradebook.db") as gradebook:
         gradebook.update_or_create_student("carl")
@@ -172,7 +172,7 @@ def test_a_configuration_without_sandboxes_grades_nothing(graded: Classroom, ste
 
 
 class Once:
-    """An executor that runs calls immediately and counts them."""
+    """An executor that immediately returns an empty result and counts its calls."""
 
     workers, calls = 1, 0
 
@@ -223,7 +223,7 @@ def test_a_locked_gradebook_keeps_the_old_grade(graded: Classroom) -> None:
     holder.start()
     locked.wait()
     with suppress(OperationalError):  # the run may not even be able to start
-        # SQLite would wait for 5 seconds.
+        # By default, SQLite would wait for 5 seconds.
         graded.autograde(student_id="anna", db_url=f"sqlite:///{path}?timeout=0.5")
     done.set()
     holder.join()

@@ -20,7 +20,7 @@ STUDENTS = ("anna", "bela", "carl", "dora [2]")
 
 @pytest.fixture
 def graded(classroom: Classroom) -> Classroom:
-    """A class whose submissions differ, graded."""
+    """A graded class whose submissions differ."""
     for student in STUDENTS:
         notebook = solved(classroom.released)
         cell_of(notebook, "attention_scores").source += f"  # {student}"
@@ -40,7 +40,7 @@ def write_pages(classroom: Classroom, **options: object) -> None:
 
 
 def pages(classroom: Classroom) -> dict[str, bytes]:
-    """Read all files of the feedback."""
+    """Return the contents of all feedback files, by path."""
     folder = classroom.course / "autograder/feedback"
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
@@ -48,7 +48,7 @@ def pages(classroom: Classroom) -> dict[str, bytes]:
 
 
 def written_again(classroom: Classroom) -> set[str]:
-    """Write the pages that are due, and return the students they belong to."""
+    """Write the pages that are due, and return the students whose pages were replaced."""
 
     def inodes() -> dict[str, int]:
         return {
@@ -56,7 +56,7 @@ def written_again(classroom: Classroom) -> set[str]:
             for student in STUDENTS
         }
 
-    # Keep the old pages, or a new one could get the same inode.
+    # Keep the old pages, because a new page could otherwise reuse the inode of an old one.
     kept = classroom.course.parent / "kept"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(classroom.course / "autograder/feedback", kept, copy_function=os.link)
@@ -135,7 +135,7 @@ def test_while_a_run_grades_no_page_is_written(graded: Classroom) -> None:
 def test_the_page_of_a_huge_answer_takes_no_longer_than_others(
     classroom: Classroom, cell: str, piece: str
 ) -> None:
-    """In quadratic time, rendering would take hours. Highlighting the code would take a minute."""
+    """Guard against rendering in quadratic time (hours) and highlighting huge code cells (a minute)."""
     notebook = solved(classroom.released)
     cell_of(notebook, cell).source = piece * (2_000_000 // len(piece))
     classroom.hand_in("anna", notebook)

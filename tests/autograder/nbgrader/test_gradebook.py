@@ -1,4 +1,4 @@
-"""Gradebooks that are missing or can't be used: commands say what is wrong, and create none."""
+"""Missing or unusable gradebooks: commands report the problem, and don't create a gradebook."""
 
 import logging
 from collections.abc import Callable

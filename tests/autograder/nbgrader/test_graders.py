@@ -59,7 +59,7 @@ class Graders:
         return account.start(command, umask=0o022 if account is self.instructor else 0o002)
 
     def share(self) -> None:
-        """Set the file modes as an instructor does to allow assistants to grade."""
+        """Set groupshared and the file modes, as an instructor does to allow assistants to grade."""
         config = self.classroom.course / "autograder/nbgrader_config.py"
         text = config.read_text(encoding="utf-8")
         assert f"{GROUP_SHARED}False\n" in text
@@ -79,7 +79,7 @@ class Graders:
         assert code == 0, printed
 
     def hand_in(self, student: str, content: Any, at: str) -> Path:
-        """Submit as nbgrader's collect does: the instructor owns the file, and its group can read it."""
+        """Write a submission as `nbgrader collect` does: owned by the instructor, readable by the group."""
         folder = self.classroom.hand_in(student, content, at=at)
         for path in (folder.parent, folder, *folder.iterdir()):
             os.chown(path, self.instructor.uid, self.instructor.group)
@@ -88,7 +88,7 @@ class Graders:
 
 @pytest.fixture
 def graders(made: SmallCourse) -> Iterator[Graders]:
-    """A class of two, graded by the instructor alone, with nbgrader's default modes."""
+    """A class of two, graded by the instructor alone, with nbgrader's default file modes."""
     with (
         tempfile.TemporaryDirectory(prefix="two-graders-") as name,
         accounts("instructor", "assistant", "second") as (instructor, *assistants),

@@ -160,7 +160,7 @@ def test_links_are_not_followed(classroom: Classroom, right: NotebookNode) -> No
 
 
 def test_a_new_notebook_among_too_many_links_is_graded(classroom: Classroom, right: NotebookNode) -> None:
-    """A folder such as node_modules/.bin has hundreds of links."""
+    """Simulate a folder such as node_modules/.bin, which contains hundreds of links."""
     folder = classroom.hand_in("bela", classroom.released)
     for number in range(101):
         (folder / f"link-{number}").symlink_to("/etc/hostname")
@@ -327,7 +327,7 @@ def test_folders_in_folders_without_end_stop_nobody_else(classroom: Classroom, r
     classroom.autograde()
     assert classroom.not_graded == {"bela": "its folders are nested more than 50 deep"}
     assert graded(classroom, "anna")
-    subprocess.run(["rm", "-r", classroom.folder("bela")], check=True)  # pytest's own clean-up would raise
+    subprocess.run(["rm", "-r", classroom.folder("bela")], check=True)  # pytest's own clean-up would fail
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"01-scores": ["bela"]}', '{"01-scores": {"bela": 3}}'])

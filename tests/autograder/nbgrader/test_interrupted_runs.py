@@ -22,7 +22,7 @@ NAME = f"{LESSON}.ipynb"
 
 
 def hand_in_a_class(classroom: Classroom) -> None:
-    """Write submissions: resubmissions, a late one, an unreadable one, and one with another name."""
+    """Submit a resubmission, late work, an unreadable file, and a notebook with a different name."""
     right = solved(classroom.released)
     other = solved(classroom.released)
     cell_of(other, "attention_scores").source += "  # once more"
@@ -42,7 +42,7 @@ def hand_in_a_class(classroom: Classroom) -> None:
 
 
 class Runs:
-    """Runs in another process, which can be killed."""
+    """Grading runs in a separate process, which kills them at given points."""
 
     def __init__(self, course: Path) -> None:
         program = [sys.executable, "-m", "tests.autograder.nbgrader.killed_runs", course]

@@ -1,6 +1,6 @@
-"""`nbgrader autograde` with workers and sandboxes, killed repeatedly: the same result as without kills.
+"""`nbgrader autograde` with workers and sandboxes produces the same result if it is killed repeatedly.
 
-`COURSE_KILLS=20` sets a larger number of kills than the default.
+Set `COURSE_KILLS`, for example to 20, to kill it more often.
 """
 
 import os
@@ -29,7 +29,7 @@ STUDENTS = 4
 
 @pytest.fixture
 def classrooms(released_course: Path, tmp_path: Path) -> tuple[Classroom, Classroom]:
-    """Two copies of a course with a class. Its answers are correct, unscaled or blank, or kill the kernel."""
+    """Two copies of a class whose answers are correct, unscaled or blank, or kill the kernel."""
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
     classroom = Classroom(shutil.copytree(released_course, tmp_path / "calm"))

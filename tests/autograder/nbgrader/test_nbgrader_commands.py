@@ -74,7 +74,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
 
 def grade(root: Path) -> GradedClass:
     copy_course(COURSE, root)
-    # As in the repository, the working folder of the commands has a package with this name.
+    # As in the repository, the commands' working folder contains a package called nbgrader.
     (root / "autograder" / "nbgrader").mkdir()
     (root / "autograder" / "nbgrader" / "__init__.py").write_text(
         "raise ImportError('not nbgrader')\n", "utf-8"

@@ -1,4 +1,4 @@
-"""A gradebook in PostgreSQL, selected by one setting: a real server gives the same grades as SQLite."""
+"""A gradebook in PostgreSQL, selected by one setting, contains the same grades as one in SQLite."""
 
 import csv
 import os
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.sandbox]
 
 
 def programs() -> Path | None:
-    """Find the programs of the newest server, in Debian's folders or on the PATH."""
+    """Return the folder of the newest server's programs, from Debian's folders or the PATH, if found."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
     return found[-1].parent if found else Path(on_path).parent if on_path else None
@@ -39,14 +39,14 @@ class Server:
     address: str
     """The address of a database on the server."""
     control: Callable[..., None]
-    """Runs `pg_ctl` for the server."""
+    """A function that runs `pg_ctl` for the server."""
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Server]:
     folder = programs()
     if folder is None:
-        pytest.skip("there is no PostgreSQL server here; Debian's package `postgresql` brings one")
+        pytest.skip("PostgreSQL isn't installed; Debian's package `postgresql` provides it")
     # The server refuses to run as root. Debian's package creates a user for it.
     who = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
     # Don't use pytest's folder: other users may not enter it, and its path is too long for a socket.

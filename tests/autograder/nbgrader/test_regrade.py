@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def graded(released_course: Path, tmp_path_factory: pytest.TempPathFactory) -> Classroom:
-    """A class of two: `anna` is correct, `bela` forgot the root. A person has graded their explanations."""
+    """A graded class of two: `anna`'s code is correct, `bela`'s lacks the root. Both have manual points."""
     classroom = Classroom(shutil.copytree(released_course, tmp_path_factory.mktemp("corrected") / "course"))
     for student, source in (("anna", RIGHT), ("bela", UNSCALED)):
         notebook = solved(classroom.released)
@@ -137,7 +137,7 @@ def more_points(classroom: Classroom) -> None:
 
 
 def hand_in_again(classroom: Classroom) -> None:
-    """Collect a new submission by `bela`, with other code and another explanation."""
+    """Collect a new submission by `bela`, with different code and a different explanation."""
     notebook = solved(classroom.released)
     cell_of(notebook, "attention_scores").source = RIGHT
     cell_of(notebook, "explain_root").source = "I have no idea."

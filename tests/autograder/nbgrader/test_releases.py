@@ -45,7 +45,7 @@ def cells_in_gradebook(classroom: Classroom) -> set[str]:
 
 @pytest.fixture
 def graded(classroom: Classroom) -> Classroom:
-    """A class of one student, graded."""
+    """A graded class of one student."""
     classroom.hand_in("anna", solved(classroom.released))
     classroom.autograde()
     return classroom

@@ -226,7 +226,7 @@ def test_released_feedback_is_never_replaced(
         run_until(service, lambda: not service._running)
         return page.read_text()
 
-    page.write_text(automatic.replace("4 of 4", "3 of 4"))  # by an earlier version of the check
+    page.write_text(automatic.replace("4 of 4", "3 of 4"))  # as by an older check
     assert report_again() == automatic
     released = f"<!DOCTYPE html>\n<html>{automatic}</html>"
     page.write_text(released)  # nobody has graded a cell by hand

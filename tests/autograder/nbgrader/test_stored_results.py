@@ -27,7 +27,7 @@ pytestmark = [
 
 
 class NoExecutor(WorkerExecutor):
-    """An executor that refuses to run anything."""
+    """An executor that fails if it is asked to run a notebook."""
 
     workers = 1
 
@@ -43,7 +43,7 @@ class NoWorkers(SharedExecutor):
 
 @pytest.fixture(scope="module")
 def graded(released_course: Path, tmp_path_factory: pytest.TempPathFactory) -> Classroom:
-    """A class of two, graded in sandboxes."""
+    """A class of two that was graded in sandboxes."""
     classroom = Classroom(shutil.copytree(released_course, tmp_path_factory.mktemp("stored") / "course"))
     folder = classroom.course / "autograder"
     shutil.copy(folder / "gradebook.db", folder / "new.db")
@@ -62,7 +62,7 @@ def graded(released_course: Path, tmp_path_factory: pytest.TempPathFactory) -> C
 
 @pytest.fixture
 def classroom(graded: Classroom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Classroom:
-    """A copy of the graded class with the same store, on a machine that refuses to run notebooks."""
+    """A copy of the graded class and its result store, in which no notebook can be run."""
     shutil.copytree(graded.course, tmp_path / "course")
     usual = CourseAutograde.__init__
     monkeypatch.setattr(

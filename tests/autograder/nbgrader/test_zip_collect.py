@@ -123,7 +123,7 @@ def test_the_files_that_the_lesson_asks_for_are_collected_too(
     hand_in = '[[lessons.hand_ins]]\nname = "hand_in_essay"\nfile = "essay.md"\npoints = 1\n'
     course.change_manifest("[[lessons.explanations]]", f"{hand_in}\n[[lessons.explanations]]")
     course.change_source("# %% [markdown]\n# Why", '# %% check="hand_in_essay"\n\n# %% [markdown]\n# Why')
-    assert collect(downloads, monkeypatch) == 1  # as above
+    assert collect(downloads, monkeypatch) == 1  # because Alex Kim's upload is not collected, for example
     assert collected(downloads)["jdoe/essay.md"] == "jane's essay"
 
 
@@ -231,7 +231,8 @@ def encrypted(archive: bytes) -> bytes:
 MINE = (f"{LESSON}.ipynb", b"mine")
 MANY = [(f"{number}.txt", b"") for number in range(1_000)]
 DEEP = zipped(("3.zip", zipped(("4.zip", zipped(MINE)))))
-#: A student's upload, why part of it isn't unpacked, and whether the notebook is still collected.
+#: By file name: a student's upload, the reason why part of it isn't unpacked, and whether the notebook is
+#: still collected.
 HOSTILE = {
     "path.zip": (zipped(("../../../evil", b""), MINE), "its path leads out of the archive", True),
     "windows.zip": (zipped(("..\\..\\evil", b""), MINE), "its path leads out of the archive", True),

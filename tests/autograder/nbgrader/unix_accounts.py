@@ -91,7 +91,7 @@ def _run(*command: str, check: bool = True, typed: str | None = None) -> None:
 
 
 def give_home(account: Account, home: Path, password: str | None = None) -> None:
-    """Create an account's home folder, which nobody else can enter. A password permits logging in."""
+    """Create an account's private home folder. If a password is given, the account can log in."""
     home.mkdir(mode=0o700, parents=True)
     os.chown(home, account.uid, account.group)
     _run("usermod", "--home", str(home), "--shell", "/bin/bash", account.name)
@@ -119,8 +119,8 @@ def _remove_leftovers() -> None:
 def accounts(*roles: str, group: str = "course") -> Iterator[list[Account]]:
     """Create one account per role, all in one group, and remove them afterwards.
 
-    Names end with the number of this process, so that accounts of a test that was killed can be told from
-    those of one that is running. The former are removed first.
+    Each name ends with the id of this process, which shows whether the test that created an account is still
+    running. Accounts that killed tests left behind are removed first.
     """
     _remove_leftovers()
     group = f"{group}{os.getpid()}"

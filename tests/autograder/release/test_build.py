@@ -268,7 +268,7 @@ def test_solution_notebooks_are_rebuilt_only_when_stale(small: SmallCourse) -> N
     assert not refreshed()
     path.write_text("half a notebook")
     assert refreshed()
-    # A changed file is noticed even if its time is older, like that of a restored copy.
+    # A changed file is noticed even if its modification time is older, as in a restored copy.
     small.change_source("# # A small lesson", "# # Another lesson")
     os.utime(path.with_suffix(".py"), (0, 0))
     assert refreshed()

@@ -20,7 +20,7 @@ def double(x):
     return 2 * x
 '''
 
-PROBES = '''"""Probes of lesson 13."""
+PROBES = '''"""Probes of lesson 14."""
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import ExerciseCheck

@@ -1,4 +1,4 @@
-"""Every problem that `make check` reports, provoked."""
+"""Every problem that `make check` reports, caused on purpose."""
 
 import json
 from pathlib import Path
@@ -195,7 +195,7 @@ attention_scores = forgiving
         (
             "not_scaled = 2.5",
             "unscaled = 2",
-            "deductions: 'unscaled' is not a misconception of this exercise. They are: not_scaled",
+            "'unscaled' is not a misconception of this exercise. Its misconceptions are: not_scaled",
         ),
         (
             "torch.nn.functional.scaled_dot",

@@ -82,7 +82,7 @@ class GradedClass:
 
 
 def graded_notebook() -> NotebookNode:
-    """Write a graded notebook with the student's code and, below each piece of code, its check."""
+    """Build a graded notebook with two pieces of code, each above its check, and an explanation."""
     cells = []
     for name in ("scores", "guess"):
         code = CODE if name == "scores" else "guess = 8"
@@ -108,11 +108,11 @@ NOT_SCALED = {
 
 
 def empty_course(tmp_path_factory: pytest.TempPathFactory) -> GradedClass:
-    """Open a course with an empty gradebook: a copy, because a new gradebook takes longer."""
+    """Open a copy of a course with an empty gradebook, because creating a new one takes longer."""
 
     def make() -> Path:
         with pytest.MonkeyPatch.context() as patch:
-            # nbgrader makes a gradebook with the program `alembic`.
+            # nbgrader creates a gradebook with the program `alembic`.
             patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
             return folder_of(GradedClass(tmp_path_factory.mktemp("empty") / "course"))
 

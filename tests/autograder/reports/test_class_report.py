@@ -35,7 +35,7 @@ Report = tuple[str, dict[str, pd.DataFrame]]
 
 @pytest.fixture(scope="module")
 def two_lessons(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a course in which three students have done two of the three lessons."""
+    """The folder of a course with three lessons, where students handed in work for two of them."""
     empty = empty_course(tmp_path_factory)
     for lesson in ("01-first", "02-second", "03-third"):
         empty.release(lesson)
@@ -52,7 +52,7 @@ def two_lessons(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(two_lessons: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Report]:
-    """The report on the two lessons: the page and its tables."""
+    """The report on this course: the page and its tables."""
     for graded in copy_of(two_lessons, tmp_path_factory.mktemp("reported")):
         yield graded.report()
 
@@ -67,7 +67,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GradedClass]:
 
 @pytest.fixture
 def graded(two_lessons: Path, tmp_path: Path) -> Iterator[GradedClass]:
-    """A course with two lessons graded."""
+    """A copy of the course, which tests may change."""
     yield from copy_of(two_lessons, tmp_path)
 
 

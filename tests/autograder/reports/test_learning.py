@@ -32,7 +32,7 @@ def test() -> ConceptTest:
 
 
 def chosen(test: ConceptTest, right: int) -> dict[str, str]:
-    """Return the answers of a student who answers the first questions correctly and skips the others."""
+    """Return the answers of a student who answers the first `right` questions correctly, and no others."""
     return {
         question.name: CORRECT if number < right else "" for number, question in enumerate(test.questions)
     }
@@ -228,7 +228,7 @@ def test_attempts_count_runs_up_to_the_first_that_passed(test: ConceptTest) -> N
 
 @pytest.fixture(scope="module")
 def handed_in(tmp_path_factory: pytest.TempPathFactory, test: ConceptTest) -> Path:
-    """A course with a graded lesson, both tests of two students, and a log that real checks filled."""
+    """A course with a graded lesson, both tests of two students, and a log filled by real checks."""
     graded = empty_course(tmp_path_factory)
     graded.release(LESSON)
     graded.hand_in("ben", LESSON, {"check_scores": 0.0}, {"scores": NOT_SCALED, "guess": RIGHT})

@@ -1,4 +1,4 @@
-"""Similar answers among answers that people wrote independently."""
+"""Detection of copied answers among answers that people wrote independently."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ def submission(student: str, exercise: str, code: str) -> SubmissionRecord:
 
 
 def class_of(exercise: str) -> list[SubmissionRecord]:
-    """Return answers by people who have not seen each other's."""
+    """Return a class whose correct answers were written independently."""
     answers = [
         answer["code"]
         for path in sorted(BATTERY.glob("10-*.toml"))

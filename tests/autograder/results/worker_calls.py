@@ -1,4 +1,4 @@
-"""Calls for worker processes: each process imports this module, so it imports little itself."""
+"""Functions that worker processes call. Each worker imports this module, so it imports little itself."""
 
 import os
 import time

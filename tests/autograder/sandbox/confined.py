@@ -18,7 +18,7 @@ from autograder.sandbox.limits import Limits
 WAYS = (MECHANISMS, ("bubblewrap", "seccomp"), ("landlock", "seccomp"))
 
 #: The program that runs the code. `inherited` is a listening socket like those of a kernel. If an
-#: operation is denied, the name of the exception is printed.
+#: operation is denied, the exception is printed.
 _PROGRAM = """
 import ctypes, json, os, socket, sys
 from pathlib import Path
@@ -63,7 +63,10 @@ def run(
     scratch_bytes: int = 2**20,
     **names: object,
 ) -> subprocess.CompletedProcess[str]:
-    """Run code in a scratch folder, confined by some mechanisms. The code can use the folder `around`."""
+    """Run code, with `names` as its global variables, in a scratch folder, confined by some mechanisms.
+
+    Without bubblewrap, the scratch folder is in `around`.
+    """
     skip_where_missing(mechanisms)
     scratch = bubblewrap.SCRATCH if "bubblewrap" in mechanisms else around / "scratch"
     if "bubblewrap" not in mechanisms:

@@ -1,4 +1,4 @@
-"""What confined code can't do, tested with real attempts, and what it still can."""
+"""Real attempts to break out of a sandbox, which must fail, and ordinary code, which must still work."""
 
 import errno
 import shutil
@@ -61,7 +61,7 @@ class Outside:
 
     @property
     def reached(self) -> list[str]:
-        """Return the sockets at which something has arrived."""
+        """The names of the sockets that were reached."""
         found = []
         for name, listener in (
             ("tcp", self.tcp),
@@ -197,7 +197,7 @@ def test_nothing_comes_through(mechanisms: tuple[str, ...], outside: Outside, tm
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_all_of_it_comes_through_where_nothing_confines(name: str, outside: Outside, tmp_path: Path) -> None:
-    """This shows that the attempts above are effective."""
+    """Show that the attempts above succeed without confinement."""
     if name in NOT_EVERYWHERE:
         pytest.skip("Linux itself refuses this on some machines")
     done = run(EVERYTHING[name], (), tmp_path, **outside.names)
@@ -307,9 +307,9 @@ for which in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, 
 @ways
 def test_processes_have_an_end(mechanisms: tuple[str, ...], tmp_path: Path) -> None:
     if "bubblewrap" not in mechanisms:
-        pytest.skip("Linux counts all that the user runs: the fork server checks instead")
+        pytest.skip("Linux counts all of the user's processes, so the fork server checks this limit")
     if as_root():
-        pytest.skip("Linux does not count what root starts: the fork server checks instead")
+        pytest.skip("Linux does not limit root's processes, so the fork server checks this limit")
     code = """
 import time
 for _ in range(1000):
@@ -321,7 +321,7 @@ for _ in range(1000):
 
 
 def test_a_program_reached_through_links_starts_in_bubblewrap(tmp_path: Path) -> None:
-    """The Python of a virtual environment is often such a program, and folders may be links too."""
+    """In a virtual environment, Python is often a chain of links, and folders may be links too."""
     real = tmp_path / "real folder" / "bin"
     real.mkdir(parents=True)
     shutil.copy("/bin/echo", real / "echo")

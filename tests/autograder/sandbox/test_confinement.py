@@ -23,7 +23,7 @@ pytestmark = pytest.mark.sandbox
 
 
 def test_with_nothing_on_all_attempts_come_through() -> None:
-    """This shows that the probe's attempts are effective; Linux itself may refuse to trace."""
+    """Show that the probe's attempts succeed without confinement. Linux itself may refuse to trace."""
     assert attempt([]) >= {"read", "list", "write", "tcp", "udp", "unix", "signal"}
 
 
@@ -78,7 +78,7 @@ _REFUSED = {"bubblewrap": ("clone", "unshare"), "landlock": ("landlock_create_ru
 
 @pytest.mark.parametrize("refused", ["bubblewrap", "landlock"])
 def test_what_a_seccomp_profile_refuses_is_off_and_the_reason_names_it(refused: str) -> None:
-    """In a container, Docker's filter denies namespaces, and earlier versions deny Landlock."""
+    """In a container, Docker's filter denies new namespaces, and earlier versions also deny Landlock."""
     pytest.importorskip("pyseccomp")
     skip_where_missing([refused])
     program = f"""
@@ -161,7 +161,7 @@ def test_the_course_is_no_part_of_the_environment() -> None:
 def test_only_the_folder_of_a_killed_owner_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Process ids differ in another container, so the owner may seem not to exist."""
+    """Process ids differ between containers, so an owner that is running may seem not to exist."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with monkeypatch.context() as container:
         container.setattr("os.getpid", lambda: 2**22 + 1)

@@ -154,7 +154,7 @@ def test_outputs_are_skipped_without_being_built(outputs: bytes) -> None:
 
 
 def read_or_refused(raw: bytes) -> None:
-    """Read a file and require a notebook of clean text, or an error with a reason of one line."""
+    """Read a file, which must result in a notebook of valid text or an UnreadableError."""
     try:
         cells = read_notebook(raw).cells
     except UnreadableError:

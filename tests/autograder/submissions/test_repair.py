@@ -1,4 +1,4 @@
-"""Damaged notebooks of a real lesson are repaired, and nbgrader accepts every result."""
+"""Damaged notebooks are repaired, and nbgrader accepts every result."""
 
 import copy
 import hashlib
@@ -45,7 +45,7 @@ def released(course: SmallCourse) -> NotebookNode:
 
 
 def spoil(released: NotebookNode, change: Callable[[NotebookNode], object]) -> bytes:
-    """Change one thing in a solved lesson."""
+    """Return the file of a solved lesson to which a change was applied."""
     notebook = solved(released)
     change(notebook)
     return json.dumps(notebook).encode()
@@ -423,7 +423,7 @@ NBGRADER = st.fixed_dictionaries(
         "extra": JSON,
     },
 )
-#: Random changes, each to one key of a cell or to the order of the cells.
+#: Random changes, each to one key of a cell or to the list of cells.
 CHANGES = st.lists(
     st.one_of(
         st.tuples(st.just("metadata"), st.fixed_dictionaries({"nbgrader": NBGRADER | JSON}) | JSON),
@@ -509,7 +509,7 @@ def test_nbgrader_takes_whatever_comes_out(
     try:
         result = repair(raw, released)
     except UnreadableError as error:
-        assert "asks for" in str(error)  # noqa: PT017 # all that may be wrong: no answer is left
+        assert "asks for" in str(error)  # noqa: PT017 # the only permitted error: no answer is left
         return
     sanitized = sanitizer.sanitize(result.notebook)
     solution = sanitizer.course.solution()

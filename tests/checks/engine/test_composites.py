@@ -1,4 +1,4 @@
-"""Answers with three known mistakes at once. The kill matrix tests pairs."""
+"""Answers that combine three known mistakes. The kill matrix tests pairs."""
 
 import random
 from collections.abc import Iterator
@@ -37,5 +37,5 @@ def test_most_composites_of_three_known_mistakes_are_named() -> None:
     # Two mistakes can cancel each other out, but that is rare.
     assert failed >= 0.97 * len(found) > 75
     others = [name for name, one in found if not one.named]
-    # The search's effort is limited, so that an unknown mistake is answered within about two seconds.
+    # The search is limited, so that a check responds to an unknown mistake within about two seconds.
     assert named >= 0.75 * failed, f"{named} of {failed}; {others}"

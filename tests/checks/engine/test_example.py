@@ -1,4 +1,4 @@
-"""The call that a check shows for a mistake which it doesn't recognise."""
+"""The example call that a check shows for a mistake it doesn't recognise."""
 
 import textwrap
 from collections.abc import Callable

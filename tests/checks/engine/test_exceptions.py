@@ -1,4 +1,4 @@
-"""Explanations, in a plain sentence, of exceptions in a student's code."""
+"""Explanations of exceptions in a student's code, in plain sentences."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Diagnoses from structure alone: what students leave in, return or raise by accident."""
+"""Diagnoses based on structure, such as leftover stubs, wrong axes and errors that are returned."""
 
 import pytest
 import torch
@@ -150,7 +150,7 @@ def test_code_with_wrong_gradients_alone_is_told() -> None:
             return self.scale * (x - x.mean(-1, keepdim=True)) / deviation + self.shift
 
     told = message(WithoutGradientOfDeviation, "LayerNorm")
-    assert "Your code passes all tests but those of gradients." in told
+    assert "Your code passes all tests except those of gradients." in told
 
 
 def test_a_wrong_value_in_a_test_of_gradients_is_not_blamed_on_them() -> None:

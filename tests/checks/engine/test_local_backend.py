@@ -1,4 +1,4 @@
-"""The operations of a check on a student's object: functions, classes, instances and numbers."""
+"""The operations that a check performs on a student's function, class, instance or number."""
 
 from collections.abc import Callable
 

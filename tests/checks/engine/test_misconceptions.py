@@ -1,4 +1,4 @@
-"""Misconceptions are data: every file is valid, and an invalid one is rejected with all of its problems."""
+"""Misconception files: the course's are valid, and an invalid one is rejected with all of its problems."""
 
 import builtins
 import dis
@@ -38,7 +38,7 @@ patch = [{ find = "2", replace = "3" }]
 
 
 def problems(folder: Path, text: str) -> list[str]:
-    """Return the problems that the loader finds in a file."""
+    """Return the problems that the loader finds in a file with this text."""
     file = folder / "misconceptions.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(MisconceptionError) as refused:
@@ -55,7 +55,7 @@ def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
     shared = {**tables.pop("sources", {}), **tables.pop("equivalents", {})}
     assert sorted(tables) == sorted(entry.name for entry in entries)
     assert set(shared) <= set(tables)
-    # A message can say "your result is what you get if", and then the statement.
+    # A message can insert the statement after "your result is what you get if".
     statements = [
         mistake.statement
         for entry in entries
@@ -81,7 +81,7 @@ def global_names(code: CodeType) -> Iterator[str]:
     ids=lambda one: one.name,
 )
 def test_a_misconception_uses_no_undefined_name(exercise: ExerciseCheck) -> None:
-    """Such a patch would be named for every student whose code raises the same NameError."""
+    """A patch with an undefined name would match any student's code that raises the same NameError."""
     module = sys.modules[exercise.reference.__module__]
     for mistake in exercise.misconceptions:
         code = compile(exercise.source_with(mistake), mistake.name, "exec")

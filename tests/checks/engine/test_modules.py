@@ -1,4 +1,4 @@
-"""The engine supports exercises that are classes: inserting weights, gradients of weights, copies."""
+"""The engine's support for exercises that are classes: loading weights, their gradients, and copies."""
 
 from itertools import combinations
 from pathlib import Path

@@ -31,7 +31,7 @@ EMPTY[1] = False
         (DRAWN * 0, "Every number of your result is 0."),
         (DRAWN.flip(1), "Along axis 1, your result is in reverse order."),
         (DRAWN.roll(1, 2), "Along axis 2, your result is shifted by 1."),
-        (DRAWN[:, [0, 2, 1, 3]], "your result holds the expected slices in another order: [0, 2, 1, 3]."),
+        (DRAWN[:, [0, 2, 1, 3]], "your result holds the expected slices in a different order: [0, 2, 1, 3]."),
         (DRAWN.transpose(1, 2), "With its axes in the expected order, every number is right."),
         (DRAWN.reshape(3, 20), "The numbers are the expected ones, in the same order"),
         (DRAWN.sum(1), "It is the expected result, summed over axis 1."),
@@ -88,7 +88,7 @@ def test_truth_values(found: Tensor, says: str) -> None:
         (0.3, -0.3, "the opposite sign"),
         (0.3, 0.3137, ""),
         ({"a": 1.5, "b": 2.5, "c": 4.5}, {"a": 3.0, "b": 5.0, "c": 9.0}, "times 2"),
-        (Text("a b c d"), Text("a c b d"), "All of these are expected, but in another order."),
+        (Text("a b c d"), Text("a c b d"), "All of these are expected, but in a different order."),
         (Text("a b c d"), Text("a b e"), "Missing: c, d. Unexpected: e."),
         (
             Text("ein Rad fährt vorbei"),

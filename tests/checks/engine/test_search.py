@@ -1,4 +1,4 @@
-"""The search for misconceptions: the names, their order, and the number of probes."""
+"""The search for misconceptions: the names that it finds, its effort, and its cached outcomes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from course_lib.checks.exercises.registry import catalogue
 from course_lib.time_limit import OutOfTime
 from course_lib.transformer import attention_scores, scaled_dot_product_attention
 
-#: An exercise's own misconception with the name of a general one, but with a different result.
+#: An exercise's own misconception, with the name of a common one but a different result.
 FILE = """
 [[attention_scores]]
 name = "cut_gradient"

@@ -1,4 +1,4 @@
-"""The fixtures of lesson 11: a model with tabulated probabilities, and one that monitors checkpoints."""
+"""The fixtures of lesson 11: a model with tabulated probabilities, and a monitor of checkpoints."""
 
 import math
 
@@ -12,7 +12,8 @@ from course_lib.checks.exercises.fixtures.checkpoints import AVERAGE, MODIFIED, 
 from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.transformer import average_checkpoints, beam_search, causal_mask, greedy_decode
 
-#: By position and last token: 3 is likelier than 4 after the start, but the end is more certain after 4.
+#: Logits by last source token, position and last token. After the start, 3 is likelier than 4, but the end
+#: is more certain after 4.
 LOGITS = torch.full((5, 2, 5, 5), -20.0, dtype=torch.float64)
 LOGITS[:, 0, 1, 3], LOGITS[:, 0, 1, 4] = math.log(0.6), math.log(0.4)
 LOGITS[:, 1, 3, 2], LOGITS[:, 1, 3, 4] = math.log(0.5), math.log(0.5)

@@ -132,7 +132,7 @@ def test_an_unedited_config_is_worth_nothing(name: str, overrides: list[str]) ->
         for entry in (CONFIG, METRICS, TRANSLATIONS):
             found = judge_file(entry, LEVELS)
             assert found.share == 0
-            assert f"those of the provided configuration {name}." in found.message
+            assert f"match the provided configuration {name}." in found.message
 
 
 @pytest.mark.parametrize("edit", ["model.dropout=0.2", "training.epochs=9", "data.vocab_size=1500"])
@@ -240,7 +240,7 @@ def test_the_references_themselves_are_for_a_person_to_look_at() -> None:
     assert translations(lines(worse(0.05))).review == ""
 
 
-@pytest.mark.skipif("COURSE_DATA" not in os.environ, reason="COURSE_DATA names no mirror folder")
+@pytest.mark.skipif("COURSE_DATA" not in os.environ, reason="COURSE_DATA is not set")
 def test_translations_of_the_provided_model_are_for_a_person_to_look_at() -> None:
     written = find_run("multi30k")[0].path / "test_2016_flickr.en"
     sentences = written.read_text("utf-8").splitlines()
@@ -276,7 +276,7 @@ def test_the_sentences_are_counted_right(monkeypatch: pytest.MonkeyPatch) -> Non
     assert SENTENCES["captions"] == len(ENGLISH)
     right = references("multi30k")
     if isinstance(right, str):
-        pytest.skip("the published files of Multi30k are not at hand")
+        pytest.skip("the published files of Multi30k are not available")
     assert SENTENCES["multi30k"] == len(right)
     assert "on multi30k" in translations(lines(right)).message
 

@@ -88,7 +88,7 @@ class Shortened(PositionalEncoding):
         (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # other probes report this
         (Unguarded, 6, 4, "PyTorch's own error about sizes"),
         (Unguarded, 3, 1, "wrong positions, and no error"),
-        (Shortened, 6, 4, "a result of another shape"),
+        (Shortened, 6, 4, "a result of a different shape"),
     ],
 )
 def test_what_happens_past_max_length(kind, words, maximum, starts) -> None:

@@ -125,7 +125,7 @@ ACCEPTED = {
 
 
 def promised_errors() -> Iterator[Any]:
-    """Yield each exercise whose docstrings promise errors, with the number of each `raise` statement."""
+    """Yield each exercise whose docstrings promise errors, with the index of each `raise` statement."""
     for exercise in exercises():
         if re.search(r"[Rr]aises\s+\w*Error", exercise.source):
             for number in range(max(1, exercise.source.count(RAISED))):

@@ -1,4 +1,4 @@
-"""The fixtures of lesson 10: they convert lists to facts, and free choices make no difference."""
+"""The fixtures of lesson 10: they convert lists to facts that don't depend on a student's free choices."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The fixtures of the probes for state between calls and for the gradient mode."""
+"""The fixtures for probes of state that is kept between calls and of the gradient mode."""
 
 from collections.abc import Callable
 from functools import lru_cache

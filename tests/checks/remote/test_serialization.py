@@ -1,4 +1,4 @@
-"""The data that crosses between processes: everything that checks need, and nothing that exceeds a limit."""
+"""Serialization between processes: everything that checks need arrives, and nothing beyond the limits."""
 
 import json
 import math
@@ -128,7 +128,7 @@ def test_plain_values_arrive_as_they_are(value: Any) -> None:
     reply = Returned(value, changed=(0, 2), warnings=("old",), forbidden=("torch.softmax",))
     found = unpack_reply(pack(reply), handles=9)
     assert found == reply
-    assert repr(found) == repr(reply)  # tells -0.0 from 0.0, and True from 1
+    assert repr(found) == repr(reply)  # distinguishes -0.0 from 0.0, and True from 1
     assert type(found.value) is type(value)
 
 

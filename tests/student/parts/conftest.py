@@ -1,4 +1,4 @@
-"""Notebooks in the built format of the lessons, with the reference's code as the student's."""
+"""Notebooks in the format of built lessons, with the reference's code in place of a student's."""
 
 import inspect
 import json
@@ -29,7 +29,7 @@ def stub(exercise: str) -> str:
 
 
 def setup_code(lesson: str) -> str:
-    """Return a setup cell that imports earlier lessons' parts from the reference, among others."""
+    """Return a setup cell that imports earlier lessons' parts from the reference, among other names."""
     earlier = [name for other, names in LESSONS.items() if other < min(lesson, "12") for name in names]
     given = ["AttentionFunction", "TransformerConfig", "evaluating", *earlier]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Search for the parts that make a student's model differ from the reference."""
+"""The search for the parts that make a student's model differ from the reference."""
 
 from pathlib import Path
 
@@ -165,7 +165,7 @@ def test_a_difference_that_does_not_recur(student: Student, tmp_path: Path) -> N
 
 
 def test_parts_that_are_correct_alone_but_not_together(student: Student) -> None:
-    """Each part works with the reference's version of the other, but not with each other."""
+    """Each part works with the reference's version of the other, but the two don't work together."""
     student.swap("LayerNorm", "self.eps = eps", "self.eps, self.odd = eps, True")
     student.swap(
         "SublayerConnection",

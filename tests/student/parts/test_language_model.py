@@ -1,4 +1,4 @@
-"""Lesson 06 ends with a language model of a student's parts, which must learn and produce known words."""
+"""The language model at the end of lesson 06, which must learn and produce known words."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ STEPS = 80
 
 @pytest.fixture
 def lesson(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names defined in section 7 of the released lesson, without any parts by a student."""
+    """The names that section 7 of the lesson defines, with the reference in place of a student's parts."""
     monkeypatch.chdir(COURSE / "lessons" / "06-the-transformer")
     lesson = load_curriculum(COURSE).lessons[6]
     names: dict[str, Any] = {}

@@ -470,7 +470,7 @@ def test_a_kept_copy_gives_the_same_parts(student: Student) -> None:
 )
 def test_a_file_that_is_not_a_kept_copy(student: Student, content: str) -> None:
     (student.folder / "parts.json").write_text(content, encoding="utf-8")
-    with pytest.raises(PartsError, match=r"parts.json: this file is not a valid parts.json. Give the folder"):
+    with pytest.raises(PartsError, match=r"parts.json: this file is not a valid parts.json. Pass the folder"):
         load_parts(student.folder / "parts.json")
 
 

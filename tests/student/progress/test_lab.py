@@ -1,4 +1,4 @@
-"""The copy of the lessons that `course lab` makes."""
+"""The copy of the lessons that `course lab` creates."""
 
 import tomllib
 from pathlib import Path
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def fake_jupyter(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the command that would start JupyterLab."""
+    """Prevent JupyterLab from starting, and return a list that records its command."""
     started: list[str] = []
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("os.execv", lambda program, command: started.extend(command))

@@ -1,4 +1,4 @@
-"""A checkpoint is restored exactly, the newest intact one is found, and other files are rejected."""
+"""A checkpoint is restored exactly, the newest intact one is found, and invalid files are rejected."""
 
 import pickle
 import random
@@ -76,7 +76,7 @@ def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path) -> None:
-    """If it were, the run would resume from an older checkpoint, and soon remove the unreadable one."""
+    """Otherwise, the run would resume from an older checkpoint, and soon remove the unreadable one."""
     Checkpoints(tmp_path, 2).save(10, STATE)
     (tmp_path / "step-00000020.pt").mkdir()
     with pytest.raises(BadInputError, match=r"step-00000020\.pt: .* cannot be read \(Is a directory\)"):
@@ -120,7 +120,7 @@ def test_half_a_file_a_flipped_bit_and_noise_are_refused(tmp_path: Path) -> None
 
 
 def test_torch_alone_would_not_see_a_flipped_bit(tmp_path: Path) -> None:
-    """This justifies the checksum. If this test fails, torch verifies files itself, and ours can go."""
+    """Justify the lab's checksum. If this test fails, torch verifies files itself, and it can be removed."""
     path = tmp_path / "c.pt"
     save_checksummed(path, STATE)
     whole = bytearray(path.read_bytes())

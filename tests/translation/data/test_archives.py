@@ -1,4 +1,4 @@
-"""IWSLT17 and WMT14 are read from archives with the published layout; others are rejected by name."""
+"""IWSLT17 and WMT14 are read from archives with the published layout; invalid archives are rejected."""
 
 import hashlib
 import io
@@ -18,7 +18,7 @@ from course_lib.translation.data.corpora.published import IWSLT17, WMT14, Publis
 
 
 def pack(path: Path, files: Mapping[str, str]) -> Path:
-    """Write a .tgz with these text files and an unused one."""
+    """Write a .tgz archive that contains these text files and an unused README, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as archive:
         for name, text in {"README": "about", **files}.items():
@@ -46,7 +46,7 @@ def news_test(*sentences: str) -> str:
 
 
 def iwslt17_files() -> dict[str, str]:
-    tags = "<reviewer></reviewer>\n<translator></translator>\n"  # These are in only one of the languages.
+    tags = "<reviewer></reviewer>\n<translator></translator>\n"  # Only one of the languages has these.
     files = {
         "de-en/train.tags.de-en.de": talk("Eins", "Vielen Dank.", "<3 sagt mehr.") + talk("Zwei", "Ja."),
         "de-en/train.tags.de-en.en": talk("One", "Thank you.", "<3 says more.") + tags + talk("Two", "Yes."),
@@ -89,7 +89,7 @@ def wmt14_files() -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def publish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], Corpus]]:
-    """Write archives to a mirror folder, and return a function that reads the corpus from there.
+    """A function that writes archives to a mirror folder, and returns a function that reads the corpus.
 
     The pinned checksums are replaced with those of these archives; everything else stays the same.
     """

@@ -79,7 +79,7 @@ def test_every_epoch_has_the_same_sentences_split_in_its_own_way(
     config = tiny_config("data.bpe_dropout=0.2", "data.max_length=18", "data.too_long=drop", *kind)
     data = prepared(config, tmp_path)
     text = load_corpus(config.data).train
-    assert len(data.train) < len(text) * (1 + both), "some are dropped, and the words must be of the others"
+    assert len(data.train) < len(text) * (1 + both), "the data must lack dropped pairs, so that indices shift"
     first, second = data.train.of_epoch(1, 0), data.train.of_epoch(1, 1)
     source, target = data.vocabularies.source, data.vocabularies.target
     for distributed in (0, 7, len(data.train) - 1):
@@ -113,7 +113,7 @@ def test_an_epoch_depends_on_seed_and_epoch_alone(
     train = prepared(tiny_config("data.bpe_dropout=0.2"), tmp_path).train
     random.seed(99)
     expected = [list(train.of_epoch(3, epoch)) for epoch in (4, 2)]
-    # Another process, which has drawn other epochs before, must get the same pairs.
+    # A different process, which drew different epochs first, must get the same pairs.
     ((*_, two, four),) = in_processes(1, all_epochs, tmp_path, (1, 2, 4))
     assert [four, two] == expected
     assert list(train.of_epoch(4, 4)) != expected[0]

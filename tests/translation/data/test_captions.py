@@ -10,7 +10,7 @@ import pytest
 from course_lib.translation.data.corpora import CAPTIONS, load_captions
 from course_lib.translation.data.corpora.parallel_text import Corpus, ParallelText
 
-#: Every page, figure, example and score of the course was made with this text.
+#: The hash of the text behind every page, figure, example and score of the course.
 PINNED = "09013bbc1a2876a1ff1de02c5bc8607444923b8f4ff6de08de6e6bdb143f7dd9"
 
 

@@ -58,7 +58,7 @@ def test_one_that_breaks_off_is_resumed_at_once(tmp_path: Path, server: Callable
 
     def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
         ranges.append(handler.headers.get("Range"))
-        # There are more interruptions than the allowed attempts without progress, but each makes progress.
+        # There are more interruptions than attempts allowed without progress, but every attempt makes some.
         send(handler, CONTENT, max_bytes=CHUNK)
 
     download(server(answer) + "a", tmp_path / "a", CHECKSUM)
@@ -126,7 +126,7 @@ def test_a_broken_download_is_abandoned_and_its_part_is_kept(
 
 
 def test_no_connection_is_said(tmp_path: Path, server: Callable[[Answer], str]) -> None:
-    # Nobody listens on port 1 of this machine.
+    # Nothing listens on port 1 of this machine.
     url = server(lambda handler, name: None).rpartition(":")[0] + ":1/raw/a"
     assert refusal(url, tmp_path / "a") == f"{url}: cannot be downloaded (no connection)"
     assert kept(tmp_path) == []

@@ -65,4 +65,4 @@ def test_a_plan_depends_on_seed_and_epoch_alone() -> None:
     assert plan not in others
     assert others[0] != others[1]
     neighbours = [{frozenset(batch) for update in one for batch in update} for one in (plan, *others)]
-    assert len(neighbours[0] & neighbours[1]) < len(neighbours[0]) / 2, "pairs meet others in the next epoch"
+    assert len(neighbours[0] & neighbours[1]) < len(neighbours[0]) / 2, "batches differ in the next epoch"

@@ -20,7 +20,7 @@ from course_lib.translation.train.experiment import train
 from tests.translation.phrases import phrase_pairs, write_split
 from tests.translation.real_processes import in_processes
 
-#: Skips scores that these tests don't need.
+#: Overrides that skip scores these tests don't need.
 QUICK = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "evaluation.alpha=0.0")
 
 
@@ -254,7 +254,7 @@ def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
 
 
 def prepare_on_a_full_disk(distributed: DistributedInfo, bench: Bench) -> str:
-    # Limit the size of files. If the signal weren't ignored, it would end the process.
+    # Limit the size of files, and ignore the signal that would otherwise end the process.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
     try:

@@ -1,4 +1,4 @@
-"""Subwords lose nothing, are the same each time, and never encode text as special tokens."""
+"""Subwords are lossless and reproducible, and text is never encoded as special tokens."""
 
 import pytest
 from hypothesis import given

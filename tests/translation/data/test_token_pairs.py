@@ -1,4 +1,4 @@
-"""Pairs read from files of ids are the pairs that were written."""
+"""Pairs read back from files of ids equal the pairs that were written."""
 
 from pathlib import Path
 

@@ -70,7 +70,7 @@ def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path)
     assert again.source.decode([forth]) == again.target.decode([forth]) == ["Hunde"]
     assert len(again.source) == len(again.target) == 330
     assert again.source.encode([""]) == [[]]
-    # Text that looks like the token is encoded as text.
+    # Text that looks like the direction's token is encoded as text.
     assert forth[0] not in again.target.encode(["<to-english>"])[0]
 
 

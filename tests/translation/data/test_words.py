@@ -1,4 +1,4 @@
-"""Whole words as tokens: spaCy's, from the training split alone, and converted back without a detokeniser."""
+"""Word vocabularies: split by spaCy, learned from the training split, and decoded without a detokeniser."""
 
 import subprocess
 import sys

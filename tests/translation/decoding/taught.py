@@ -65,7 +65,7 @@ def taught(norm_first: bool = False, tied: bool = False, fused: bool = False) ->
 
 @contextmanager
 def _shapes_unchecked() -> Iterator[None]:
-    """Disable the shape checks, which are slow, and which the reference's own tests enable."""
+    """Disable the shape checks, which are slow, and which the reference's own tests run anyway."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
         yield
@@ -100,14 +100,14 @@ def _miscopied(row: Tensor) -> Tensor:
 
 
 def sentences(seed: int, lengths: Sequence[int]) -> list[Tensor]:
-    """Draw sentences of these lengths from the words that every such model knows."""
+    """Draw sentences of these lengths from words that all these models know."""
     generator = torch.Generator().manual_seed(seed)
     return [torch.randint(3, 9, (length,), generator=generator) for length in lengths]
 
 
 @_shapes_unchecked()
 def found_by_reference(model: Any, row: Tensor, limit: int, beam: int, alpha: float) -> list[int]:
-    """Return what the reference's search finds for one sentence alone, up to its first end token."""
+    """Return the translation that the reference finds for a single sentence, up to the first end token."""
     source = row.unsqueeze(0)
     mask = padding_mask(source, PAD)
     if beam == 1:

@@ -1,4 +1,4 @@
-"""The recorded weights are those that the model computes with."""
+"""The recorded attention weights are the ones that the model uses."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_they_are_the_weights_of_each_layer_and_head(fused: bool) -> None:
     assert cross.shape == (2, 4, 3, 5)
     for weights in (encoder_self, decoder_self, cross):
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    assert decoder_self.triu(1).eq(0).all(), "nobody looks ahead"
+    assert decoder_self.triu(1).eq(0).all(), "no position attends to a later one"
     first_of_encoder, first_of_decoder = by_hand(model)
     torch.testing.assert_close(encoder_self[0].double(), first_of_encoder, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(decoder_self[0].double(), first_of_decoder, rtol=1e-6, atol=1e-7)

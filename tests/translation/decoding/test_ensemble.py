@@ -33,7 +33,6 @@ from tests.translation.decoding.taught import (
 )
 from tests.translation.phrases import write_corpus
 
-# The concatenated features of several models don't have the size D that the annotations require.
 pytestmark = pytest.mark.slow
 
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
@@ -42,7 +41,7 @@ LIMITS = [9, 4, 12, 8]
 
 
 class Average(nn.Module):
-    """An equivalent single model, which concatenates the features of all members."""
+    """A single model equivalent to the ensemble: it concatenates the features of all members."""
 
     def __init__(self, *models: Any) -> None:
         super().__init__()
@@ -154,7 +153,7 @@ def test_runs_translate_together(
     assert main([str(trained_folder), str(german), "--with", str(other_folder)]) == 0
     assert capsys.readouterr().out.splitlines() == both.translate(GERMAN)
 
-    # The attention is that of the first model, which reads a translation by all of them.
+    # The attention weights are the first model's.
     maps, firsts = both.attention(GERMAN[0], "two dogs"), translator.attention(GERMAN[0], "two dogs")
     torch.testing.assert_close(maps.cross, firsts.cross)
 
@@ -177,7 +176,7 @@ def test_others_that_do_not_fit_are_refused_by_name(
         load_translator(trained_folder, ensemble_with=[tmp_path / "nowhere"])
     write_corpus(tmp_path / "corpus")
     for override, message in (
-        ("data.vocab_size=300", "the vocabulary of this run differs"),
+        ("data.vocab_size=300", "this run's vocabulary differs"),
         ("data.max_length=30", "this model reads 30 tokens, but the first one reads 40"),
     ):
         folder = tmp_path / override

@@ -1,4 +1,4 @@
-"""Layers whose weights are laid out for a CPU's kernels compute what the reference's layers compute."""
+"""Layers with a weight layout for CPU kernels compute the same results as the reference's layers."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 from course_lib.transformer import Transformer, TransformerConfig, padding_mask
 from course_lib.translation.decoding.inference_model import InferenceTransformer, MergedLinear
 
-#: Chosen for the rounding errors of a sum of 512 products.
+#: Tolerances for the rounding errors of a sum of 512 products.
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-13}
 
 

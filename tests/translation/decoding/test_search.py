@@ -60,7 +60,7 @@ def log_probability(model: Any, row: Tensor, ids: list[int]) -> float:
 
 
 def compare(model: Any, seed: int, beam: int, alpha: float, limits: list[int] = LIMITS) -> list[list[int]]:
-    """Compare a batch of sentences of different lengths with single sentences, and return the hypotheses."""
+    """Compare the translations of a batch with the reference's of single sentences, and return them."""
     rows = sentences(seed, LENGTHS)
     got = found(model, rows, limits, SearchSettings(beam, alpha))
     for row, limit, (best, *others) in zip(rows, limits, got, strict=True):
@@ -111,7 +111,7 @@ def test_so_it_does_with_any_weights(
 
 @every_model
 def test_these_models_tell_searches_apart(norm_first: bool) -> None:
-    """Wrong searches give different results on these models, so the comparisons prove something."""
+    """These models make different searches give different results, so the comparisons are meaningful."""
     model = taught(norm_first, tied=norm_first)
     outcomes = [
         [compare(model, seed, beam, alpha) for seed in range(5)]
@@ -120,9 +120,9 @@ def test_these_models_tell_searches_apart(norm_first: bool) -> None:
     assert len({str(outcome) for outcome in outcomes}) == 3
     for outcome in outcomes:
         translations = [ids for batch in outcome for ids in batch]
-        assert len({len(ids) for ids in translations}) >= 4, "they end at different steps"
-        assert any(ids[-1] != END for ids in translations), "some are cut"
-        assert sum(ids[-1] == END for ids in translations) >= 6, "some are not"
+        assert len({len(ids) for ids in translations}) >= 4, "translations end at different steps"
+        assert any(ids[-1] != END for ids in translations), "some are truncated"
+        assert sum(ids[-1] == END for ids in translations) >= 6, "some end by themselves"
         assert len({tuple(ids) for ids in translations}) >= 8
 
 
@@ -148,7 +148,7 @@ def test_nothing_depends_on_when_it_looks_and_whom_it_drops(
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Record the number of sentences at each step."""
+    """Return a list to which every decoding step appends the number of sentences."""
     sizes: list[int] = []
     step = CachedDecoder.step
 
@@ -167,10 +167,10 @@ def test_a_sentence_leaves_once_nothing_can_overtake_its_best(monkeypatch: pytes
     early = len(sizes)
     assert early < 59
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] < len(rows), "those that are done make room"
+    assert sizes[-1] < len(rows), "finished sentences leave the batch"
     sizes.clear()
     everything = found(model, rows, limits, SearchSettings(4, 0.0, n_best=4))
-    assert len(sizes) > early, "all of the beam takes longer"
+    assert len(sizes) > early, "finding the whole beam takes longer"
     assert [each[0].ids for each in everything] == [each[0].ids for each in best]
 
 
@@ -211,14 +211,14 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
     model, rows = taught().float(), sentences(5, LENGTHS)
     exact = found(model, rows, LIMITS, SearchSettings(3, 0.6))
     small = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16")
-    assert small == exact, "so small a model gains nothing by it on a CPU"
+    assert small == exact, "a model this small isn't decoded in bfloat16 on a CPU"
     monkeypatch.setattr(backends, "BFLOAT16_MIN_D_MODEL", 1)
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(backends, "has_bfloat16", lambda device: False)
         assert found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16") == exact
     monkeypatch.undo()
     if not has_bfloat16(torch.device("cpu")):
-        pytest.skip("a CPU that does not multiply in bfloat16")
+        pytest.skip("this CPU has no matrix products in bfloat16")
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     got = found(model, rows, LIMITS, SearchSettings(3, 0.6), precision="bfloat16", any_size=True)
     assert got != exact

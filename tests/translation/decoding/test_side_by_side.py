@@ -22,7 +22,7 @@ def test_as_many_are_at_work_as_there_are_threads_and_results_keep_their_order()
     together = threading.Barrier(3, timeout=30)
 
     def work(item: int) -> tuple[int, int]:
-        together.wait()  # raises an error if there are fewer
+        together.wait()  # raises an error if fewer than three run at the same time
         return item, torch.get_num_threads()
 
     assert parallel_map(work, range(6)) == [(item, 1) for item in range(6)]

@@ -123,7 +123,7 @@ def test_a_source_starts_with_the_target_language() -> None:
 def test_tokens_inside_a_word_are_marked() -> None:
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     (ids,) = subwords.encode(["dogs, (Hunde) aü a2."])
-    texts = [text for text in token_texts(subwords, ids) if text]  # a space may be a token of its own
+    texts = [text for text in token_texts(subwords, ids) if text]  # a space may be a separate token
     assert " ".join(texts).replace(" +", "") == "dogs , ( Hunde ) a\ufffd\ufffd a2 ."
 
 

@@ -1,4 +1,4 @@
-"""The length penalty is selected with the hypotheses of one search."""
+"""The length penalty is tuned on the hypotheses of a single search."""
 
 from course_lib.translation.decoding.search_settings import Hypothesis
 from course_lib.translation.train.scoring import ALPHAS, best_candidate, tune_alpha

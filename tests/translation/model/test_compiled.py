@@ -80,7 +80,7 @@ def test_each_kind_of_layer_is_compiled_twice_for_all_shapes(
     for (notes, got, counts), (_, expected, _) in in_processes(1, with_the_front_end, *configs):
         assert notes == []
         graphs = counts.pop("graphs")
-        assert counts == {}, "no part of a layer is left out"
+        assert counts == {}, "no part of a layer is left uncompiled"
         # One graph for an encoder layer and one for a decoder layer: first for one batch, then for all sizes.
         assert graphs == 2 * 2
         assert_equal_weights(got, expected, within=1e-9)
@@ -138,7 +138,7 @@ def test_several_processes_compile_a_layer_as_a_whole(tiny_config: Callable[...,
 
 
 def differences_of_the_compiled_loss(distributed: DistributedInfo) -> list[float]:
-    """Return relative differences of the compiled loss and its gradients from those without the compiler."""
+    """Return relative differences between the compiled and the eager loss, and between their gradients."""
     torch.manual_seed(0)
     generator = nn.Linear(32, 300)
     found = []
@@ -154,7 +154,10 @@ def differences_of_the_compiled_loss(distributed: DistributedInfo) -> list[float
 
 
 def compiling_after_a_signal(distributed: DistributedInfo, config: RunConfig) -> list[bool]:
-    """Train until rank 1 gets a signal in its first update. Return which updates compiled in this process."""
+    """Signal rank 1 in its first update, and train until the run stops.
+
+    Return for each update whether PyTorch would compile in this process alone.
+    """
     import torch._inductor.config as inductor
 
     inductor.compile_threads = 4
@@ -183,7 +186,7 @@ def test_a_process_compiles_alone_after_a_signal_has_ended_the_compiler_s_proces
     assert in_processes(2, compiling_after_a_signal, config) == [[False] * 3, [False, True, True]]
 
 
-#: Print the number of processes that PyTorch's compiler starts for one of two ranks.
+#: A program that prints the number of processes that PyTorch's compiler uses for one of two ranks.
 COMPILER_PROCESSES = """
 from course_lib.translation.configs.schema import TrainingConfig
 from course_lib.translation.distributed import DistributedInfo
@@ -210,7 +213,7 @@ def test_the_compiled_loss_equals_the_eager_loss() -> None:
 
 
 def dropped_by_compiled_dropout(distributed: DistributedInfo) -> list[float]:
-    """Return the share of zeros for two sizes in mixed precision. The second compiles for variable sizes."""
+    """Return the share of zeros for two sizes in bfloat16. The second size compiles for variable sizes."""
     torch.manual_seed(0)
     dropout = torch.compile(BlockDropout(0.25), backend="aot_eager")
     inputs = (torch.ones(rows, 20, 32, dtype=torch.bfloat16) for rows in (30, 70))

@@ -1,4 +1,4 @@
-"""The faster modules compute what the reference's compute, and dropout has the right distribution."""
+"""The faster modules match the reference's modules, and dropout has the right distribution."""
 
 import pytest
 import torch

@@ -1,7 +1,7 @@
 """Computations on a device other than the CPU stay there: no CPU tensor is mixed in.
 
-This needs no GPU. PyTorch's meta device computes shapes without numbers, and refuses, like a GPU, to combine
-its tensors with a CPU tensor. It cannot show that a GPU's results are correct.
+The tests need no GPU. PyTorch's meta device computes shapes without numbers. Like a GPU, it raises an error
+if its tensors are combined with a CPU tensor. It cannot show that a GPU's results are correct.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ KINDS = ["model.attention=plain", "model.attention=fused", "model.norm_first=tru
 
 @pytest.fixture(autouse=True)
 def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Patch two gaps of the meta device: autocast doesn't support it, and its tensors have no truth value."""
+    """Work around two gaps of the meta device: it has no autocast, and its tensors have no truth value."""
     autocast, is_true = torch.autocast, Tensor.__bool__
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: autocast("cpu", enabled=False))
     monkeypatch.setattr(Tensor, "__bool__", lambda tensor: not tensor.is_meta and is_true(tensor))
@@ -72,7 +72,7 @@ def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kin
 
 
 def test_what_comes_from_the_cpu_is_refused(tiny_config: Callable[..., RunConfig]) -> None:
-    """This shows that the tests above can fail."""
+    """Show that a CPU tensor raises an error, so the tests above can fail."""
     config = tiny_config()
     batch, words = batch_of(config)
     loss_sum = LossSum(

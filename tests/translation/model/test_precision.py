@@ -80,14 +80,14 @@ def test_a_resumed_run_keeps_its_precision(
     until(2, "begun with", amx_bf16=True)
     with pytest.raises(BadInputError, match="was started in bfloat16, but auto means float32 on this"):
         until(3, "begun with", amx_bf16=False)
-    # If the user has changed the precision, another message reports that later.
+    # If the user has changed the precision, a different message reports it later.
     config = tmp_path / "begun with" / "config.yaml"
     config.write_text(config.read_text("utf-8").replace("precision: bfloat16", "precision: float64"), "utf-8")
     assert resumed_precision(RunFolder(config.parent), "float32", CPU) == "float32"
 
 
 def one_lacks_it(distributed: DistributedInfo) -> list[str]:
-    model_precision.has_bfloat16 = lambda device: distributed.rank != 1  # this process ends with the test
+    model_precision.has_bfloat16 = lambda device: distributed.rank != 1  # not undone: the process ends
     kinds: list[Precision] = ["auto", "bfloat16"]
     return [resolve_precision_on_all_ranks(kind, CPU, distributed) for kind in kinds]
 

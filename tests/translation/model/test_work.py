@@ -1,4 +1,4 @@
-"""The number of operations of an update equals that of PyTorch's own counter of matrix products."""
+"""The computed work of an update equals the count of PyTorch's own counter of matrix products."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ VOCABULARY = 31
 
 
 def counted(source_length: int, target_length: int, sentences: int = 2) -> int:
-    """Count the products of a forward and a backward pass over a batch without padding."""
+    """Return PyTorch's count for a forward and a backward pass over a batch without padding."""
     model = build_model(SIZES, VOCABULARY, VOCABULARY)
     loss_sum = LossSum(model, REFERENCE.loss(VOCABULARY, 0, 0.1), "float32")
     source = torch.randint(1, VOCABULARY, (sentences, source_length))
@@ -43,7 +43,7 @@ def test_padding_is_no_work() -> None:
 
 @pytest.mark.parametrize(
     "precision",
-    # Products in bfloat16 take seconds on processors without instructions for them.
+    # Products in bfloat16 take seconds on processors that have no bfloat16 instructions.
     ["float32", "tf32", pytest.param("bfloat16", marks=pytest.mark.nightly)],
 )
 @pytest.mark.slow

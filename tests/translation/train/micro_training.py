@@ -1,4 +1,4 @@
-"""Trainers of a model that is small enough to train and compare many of them."""
+"""Trainers with a model so small that a test can train and compare many of them."""
 
 from collections.abc import Callable
 from typing import Any

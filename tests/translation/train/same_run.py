@@ -20,7 +20,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def newest(folder: Path) -> dict[str, Any]:
-    """Return the checkpoint from which a run would resume."""
+    """Return the state of the checkpoint from which a run would resume."""
     checkpoint, _ = Checkpoints(folder / "checkpoints", 3).find_latest()
     assert checkpoint is not None
     return {**checkpoint.state}

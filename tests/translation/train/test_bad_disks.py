@@ -22,7 +22,7 @@ KIB = 1024
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A real disk of three megabytes."""
+    """A real file system with a capacity of three megabytes."""
     with small_disk(tmp_path / "disk", kilobytes=3 * KIB):
         yield tmp_path / "disk"
 
@@ -53,7 +53,7 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
         assert time.monotonic() < deadline
     while process.is_alive():
         assert time.monotonic() < deadline
-        # Repeatedly, because an incomplete file is removed, which frees space.
+        # Fill it repeatedly, because removing an incomplete file frees space.
         filler = fill(disk)
         process.join(0.01)
     text = said.read_text("utf-8")

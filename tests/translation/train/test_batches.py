@@ -1,4 +1,4 @@
-"""Batches are loaded on each rank's device, and prefetching changes nothing but the time that it takes."""
+"""Batches are loaded on each rank's device, and prefetching doesn't change them."""
 
 import threading
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def test_prefetched_batches_are_those_that_are_loaded(tiny_config: Configs) -> N
         prefetched = loader._prefetched[1].result()
         assert loader.load(0, first) is prefetched
         assert_equal_batches(prefetched, expected[0])
-        # Batches other than the prefetched ones are loaded, and so are those of another epoch.
+        # Batches that weren't prefetched are loaded, and so are the same batches in a different epoch.
         loader.prefetch(0, second)
         assert_equal_batches(loader.load(0, third), expected[2])
         loader.prefetch(0, second)

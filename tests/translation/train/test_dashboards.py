@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases get the rows of metrics.jsonl, as their files show."""
+"""TensorBoard and Weights & Biases receive the rows of metrics.jsonl: their own files contain them."""
 
 import json
 import os
@@ -24,7 +24,7 @@ SHORT = ["training.updates=4", "training.epochs=null", "training.log_every=2", "
 
 
 def loss_rows(run_folder: Path) -> list[dict[str, float]]:
-    """Return the rows of metrics.jsonl that hold a training loss."""
+    """Return the rows of metrics.jsonl that contain a training loss."""
     lines = (run_folder / "metrics.jsonl").read_text("utf-8").splitlines()
     rows = [row for line in lines if "loss" in (row := json.loads(line))]
     assert [row["step"] for row in rows] == [2, 4]
@@ -47,7 +47,7 @@ def test_tensorboard_gets_the_metrics(config_file: Path, tmp_path: Path) -> None
 
 def test_wandb_gets_the_metrics_and_the_config(config_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed (pip install wandb)")
-    # Processes of torchrun skip Python's shutdown, in which wandb would otherwise complete its file.
+    # Processes that torchrun starts skip Python's shutdown, in which wandb normally completes its file.
     place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])}
     environment = os.environ | place | {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
@@ -93,10 +93,10 @@ def wandb_records(path: Path) -> Iterator[Any]:
 
     content, position = path.read_bytes(), 7
     assert content.startswith(b":W&B")
-    assert len(content) < 1 << 15, "only the first block is read, in which no record is divided"
+    assert len(content) < 1 << 15, "the file must fit into one block, in which no record is split"
     while position < len(content):
         length, kind = struct.unpack_from("<HB", content, position + 4)  # after the checksum
-        assert kind == 1, "a whole record"
+        assert kind == 1, "expected a whole record"
         position += 7
         yield wandb_internal_pb2.Record.FromString(content[position : position + length])
         position += length

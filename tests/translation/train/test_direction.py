@@ -64,7 +64,7 @@ def test_a_run_into_german_is_trained_scored_and_used(
     assert result.references == lines(corpus_folder / "test.de")
     assert result.tokenized_score.signature.endswith("compounds:split")
     assert load_translator(tmp_path / "run").direction == "en-de"
-    # The same run, asked for the other direction.
+    # Ask the same run for its own direction, and then for the opposite one.
     text = tmp_path / "text"
     text.write_text("two dogs\n")
     assert translate_command([str(tmp_path / "run"), str(text), "--to", "german"]) == 0

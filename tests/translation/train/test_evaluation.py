@@ -45,7 +45,7 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
     torch.manual_seed(3)
     model = build_model(config.model, len(subwords), len(subwords)).double()
     for parameter in model.parameters():
-        parameter.data *= 1.5  # Larger weights than a new model's, so that translations end and differ.
+        parameter.data *= 1.5  # Enlarge the initial weights, so that translations end and differ.
     pairs = list(zip(subwords.encode(validation.german), subwords.encode(validation.english), strict=True))
     return Evaluator(config, subwords, SINGLE_PROCESS, torch.device("cpu")), model, subwords, pairs[:6]
 
@@ -66,7 +66,7 @@ def test_the_loss_is_the_mean_over_tokens(
         total += torch.nn.functional.cross_entropy(logits[0], labels[0], reduction="sum").item()
         count += labels.numel()
     assert evaluator.loss(model, pairs) == pytest.approx(total / count, rel=1e-9)
-    assert model.training, "the mode is given back"
+    assert model.training, "training mode is restored"
 
 
 def test_translations_are_those_of_single_sentences(
@@ -104,7 +104,7 @@ def test_batches_side_by_side_find_what_they_find_one_after_the_other(
         assert evaluator.translate(model, sources, SearchSettings(beam)) == expected
     finally:
         torch.set_num_threads(threads)
-    assert model.training, "the mode is given back"
+    assert model.training, "training mode is restored"
 
 
 def test_a_model_of_the_students_own_is_asked_one_batch_at_a_time(
@@ -138,7 +138,7 @@ def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
 ) -> None:
     evaluator, model, _, pairs = setting
     sources = [source for source, _ in pairs]
-    # References that one penalty reproduces, so that tuning has something to find.
+    # One penalty reproduces these references, so that tuning has something to find.
     references = evaluator.translate(model, sources, SearchSettings(3, 1.0))
     tuned = evaluator.tune(model, sources, references, beam=3)
     assert tuned.bleu[1.0] == pytest.approx(100)

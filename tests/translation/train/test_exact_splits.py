@@ -1,4 +1,4 @@
-"""Any split of a batch over processes and micro-batches gives the same weights and sends gradients once."""
+"""Any split of a batch over processes and micro-batches gives equal weights and sends gradients once."""
 
 from collections.abc import Callable, Sequence
 
@@ -87,7 +87,7 @@ def test_one_process_may_split_too(tiny_config: Callable[..., RunConfig], micro_
 
 
 def test_the_cases_can_tell(tiny_config: Callable[..., RunConfig]) -> None:
-    """Each option and each split changes the results by far more than the tolerance above."""
+    """Each option, and a mean of means, changes the results by far more than the tolerance above."""
     given = [
         (),
         ("model.dropout=0.3",),
@@ -140,5 +140,5 @@ def test_gradients_travel_once_an_update(tiny_config: Callable[..., RunConfig], 
     one, three = splits(2), splits(6)
     # A single process that torchrun started communicates too, so that one GPU can test NCCL.
     for counts in in_processes(world_size, all_reduces, tiny_config(), [one[0], one[1], three[2]]):
-        # One bucket of gradients, for one micro-batch and for three.
+        # One bucket of gradients per update, however many micro-batches there are.
         assert counts == [1, 1]

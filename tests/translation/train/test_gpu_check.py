@@ -1,4 +1,4 @@
-"""The command for GPUs, rehearsed on the CPU: every part runs, and a wrong result is reported."""
+"""`course gpu-check`, rehearsed on the CPU: every part runs, and a wrong result is reported."""
 
 import contextlib
 import gc
@@ -37,8 +37,8 @@ def run(folder: Path, *parts: str, minutes: str = "10") -> tuple[int, dict[str, 
     return code, {part: report[part]["rows"] for part in parts}
 
 
-#: Runs the command without inductor, which would take minutes, and without the test of several processes,
-#: which has a test of its own below.
+#: A program that runs the command without inductor, which would take minutes, and without the test of several
+#: processes, which has its own test below.
 REHEARSAL = """
 import functools, sys
 from course_lib.translation.train.gpu_check import __main__, correctness, workload
@@ -53,7 +53,7 @@ sys.exit(__main__.main(sys.argv[1:]))
 @pytest.mark.parametrize(
     "change",
     [
-        "workload.Trainer.compile = lambda _: None",  # test_compiled.py tests it.
+        "workload.Trainer.compile = lambda _: None",  # test_compiled.py tests compiling.
         pytest.param("", marks=pytest.mark.nightly),
     ],
     ids=["uncompiled", "compiled"],
@@ -129,7 +129,7 @@ def test_nccl_is_tested_on_any_number_of_gpus(
 def test_a_wrong_result_is_reported_and_the_other_tests_still_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A loss that is slightly wrong, like that of a broken kernel.
+    # Make the loss slightly wrong, as a broken kernel might.
     right = correctness.fused_smoothed_loss
     monkeypatch.setattr(correctness, "fused_smoothed_loss", lambda *given: right(*given) * 1.001)
     monkeypatch.setattr(correctness, "TESTS", (correctness.loss_kernel, correctness.attention_kernels))
@@ -191,7 +191,7 @@ def test_a_model_is_compared_with_a_gpu_s_free_memory(monkeypatch: pytest.Monkey
 
 
 class Mark:
-    """An object that can be referenced weakly."""
+    """An object that supports weak references."""
 
 
 def test_the_memory_of_a_part_that_failed_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ def test_missing_dropout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_float32_and_float64_agree_although_they_round_differently() -> None:
-    """The tolerance for float32 allows for the rounding of another device."""
+    """The tolerance for float32 allows for the rounding of a different device."""
     found, expected = (
         correctness.trained(correctness._config(precision=each), CPU) for each in ("float32", "float64")
     )

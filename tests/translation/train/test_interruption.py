@@ -87,7 +87,7 @@ def wait_for(path: Path, lines: int) -> None:
 
 
 def told_while_measuring(distributed: DistributedInfo, config_file: str) -> int:
-    """Train, with a signal to rank 1 before each validation loss is computed, and return the exit code."""
+    """Train, send rank 1 a signal before each validation loss is computed, and return the exit code."""
     measure = Evaluator.loss
 
     def told(evaluator: Evaluator, *arguments: Any) -> float:
@@ -117,7 +117,7 @@ def joined(distributed: DistributedInfo) -> Iterator[DistributedInfo]:
 
 
 def told_before_training(distributed: DistributedInfo, config_file: str, told_too: bool) -> int:
-    """Run the command with a signal to rank 1 before the first epoch, and later to rank 0 if `told_too`.
+    """Run the command, signal rank 1 before the first epoch, and later rank 0 if `told_too`.
 
     Return the exit code.
     """
@@ -136,7 +136,7 @@ def told_before_training(distributed: DistributedInfo, config_file: str, told_to
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "measure_machine", told)
         patch.setattr(Interruption, "wait", told_later)
-        if not told_too:  # No signal arrives, however long it waits.
+        if not told_too:  # Rank 0 gets no signal, so a short wait is enough.
             patch.setattr(train_command, "_SECONDS_UNTIL_SIGNAL", 0.5)
         patch.setattr(train_command, "process_group", lambda: joined(distributed))
         return train_command.main([config_file, *LONG])
@@ -144,7 +144,7 @@ def told_before_training(distributed: DistributedInfo, config_file: str, told_to
 
 @pytest.mark.parametrize("told_too", [True, False])
 def test_one_of_two_processes_is_told_later_than_the_other(config_file: Path, told_too: bool) -> None:
-    """Before the first epoch, a signalled process ends at once, and the other waits for its own signal."""
+    """Before the first epoch, a signalled process ends immediately; the other waits for its own signal."""
     codes = [ExitCode.RESTART if told_too else ExitCode.FAILED, ExitCode.RESTART]
     assert in_processes(2, told_before_training, str(config_file), told_too) == codes
 

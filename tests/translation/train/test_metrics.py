@@ -25,7 +25,7 @@ def test_rows_after_the_checkpoint_are_dropped(tmp_path: Path) -> None:
         log.write({"step": 1})
         kept = log.sync()
         log.write({"step": 2})
-        assert path.read_text().count("\n") == 2, "readers see each row at once"
+        assert path.read_text().count("\n") == 2, "readers see each row immediately"
     with path.open("a") as file:
         file.write('{"step": 3, "lo')  # The process was killed in the middle of a row.
     with MetricsLog.open(path, kept) as log:
@@ -89,7 +89,7 @@ def two_halves(distributed: DistributedInfo) -> tuple[list[dict[str, float]], fl
     window = MetricsWindow(distributed)
     window.add(torch.tensor(float(distributed.rank + 1)), batch(1, 2, 4))
     states = [window.state()]
-    states.append(window.state())  # Calling it twice counts nothing twice.
+    states.append(window.state())  # A second call must not count anything twice.
     later = MetricsWindow(distributed)
     later.load(states[-1])
     later.add(torch.tensor(10.0), batch(1, 4, 4))

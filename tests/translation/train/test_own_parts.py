@@ -1,4 +1,4 @@
-"""Runs with a student's parts: the same result for any split, or an error of one line that names the part."""
+"""Runs with a student's parts: the same result for any split, or a one-line error that names the part."""
 
 import re
 from collections.abc import Callable
@@ -37,10 +37,10 @@ pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
 SHORT = ("training.epochs=1", "evaluation.beam_size=1", "evaluation.bleu_every=0")
 
-#: Correct answers, each with a habit that a run must tolerate.
+#: Correct solutions, each with a habit that a run must tolerate.
 WITH_HABITS = {
     "attention_weights": """
-seen = []  # keeps what it has seen
+seen = []  # keeps the latest weights
 def attention_weights(scores, mask=None):
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
@@ -56,7 +56,7 @@ class LayerNorm(nn.Module):
         self.shift = nn.Parameter(torch.zeros(d_model))
         self.of_no_use = nn.Parameter(torch.ones(3))
         self.eps = eps
-        self.printed = lambda x: print("my norm:", x.shape)  # prints, and no file can keep it
+        self.printed = lambda x: print("my norm:", x.shape)  # prints, and can't be pickled
     def forward(self, x):
         self.printed(x)
         centred = x - x.mean(-1, keepdim=True)
@@ -68,7 +68,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
         super().__init__()
         self.heads, self.attention, self.dropout = heads, attention, nn.Dropout(dropout)
-        self.all = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # weights with two names
+        self.all = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))  # each weight has two names
         self.query_projection, self.key_projection, self.value_projection, self.output_projection = self.all
     def forward(self, query, key, value, mask=None):
         if mask is not None and mask.dim() == 3:
@@ -79,7 +79,7 @@ class MultiHeadAttention(nn.Module):
 """,
     "make_scheduler": """
 def make_scheduler(optimizer, d_model, warmup, factor=1.0):
-    class Mine:  # no scheduler of torch's, and it counts for itself
+    class Mine:  # not one of torch's schedulers, and counts updates itself
         def __init__(self):
             self.n = 0
             self.step()
@@ -112,7 +112,7 @@ def parts_of(
 
 
 def weights_after(distributed: DistributedInfo, folder: str, cases: list[tuple[RunConfig, Any]]) -> list[Any]:
-    """Return the weights after some updates with the parts in a folder, for each case."""
+    """For each case, train with the parts in a folder, and return the weights."""
     found = []
     for config, updates in cases:
         components = load_student_code(PartsChoice(folder), config, distributed, CPU).components()
@@ -173,7 +173,8 @@ def test_a_run_is_trained_kept_and_translated_with(
     assert re.search(r"beam_search +yours \(translates the test split\)", said)
     assert "my norm:" not in said
 
-    # The same in two steps, the second with the run's copy of the code, because the notebooks have changed.
+    # Train the same run in two steps. The second uses the run's copy of the code, because the notebooks
+    # have changed.
     train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), SINGLE_PROCESS, choice=choice)
     with_habits.swap("LayerNorm", "x - x.mean(-1,", "x - x.mean(dim=-1,")
     with_habits.write()
@@ -193,7 +194,7 @@ def test_a_run_is_trained_kept_and_translated_with(
         assert torch.equal(models[1].weights[name], value), name
     assert models[0].parts == models[1].parts is not None
 
-    # The reference can decode with these weights, which have the contract's names, and with a cache.
+    # The weights have the contract's names, so the reference can decode with them, and with a cache.
     translator = load_translator(straight)
     assert type(translator.model) is Transformer
     written = RunFolder(straight).translations.read_text("utf-8").splitlines()
@@ -210,7 +211,7 @@ def test_a_run_of_the_reference_is_not_resumed_with_own_parts(
     require_same_code(checkpoint, kept, own.fingerprint, own)
     with pytest.raises(BadInputError, match="was made with the reference's parts"):
         require_same_code(checkpoint, kept, None, own)
-    # If the copy is lost, the checkpoint still knows that other code made it.
+    # If the copy is lost, the checkpoint still shows that it was created with different code.
     with pytest.raises(BadInputError, match="was made with a different version of your code"):
         require_same_code(checkpoint, kept, "0" * 64, own)
 
@@ -265,7 +266,7 @@ def test_unequal_and_broken_parts_are_refused_or_replaced(
 def test_parts_are_compared_in_the_precision_of_the_run(
     student: Student, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # A common way to mask, for which the range of float16 is too small.
+    # This common way to mask overflows in float16.
     student.swap("attention_weights", ".masked_fill(~mask, lowest)", ".masked_fill(~mask, -1e9)")
     said = refused(capsys, config_file, student, "training.precision=float16")
     assert re.search(r"attention_weights \(01-attention\): it raises RuntimeError: .* without overflow", said)
@@ -349,7 +350,7 @@ def test_parts_without_use_are_said_and_not_compared(
     ):
         assert re.search(rf"{name} +yours \(not used: {why}\)", table)
         assert name not in own.used
-    # Changing code that is unused, or used only after training, doesn't make it another run.
+    # A change to code that is unused or used only after training doesn't change the fingerprint.
     before = own.fingerprint
     student.swap("learning_rate", "warmup**-1.4", "warmup**-1.3")
     student.swap("length_penalty", "return ((5 + length)", "return ((5.0 + length)")

@@ -248,14 +248,14 @@ def test_an_update_is_divided_among_more_processes_than_batches(
     )
     run(tiny_config(*exact, *by_hand))
     torch.testing.assert_close(final_weights(tmp_path / "run"), final_weights(tmp_path / "hand"))
-    # The run keeps its batches when it is resumed with fewer processes, and rejects a larger number.
+    # The run keeps its batches when it is resumed with fewer processes, and rejects more processes.
     run(divided.model_copy(update={"training": divided.training.model_copy(update={"epochs": 2})}))
     assert newest(tmp_path / "run")["config"]["training"]["tokens_per_batch"] == 200
     assert "this run has 2 batches in an update" in losses_of(in_processes(3, losses, divided))
 
 
 def losses_of(outcomes: list[list[str]]) -> str:
-    assert len({*map(tuple, outcomes)}) == 1, "all processes end alike"
+    assert len({*map(tuple, outcomes)}) == 1, "all processes end with the same errors"
     return outcomes[0][0]
 
 
@@ -307,7 +307,7 @@ def test_training_ends_early_and_the_best_weights_translate(
         row["step"]: row["validation_loss"] for row in rows(tmp_path / "run") if "validation_loss" in row
     }
     best = min(losses, key=lambda step: losses[step])
-    assert list(losses)[-3] == best, "two more after the best, then the end"
+    assert list(losses)[-3] == best, "training ends two measurements after the best"
     assert len(losses) < 40
     assert "Training stops early: 2 measurements without a better loss. The best was after update" in (
         capsys.readouterr().out
@@ -320,7 +320,7 @@ def test_training_ends_early_and_the_best_weights_translate(
     save_model(path, replace(model, step=best + 1))
     run(config)
     save_model(path, replace(model, step=best - 1))
-    with pytest.raises(BadInputError, match=f"the best weights were those after update {best}, but"):
+    with pytest.raises(BadInputError, match=f"the best weights are from update {best}, but"):
         run(config)
 
 
@@ -347,14 +347,14 @@ def test_a_run_that_diverges_ends_and_keeps_its_good_files(
         weights = load_checkpoint(path)["trainer"]["model"].values()
         assert all(weight.isfinite().all() for weight in weights)
     assert load_model(folder.model("last")).step == 7
-    # The loss of an update with such weights is NaN, for which JSON has only null.
+    # The loss of an update with such weights is NaN, which JSON can only represent as null.
     log = MetricsLog.open(tmp_path / "metrics.jsonl")
     log.write({"step": 11, "loss": math.nan, "lr": 0.5})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 11, "loss": None, "lr": 0.5}
 
 
 def endless_gradients(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
-    """Train with infinite gradients in every update after the fifth, as if many had been skipped before."""
+    """Train with infinite gradients after the fifth update, and a small loss scale, as after many skips."""
     update = Trainer.update
 
     def overflow(self: Trainer, *batches: Any) -> float:
@@ -365,7 +365,7 @@ def endless_gradients(distributed: DistributedInfo, config: RunConfig) -> tuple[
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "update", overflow)
-        patch.setattr(Trainer, "measure_machine", lambda _: None)  # Slow in float16 on a CPU.
+        patch.setattr(Trainer, "measure_machine", lambda _: None)  # It is slow in float16 on a CPU.
         return refusal(distributed, config)
 
 
@@ -439,7 +439,7 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
 
 def on_another_device(distributed: DistributedInfo, config: RunConfig) -> tuple[str, str]:
     if not distributed.is_rank_zero:
-        setup.choose_device = lambda *_: torch.device("cuda")  # this process ends with the test
+        setup.choose_device = lambda *_: torch.device("cuda")  # not undone: the process ends with the test
         setup.device_name = lambda device: "NVIDIA Tesla T4"
     return refusal(distributed, config)
 
@@ -461,7 +461,7 @@ def read_from(distributed: DistributedInfo, folders: list[Path], config: RunConf
         read.append(path)
         return load(path)
 
-    checkpoint.load_checkpoint = noting  # this process ends with the test
+    checkpoint.load_checkpoint = noting  # not undone: the process ends with the test
     train(config.model_copy(update={"run_folder": str(folders[distributed.rank])}), distributed)
     return read
 

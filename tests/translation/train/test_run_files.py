@@ -36,7 +36,7 @@ def files(config: RunConfig, tmp_path: Path, reports: list[str]) -> Iterator[Run
     ):
         yield files
         assert not unfinished
-    # The set stays non-empty, so that the loss of another rank doesn't end the process while the dashboards
+    # The set stays non-empty, so that the loss of a peer doesn't end the process while the dashboards
     # are being closed.
     assert unfinished
 

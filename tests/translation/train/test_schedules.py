@@ -1,4 +1,4 @@
-"""The schedules rise, peak and fall as the config says."""
+"""The schedules rise, peak and fall as configured."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from course_lib.translation.train.optimization import make_scheduler
 
 
 def rates(updates: int, **keys: object) -> list[float]:
-    """Return the learning rates of an optimiser's updates."""
+    """Return the learning rates of the first updates."""
     config = TrainingConfig.model_validate({"epochs": 1, "warmup_steps": 4, **keys})
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 1.0)
     scheduler = make_scheduler(optimizer, config, 16, REFERENCE)

@@ -1,4 +1,4 @@
-"""BLEU is sacreBLEU's, case-sensitive, with its signature."""
+"""BLEU is computed by sacreBLEU, case-sensitive, and has its signature."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_lowercased_it_does_not_and_the_signature_says_so() -> None:
 def test_the_score_of_table_2_splits_compounds_on_both_sides() -> None:
     reference, half_right = ["Er kauft heute ein rot-grünes Auto."], ["Er kauft heute ein blau-grünes Auto."]
     assert tokenized_score(reference, reference, "de").bleu == pytest.approx(100)
-    # By hand: 8 of 9 tokens, 6 of 8 pairs, 4 of 7 triples and 2 of 6 quadruples are right.
+    # By hand: 8 of 9 tokens, 6 of 8 pairs, 4 of 7 triples and 2 of 6 quadruples match.
     expected = 100 * (8 / 9 * 6 / 8 * 4 / 7 * 2 / 6) ** 0.25
     result = tokenized_score(half_right, reference, "de")
     assert result.bleu == pytest.approx(expected, abs=0.01)

@@ -1,4 +1,4 @@
-"""The best weights and early stopping, for all kinds of measurements."""
+"""The selection of the best weights, and early stopping, for any sequence of measurements."""
 
 import math
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ def test_the_divergence_is_that_of_its_definition() -> None:
     assert divergence_sum(whole, cut).detach().item() == pytest.approx(float(expected.detach()), rel=1e-12)
     assert divergence_sum(whole, whole).detach().item() == pytest.approx(0, abs=1e-12)
     for gradient in torch.autograd.grad(divergence_sum(whole, cut), (whole, cut)):
-        assert gradient.abs().max() > 0.01, "it flows into both"
+        assert gradient.abs().max() > 0.01, "the gradient flows into both"
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -57,7 +57,7 @@ def test_it_adds_alpha_times_the_divergence_and_only_in_training() -> None:
     one, three = loss_of(1.0) - plain, loss_of(3.0) - plain
     assert one > 1e-3
     assert three == pytest.approx(3 * one, rel=1e-3)
-    assert loss_of(3.0, p=1e-9) == pytest.approx(plain, rel=1e-6), "nothing missing, nothing to differ"
+    assert loss_of(3.0, p=1e-9) == pytest.approx(plain, rel=1e-6), "without missing tokens, nothing differs"
     assert loss_of(3.0, training=False) == pytest.approx(plain, rel=1e-6)
 
 

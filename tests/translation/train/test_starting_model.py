@@ -24,7 +24,7 @@ from tests.translation.train.same_run import assert_same_run, metrics, newest
 pytestmark = pytest.mark.slow
 
 NO_STEP = "training.lr_factor=1e-30"
-#: Skips what these tests don't need, with the width of the first run.
+#: Overrides that skip scores these tests don't need, and set the width of the first run.
 PLAIN = ("evaluation.bleu_every=0", "model.d_model=32")
 
 Configs = Callable[..., RunConfig]
@@ -147,7 +147,7 @@ def test_a_model_of_another_shape_is_refused_by_name(
     told = refusal(tiny_config, first_run, "model.d_ff=64", "model.layers=2")
     assert told == (
         f"training.init_from: the model of {first_run} doesn't fit: model.layers is 1 there and 2 here; "
-        "model.d_ff is 32 there and 64 here. Set these keys as in that run."
+        "model.d_ff is 32 there and 64 here. Set these keys to the values of that run."
     )
     told = refusal(tiny_config, first_run, "data.tokenizer=separate-bpe", "model.tie_embeddings=false")
     assert "data.tokenizer is joint-bpe there and separate-bpe here" in told

@@ -23,9 +23,9 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 
 
 def torchrun(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Train in two processes, and require that Python isn't shut down in them.
+    """Train in two processes, and check that they end without Python's shutdown.
 
-    During the shutdown, gloo's threads can abort a process, but seldom, so the cause is tested.
+    During the shutdown, gloo's threads occasionally abort a process. That is rare, so test the cause instead.
     """
     shut_down = tmp_path / "shut-down"
     (tmp_path / "sitecustomize.py").write_text(
@@ -112,7 +112,7 @@ def test_a_terminal_shows_a_bar(config_file: Path) -> None:
         )
         os.close(writer)
         shown = b""
-        with contextlib.suppress(OSError):  # Linux raises it after the last writer has left.
+        with contextlib.suppress(OSError):  # Linux raises it when the last writer has closed it.
             while part := os.read(terminal.fileno(), 65536):
                 shown += part
     _, errors = started.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""One update is the same however it is split, and equals the reference's train_step."""
+"""An update equals the reference's train_step, and a resumed trainer continues bit for bit."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ def test_a_trainer_resumes_bit_for_bit(tiny_config: Callable[..., RunConfig]) ->
         whole.update(batches)
     torch.manual_seed(12345)  # Random numbers drawn by other code must not matter.
     later = new_trainer(config)
-    later.load(copy.deepcopy(whole.state()))  # Copies, as if read from a file.
+    later.load(copy.deepcopy(whole.state()))  # A copy, as if read from a file.
     assert (later.step, later.epochs_done, later.updates_done) == (3, 0, 3)
     for trainer in (whole, later):
         for batches in plan[3:6]:
@@ -85,7 +85,7 @@ def test_gradients_of_several_batches_add_up_as_in_backward(with_unused: bool) -
             self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
             self.second.weight = self.first.weight
             self.frozen = nn.Parameter(torch.ones(5), requires_grad=False)
-            # Autograd gives both the same tensor as their gradient.
+            # Autograd passes the same tensor to both as their gradient.
             self.one, self.other = nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(5))
             if with_unused:
                 self.unused = nn.Parameter(torch.ones(5))

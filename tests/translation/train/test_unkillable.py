@@ -14,7 +14,7 @@ from tests.translation.train.same_run import assert_same_run
 
 pytestmark = pytest.mark.slow
 
-#: Enables everything that writes: snapshots, best weights, and a checkpoint after every other update.
+#: Overrides that make a run write everything: snapshots, averages, and a checkpoint every two updates.
 OVERRIDES = [
     "training.epochs=3",
     "training.checkpoint_every=2",

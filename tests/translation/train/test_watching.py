@@ -1,4 +1,4 @@
-"""A run that is monitored while it writes."""
+"""Background runs are monitored, stopped and restarted without harm to live runs or other files."""
 
 import json
 import subprocess
@@ -77,7 +77,7 @@ def test_a_config_alone_is_no_run(tmp_path: Path) -> None:
     assert (tmp_path / "config.yaml").exists()
 
 
-#: A replacement for a run, which ends with exit code 7 when it gets SIGTERM.
+#: A program that replaces a run. It exits with code 7 when it receives SIGTERM.
 _STAND_IN = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))

@@ -43,13 +43,13 @@ def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("_scores_in_float32", "float32 in, float32 out", (2, 3, 9), (2, 4, 9), dtype=torch.float32)
-# Use the tolerance of 16 bits even if the result has another dtype.
+# Use the tolerance of 16 bits even if the result has a different dtype.
 rounded = ATTENTION_SCORES.random_cases(call_with_normals, __name__, TOLERANCE[torch.bfloat16])
 rounded("_scores_in_float16", "float16 in, float16 out", (2, 3, 8), (2, 4, 8), dtype=torch.float16)
 rounded("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8), dtype=torch.bfloat16)
 
 
-@probe("queries and keys may be views with another memory layout, as the heads of a sentence are")
+@probe("queries and keys may be views with a different memory layout, such as the heads of a sentence")
 def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 4, 5).transpose(1, 2), draw.normal(2, 6, 4, 5).transpose(1, 2))
 
@@ -248,7 +248,7 @@ def _attention_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     )
 
 
-@probe("dropout is applied to the weights before the values; the returned weights are those before dropout")
+@probe("dropout is applied to the weights that multiply the values, but not to the returned weights")
 def _attention_with_dropout(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = draw.normal(2, 5, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 5)
     # Weights, values and output have the same shape, so that dropout in the wrong place still runs.
@@ -297,8 +297,8 @@ PREDICT_SHARE = PredictionCheck(
     answer=0.5,
     tolerance=0.02,
     hint=(
-        "The softmax shares out a weight of one among the keys that are allowed, and equal scores get "
-        "equal shares."
+        "The softmax distributes a total weight of one over the allowed keys, and equal scores get equal "
+        "shares."
     ),
     reason="Two keys are allowed, and equal scores get equal weights: 1/2 each.",
 )

@@ -37,8 +37,8 @@ case = SHARD.cases(_shards)
 
 
 case("two ranks share six batches equally", 2, *range(6))
-case("with seven batches and three ranks, one of them gets one batch more", 3, *range(7))
-case("with two batches and four ranks, two of them get none", 4, *range(2))
+case("with seven batches and three ranks, one rank gets an extra batch", 3, *range(7))
+case("with two batches and four ranks, two ranks get none", 4, *range(2))
 case("a single rank gets all batches", 1, *range(3))
 
 
@@ -50,7 +50,7 @@ def _real_batches(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("without batches, every rank gets none", 2)
-case("equal batches are different batches", 3, 4, 4, 4, 7, 4, 7, 7)
+case("batches with equal contents count as separate batches", 3, 4, 4, 4, 7, 4, 7, 7)
 
 
 # --- global_token_mean --------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ case(
 )
 case(
     "_one_has_none",
-    "a parameter without a gradient on rank 1 takes part with zeros",
+    "rank 1 contributes zeros for a parameter without a gradient",
     2,
     "linear",
     weight=(1,),
@@ -200,7 +200,7 @@ case(
 )
 case(
     "_half_gradient_missing",
-    "a gradient in half precision that rank 1 lacks takes part with zeros of its dtype",
+    "rank 1 contributes zeros of the same dtype for a half-precision gradient that it lacks",
     2,
     "half_first",
     **{"0.weight": (1,)},
@@ -248,7 +248,7 @@ def _error_in_no_sync(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, failing=True, reductions=2, early=1)
 
 
-@probe("a gradient larger than bucket_bytes gets its own bucket, and the other buckets keep to the limit")
+@probe("a gradient larger than bucket_bytes gets its own bucket, and the other buckets stay within it")
 def _one_too_large(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 64, ((3, "float32"), (2, "float32"), (5, "float32"), (2, "float32")))
 
@@ -263,7 +263,7 @@ def _later_buckets(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 48, ((2, "float32"),) * 10, reductions=4)
 
 
-@probe("rank 1 has no gradient for a layer, and takes part with zeros in the same order as the other ranks")
+@probe("rank 1 has no gradient for a layer, and contributes zeros in the same order as the other ranks")
 def _layer_skipped(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 40, _GROWING, skipped=((1, 0, 2),))
 
@@ -311,13 +311,13 @@ _ALTERNATING = ((1, 12), (2,), (1, 11), (1,))
 
 case(
     "_two_shares",
-    "two ranks have the parameters that one Adam optimiser would give, and each keeps state for half of them",
+    "two ranks have the same parameters as with one Adam optimiser, and each keeps state for half of them",
     2,
     _SHAPES,
 )
 case(
     "_with_momentum",
-    "three ranks have the parameters that one SGD optimiser with momentum would give",
+    "three ranks have the same parameters as with one SGD optimiser with momentum",
     3,
     _SHAPES,
     kind="sgd",
@@ -349,7 +349,7 @@ case("_empty_shares", "with four ranks and two parameters, two ranks have an emp
 case("_no_gradient", "a parameter without a gradient stays as it is on all ranks", 2, _SHAPES, missing=(1,))
 case(
     "_changed_between",
-    "parameters that were changed after a step, for example by loading a checkpoint, are updated from there",
+    "if loading a checkpoint changes parameters between steps, the next step starts from the new values",
     2,
     _SHAPES,
     changed=True,
@@ -386,7 +386,7 @@ PREDICT_GLOBAL_MEAN = PredictionCheck(
     answer=2.25,
     tolerance=0.002,
     hint="What is the total loss of all tokens in nats? How many tokens are there?",
-    reason="300 + 600 nats for 400 tokens are 2.25 nats for each. The third rank adds 0 to both sums.",
+    reason="300 + 600 nats for 400 tokens are 2.25 nats per token. The third rank adds 0 to both sums.",
 )
 
 PREDICT_MISSING_GRADIENT = PredictionCheck(
@@ -414,6 +414,7 @@ PREDICT_BUCKETS = PredictionCheck(
 PREDICT_STATE = PredictionCheck(
     answer=120,
     tolerance=0.001,
-    hint="Multiply the parameters by the numbers that Adam keeps for each, and by 4 bytes. Then divide by 4.",
-    reason="60 million · 2 · 4 bytes are 480 MB, and a fourth of that is 120 MB.",
+    hint="Multiply the number of parameters by how many numbers Adam keeps for each, and by 4 bytes. Then "
+    "divide by 4.",
+    reason="60 million · 2 · 4 bytes are 480 MB, and a quarter of that is 120 MB.",
 )

@@ -72,7 +72,7 @@ def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int
     """Return a model whose next-token probabilities depend on the last word of the source.
 
     A source that ends in word 3 selects the first of `transitions`, one that ends in word 4 the second, and
-    so on. Where these give no probabilities, the most likely token is word 3 in the first four positions, and
+    so on. Where these omit probabilities, the most likely token is word 3 in the first four positions, and
     the end token in all later ones. `start` and `end` are the ids of the start and the end token.
     """
     rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
@@ -181,7 +181,7 @@ def _short_or_long(short: float, long: float) -> _Transitions:
 #: The log-probability of the long sentence is 1.40, 1.46, 1.225, 1.255 or 1.1 times that of the short one.
 _RIVALS = tuple(_short_or_long(0.45, 0.45**ratio) for ratio in (1.40, 1.46, 1.225, 1.255, 1.1))
 #: The long sentence is much less likely: its log-probability is twice that of the short one.
-#: A search that continues ended sentences would pay almost nothing for it.
+#: A search that wrongly extends ended sentences would lose almost no probability by doing so.
 _MUCH_LESS_LIKELY = {
     **_short_or_long(0.45, 0.45**2),
     (2, _END): {6: 0.999},

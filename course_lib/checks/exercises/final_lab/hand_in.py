@@ -24,7 +24,7 @@ from course_lib.checks.exercises.final_lab.translation_score import score_lines,
 #: The maximum size of a file. The translations of WMT14's 3,003 test sentences take half a megabyte.
 MAX_BYTES = 4 * 2**20
 
-#: The share of lines that a translations file may have in common with those of the provided model.
+#: A translations file is suspicious if at least this share of its lines matches the provided model's output.
 SUSPICIOUS_SHARE = 0.7
 
 #: The BLEU thresholds of each corpus, with the points for each.
@@ -42,7 +42,7 @@ class FileVerdict:
     share: float
     """The share of the points, between 0 and 1."""
     verdict: VerdictName = "wrong"
-    """The verdict if `share` is below 1: "missing", "error" if it could not be scored, or else "wrong"."""
+    """The verdict if `share` is below 1: "missing", "error" if the file could not be scored, or "wrong"."""
     review: str = ""
     """A description of what a person should review; empty if there is nothing."""
 
@@ -61,7 +61,7 @@ class FileCheck:
 
 @contextmanager
 def handed_in(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Judge only these files inside the `with` block, whatever the notebook's folder contains.
+    """Judge only these files inside the `with` block, regardless of what the notebook's folder contains.
 
     `files` maps each path, relative to the notebook, to the content of the file.
     """
@@ -84,7 +84,7 @@ def judge_file(entry: FileCheck, levels: Levels) -> FileVerdict:
 
 
 def _content(name: str) -> bytes | FileVerdict:
-    """Return the content of a file, or a result that says that it is missing or too large."""
+    """Return the content of a file, or a verdict that reports that it is missing or too large."""
     submitted = _submitted.get()
     if submitted is None:
         path = Path(name)
@@ -111,9 +111,9 @@ def _too_large(name: str, size: int) -> FileVerdict:
 def _judge_config(content: bytes, levels: Levels) -> FileVerdict:
     if (repeated := repeated_config(content)) is not None:
         return FileVerdict(
-            "The model, data and training settings in config.yaml are those of the provided configuration "
+            "The model, data and training settings in config.yaml match the provided configuration "
             f"{repeated}. A run earns points only if you changed something that affects what the model "
-            "learns. Another seed or folder doesn't count, nor do logging or evaluation settings.",
+            "learns. A different seed or folder doesn't count, nor do logging or evaluation settings.",
             0.0,
         )
     return FileVerdict("The settings differ from all provided configurations", 1.0)
@@ -144,7 +144,7 @@ def _judge_translations(content: bytes, levels: Levels) -> FileVerdict:
 
 
 def _odd(content: bytes, bleu: float) -> str:
-    """Return a sentence that says why translations with this score are suspicious, or an empty string."""
+    """Return a sentence that explains why these translations are suspicious, or an empty string."""
     if (share := share_of_provided(content)) >= SUSPICIOUS_SHARE:
         return f"{share:.0%} of translations.txt matches the output of the model that comes with the course"
     if bleu > 99.5:

@@ -1,4 +1,4 @@
-"""Judge the files that a run writes: whether its configuration is edited, and its metrics are plausible."""
+"""Judge the files that a run writes: whether its configuration was edited and its metrics are plausible."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from course_lib.errors import BadInputError
 if TYPE_CHECKING:
     from course_lib.translation.configs.schema import RunConfig
 
-#: Settings that don't count as an edit: another seed, or another way to compute the same model.
+#: Settings that don't count as an edit: a different seed, or a different way to compute the same model.
 _NO_EDIT = {"seed", "training.precision", "training.compile"}
 #: Settings that count as an edit, although they may also change when a run is resumed.
 _EDIT = {"training.epochs", "training.updates"}
@@ -27,7 +27,7 @@ _MAXIMA |= {"padded": 1.0, "bleu": 100.1, "test_bleu": 100.1}
 
 
 class FileError(ValueError):
-    """The error raised if a submitted file can't be judged. The message gives the reason.
+    """The error raised if a submitted file can't be judged. The message states the reason.
 
     `verdict` and `review` have the same meaning as in `FileVerdict`.
     """
@@ -62,10 +62,10 @@ def read_config(content: bytes) -> "RunConfig":
 
 
 def repeated_config(content: bytes) -> str | None:
-    """Return the name of the provided configuration that a run has used unchanged, or None.
+    """Return the name of the provided configuration that a run used unchanged, or None.
 
-    Only settings that affect what the model learns are compared: those of the data, the model and the
-    training. Raises FileError if the file isn't a valid configuration.
+    Only settings that affect what the model learns are compared: the data, model and training settings.
+    Raises FileError if the file isn't a valid configuration.
     """
     from course_lib.translation.configs.loader import parse_config, provided_configs
 

@@ -35,7 +35,7 @@ case = SMOOTH_TARGETS.cases(_targets)
 
 
 case(
-    "every class gets an equal share of the smoothing, and the label the rest in addition",
+    "every class gets an equal share of the smoothing, and the label also gets the rest",
     [3, 1, 5, 2],
     6,
     0,
@@ -45,7 +45,7 @@ case("the rows of padding are zeros in a batch of two sentences", [[4, 2, 3], [1
 case("padding may have any id: here it is 4, and 0 is an ordinary word", [[0, 2, 4], [5, 0, 1]], 6, 4, 0.3)
 case("without smoothing, the label has all of the probability", [2, 0, 1], 4, 0, 0.0)
 case("with a smoothing of 1, all classes have the same probability", [2, 0, 3], 4, 0, 1.0)
-case("the result is correct for a vocabulary of two, one of which is padding", [[1, 1, 0]], 2, 0, 0.2)
+case("the result is correct for a vocabulary of two tokens, one of which is padding", [[1, 1, 0]], 2, 0, 0.2)
 case(
     "equal numbers of sentences, positions and classes: no axis is mistaken for another",
     [[1, 3, 2], [2, 0, 0], [3, 3, 0]],
@@ -65,7 +65,7 @@ def _targets_of_drawn_labels(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(in_float64(candidate)).call(labels, 50, 7, 0.1)
 
 
-@probe("a second call has its own targets, with another pad_id or smoothing")
+@probe("a second call with a different pad_id or smoothing has its own targets")
 def _targets_again(candidate: Candidate, draw: Draw) -> Observed:
     labels = draw.integers(0, 6, 2, 5)
     again = candidate.fixture(after_another_call(candidate.fixture(in_float64(candidate))))
@@ -75,7 +75,7 @@ def _targets_again(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("labels may be a view with another memory layout")
+@probe("labels may be a view with a different memory layout")
 def _targets_of_views(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(in_float64(candidate)).call(draw.integers(0, 6, 4, 3).T, 6, 0, 0.2)
 
@@ -107,7 +107,7 @@ def _loss(
     scale: int = 2,
     dtype: torch.dtype = torch.float64,
 ) -> Reply:
-    """Call a loss with random logits times `scale`. An empty `smoothing` leaves the default."""
+    """Call a loss with random logits times `scale`. An empty `smoothing` selects the default."""
     logits = scale * draw.normal(*labels.shape, vocab, dtype=dtype)
     return candidate.build(vocab, pad_id, *smoothing).call(logits, labels)
 
@@ -138,7 +138,7 @@ case("_loss_by_default", "the smoothing is 0.1 by default", smoothing=())
 case("_loss_without_smoothing", "without smoothing, the loss is the ordinary cross-entropy", smoothing=(0.0,))
 case(
     "_loss_of_two_classes",
-    "the result is correct for a vocabulary of two, one of which is padding",
+    "the result is correct for a vocabulary of two tokens, one of which is padding",
     torch.tensor([[1, 1, 0]]),
     vocab=2,
 )
@@ -214,7 +214,7 @@ def _two_losses(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
-@probe("labels may be a view with another memory layout, as those of `shift_target` are")
+@probe("labels may be a view with a different memory layout, such as the labels of `shift_target`")
 def _loss_of_views(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.build(6, 0, 0.2).call(2 * draw.normal(3, 4, 6), PADDED.T.contiguous().T)
 

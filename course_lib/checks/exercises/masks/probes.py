@@ -28,17 +28,17 @@ def _sentences(draw: Draw, *lengths: int, width: int, pad_id: int) -> Tensor:
 
 
 def _masked(candidate: Candidate, draw: Draw, *lengths: int, width: int, pad_id: int = 0) -> Reply:
-    """Call a function that makes the mask of sentences, which are padded with `pad_id`."""
+    """Call a mask function with random sentences, which are padded with `pad_id`."""
     return candidate.call(_sentences(draw, *lengths, width=width, pad_id=pad_id), pad_id)
 
 
 def _padded_in_front(candidate: Candidate, draw: Draw) -> Reply:
-    """Call a function that makes the mask of two sentences, the first with padding at its beginning."""
+    """Call a mask function with two sentences, the first of which begins with padding."""
     return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
 
 
 def _stays_on_device(candidate: Candidate, draw: Draw) -> Observed:
-    """Report whether a function makes the mask on the device of the tokens."""
+    """Report whether a mask function creates the mask on the device of the tokens."""
     tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
     return {
         "«the mask is on the tokens' device»": candidate.fixture(stays_together()).call(candidate, tokens, 0)
@@ -46,17 +46,14 @@ def _stays_on_device(candidate: Candidate, draw: Draw) -> Observed:
 
 
 def _after_another(candidate: Candidate, draw: Draw) -> Reply:
-    """Call a function that makes a mask twice, and overwrite the first result before the second call.
-
-    The second call has another pad_id.
-    """
+    """Call a mask function with two pad_ids in turn. Overwrite the first result before the second call."""
     first = _sentences(draw, 2, 5, width=5, pad_id=0), 0
     again = candidate.fixture(after_another_call(candidate))
     return again.call(first, _sentences(draw, 4, 3, width=5, pad_id=1), 1)
 
 
 def _with_new_contents(candidate: Candidate, draw: Draw) -> Reply:
-    """Call a function that makes a mask twice, with a tensor of tokens that changes between the calls."""
+    """Call a mask function twice with the same tensor of tokens, whose contents change between the calls."""
     first, second = (_sentences(draw, *lengths, width=5, pad_id=0) for lengths in ((2, 5), (4, 3)))
     return candidate.fixture(after_new_contents(candidate)).call((first, 0), second, 0)
 
@@ -69,7 +66,7 @@ def _add_shared_probes(exercise: ExerciseCheck, prefix: str) -> None:
     exercise.random_cases(_with_new_contents, __name__)(
         f"{prefix}_of_new_contents", "if the numbers in a tensor of tokens change, so does its mask"
     )
-    description = "a second call with another pad_id has its own mask, even if the first was overwritten"
+    description = "a second call with a different pad_id has its own mask, even if the first was overwritten"
     exercise.random_cases(_after_another, __name__)(f"{prefix}_again", description)
     exercise.random_cases(_stays_on_device, __name__)(
         f"{prefix}_elsewhere", "the mask is on the device of the tokens"
@@ -77,7 +74,7 @@ def _add_shared_probes(exercise: ExerciseCheck, prefix: str) -> None:
 
 
 def _add_small_batches(case: Callable[..., None], prefix: str) -> None:
-    """Add probes of one and of several sentences with `case`. Their names begin with `prefix`."""
+    """Add probes with one and with several sentences, using `case`. Their names begin with `prefix`."""
     case(f"{prefix}_of_two", "two sentences, the second with padding at its end", 5, 3, width=5)
     square = "equal batch size and length: no axis is mistaken for the other"
     case(f"{prefix}_of_a_square", square, 3, 1, 2, width=3)
@@ -180,7 +177,7 @@ def _shift_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     return {"«all tensors are on the target's device»": together}
 
 
-@probe("a second call with another target has its own result, even if the first one was overwritten")
+@probe("a second call with a different target has its own result, even if the first one was overwritten")
 def _shift_again(candidate: Candidate, draw: Draw) -> Reply:
     first = (draw.integers(0, 99, 2, 4),)
     return candidate.fixture(after_another_call(candidate)).call(first, draw.integers(0, 99, 2, 4))

@@ -225,7 +225,7 @@ def _self_attention(candidate: Candidate, draw: Draw) -> Reply:
 
 
 _attends(
-    "a mask of shape (B, H, Q, K) has a mask for each head",
+    "a mask of shape (B, H, Q, K) masks each head separately",
     (2, 3, 5, 12, 4),
     lambda draw: draw.coins(2, 4, 3, 5),
 )
@@ -286,7 +286,7 @@ def _starts(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(equal_weights(*_MATRICES)).call(candidate.build(6, 2))
 
 
-@probe("a second call has its own result, and a second module with other heads does not affect the first")
+@probe("a second call has its own result, and a second module with more heads does not affect the first")
 def _next_to_another(candidate: Candidate, draw: Draw) -> Observed:
     module = _loaded(candidate, _weights(draw, 6), 6, 2)
     other = _loaded(candidate, _weights(draw, 6), 6, 3)
@@ -320,7 +320,7 @@ def _reloaded(candidate: Candidate, draw: Draw) -> Reply:
     return round_trip(full, used, _weights(draw, 6), x, through=to_itself())
 
 
-@probe("after an update of all parameters, in evaluation mode, the module computes with the new ones")
+@probe("after an update of all parameters, the module uses the new values in evaluation mode")
 def _updated(candidate: Candidate, draw: Draw) -> Reply:
     x, toward = draw.normal(2, 3, 6), draw.normal(2, 3, 6)
     return updated(in_double(candidate, 6, 2, 0.0), _weights(draw, 6), toward, x, x, x)

@@ -140,7 +140,7 @@ def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     return round_trip(full, empty, {"table.weight": draw.normal(5, 3)}, torch.tensor([[4, 1]]))
 
 
-@probe("after an update of all parameters, the vectors are those of the new table times the root of d_model")
+@probe("after an update of all parameters, the vectors are rows of the new table times the root of d_model")
 def _embedding_updated(candidate: Candidate, draw: Draw) -> Reply:
     tokens, toward = torch.tensor([[4, 1], [0, 4]]), draw.normal(2, 2, 3)
     return updated(in_double(candidate, 5, 3), {"table.weight": draw.normal(5, 3)}, toward, tokens)
@@ -279,7 +279,7 @@ def _sum_gradient(candidate: Candidate, draw: Draw) -> Observed:
     return {"gradients": gradients_of(reply, ("x",)), "«the module has trained weights»": trained}
 
 
-@probe("the state dict fits a module with another max_length, and a deep copy gives the same result")
+@probe("the state dict fits a module with a different max_length, and a deep copy gives the same result")
 def _sum_copies(candidate: Candidate, draw: Draw) -> Observed:
     layer, other, x = in_double(candidate, 6, 0.0, 12), in_double(candidate, 6, 0.0, 9), draw.normal(2, 5, 6)
     return {

@@ -187,7 +187,7 @@ case(
 )
 case("both groups of an optimiser with two parameter groups follow the schedule", updates(4, groups=2), 16, 3)
 case(
-    "creating the scheduler changes neither weights with old gradients nor the optimiser's state",
+    "creating the scheduler changes neither weights nor old gradients nor the optimiser's state",
     updates(2, kind="adam", old_gradients=True),
     16,
     4,

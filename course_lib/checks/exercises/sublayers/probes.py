@@ -134,7 +134,7 @@ def _norm_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     return round_trip(full, empty, _norm_weights(draw, 5), 3 * draw.normal(2, 5))
 
 
-@probe("after an update of all parameters, in evaluation mode, the module computes with the new ones")
+@probe("after an update of all parameters, the module uses the new values in evaluation mode")
 def _norm_updated(candidate: Candidate, draw: Draw) -> Reply:
     x, toward = 3 * draw.normal(2, 5), draw.normal(2, 5)
     return updated(in_double(candidate, 5), _norm_weights(draw, 5), toward, x)
@@ -263,7 +263,7 @@ def _network_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     return round_trip(full, empty, _network_weights(draw, 3, 5), draw.normal(2, 3))
 
 
-@probe("after an update of all parameters, in evaluation mode, the module computes with the new ones")
+@probe("after an update of all parameters, the module uses the new values in evaluation mode")
 def _network_updated(candidate: Candidate, draw: Draw) -> Reply:
     x, toward = draw.normal(2, 3), draw.normal(2, 3)
     return updated(in_double(candidate, 3, 5, 0.0), _network_weights(draw, 3, 5), toward, x)
@@ -354,7 +354,7 @@ def _connection_of_one_token(candidate: Candidate, draw: Draw) -> Observed:
     return observed
 
 
-@probe("a second module with another norm_first does not affect the first")
+@probe("a second module with a different norm_first does not affect the first")
 def _connection_next_to_another(candidate: Candidate, draw: Draw) -> Reply:
     layer = in_double(candidate, 6, 0.0, False)
     layer.load(_connection_weights(draw, 6))

@@ -86,7 +86,7 @@ def _layer(
     training: bool = False,
     **settings: object,
 ) -> Candidate:
-    """Build a layer in float64 with random weights."""
+    """Build a layer in float64 with random weights, in evaluation mode unless `training` is True."""
     layer = in_double(candidate, *sizes, **settings)
     layer.load(_drawn(draw, _layer_shapes(kind, *sizes)))
     if not training:
@@ -212,10 +212,10 @@ def _elsewhere(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module])
 def _add_shared_probes(
     exercise: ExerciseCheck, name: str, attention: str, dropped: str, reached: str
 ) -> None:
-    """Add the probes that encoder and decoder layers share. The other arguments are parts of descriptions."""
+    """Add the probes that encoder and decoder layers share. The last arguments are parts of descriptions."""
     for part, ask, description in (
         ("modes", _modes, "dropout acts in training mode and not in evaluation mode"),
-        ("twice", _twice, "a second call with other inputs and masks has its own result"),
+        ("twice", _twice, "a second call with different inputs and masks has its own result"),
         ("elsewhere", _elsewhere, "everything is on the device of the inputs"),
         ("other_attention", _other_attention, attention),
         (
@@ -298,7 +298,7 @@ def _decoder_values(candidate: Candidate, draw: Draw) -> Observed:
 def _decoder_same_length(candidate: Candidate, draw: Draw) -> Observed:
     layer = _decoder(candidate, draw, (6, 3, 4))
     x, memory = draw.normal(2, 5, 6), draw.normal(2, 5, 6)
-    # Use masks that differ between sentences, and that no layer could make by itself.
+    # Use masks that differ between sentences, and that no layer could construct itself.
     source_mask, target_mask = _source_mask(), _target_mask(5)
     source_mask[0, 0, 1] = False
     target_mask[0, 0, 3] = True
@@ -504,7 +504,7 @@ def _model_with_new_contents(candidate: Candidate, draw: Draw) -> Reply:
     return model.fixture(after_new_contents(model)).call(first, *_with_other_masks(*second))
 
 
-@probe("calls do not affect each other, and a deep copy, filled from a state dict, has its own weights")
+@probe("calls do not affect each other, and a deep copy that loads a state dict has its own weights")
 def _model_copy(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(candidate, draw, **_SMALL)
     copy = model.copy()
@@ -636,7 +636,7 @@ case("decoding stops at max_length tokens, including the start token", (5, 3), 4
 case("with a max_length of 1, the result is the start token alone", (5, 3), 1)
 case("a batch of a single sentence is decoded correctly", (4,), 9)
 case("start_id and end_id are taken from the arguments", (3, 5), 8, 6, 7)
-case("an end_id of 0 is as good as any other", (3, 5), 6, 7, 0)
+case("an end_id of 0 works like any other", (3, 5), 6, 7, 0)
 
 
 @probe("the model runs in evaluation mode without gradients, and its mode is restored afterwards")
@@ -661,7 +661,7 @@ def _greedy_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
 
 
 def _reader() -> Fixture:
-    # With this seed, each known mistake in the choice of tokens shows, whatever sentences are drawn.
+    # With this seed, every known mistake in choosing tokens changes the output, whatever sentences are drawn.
     return reader(9, target_vocab=11, seed=543)
 
 

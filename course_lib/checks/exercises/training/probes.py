@@ -68,7 +68,7 @@ def _two_calls(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("padding may have any id: here loss.pad_id is 5, and 0 is an ordinary word")
 def _other_padding(candidate: Candidate, draw: Draw) -> Reply:
-    # Counting the labels with another padding id changes both the share of each micro-batch and the total.
+    # Counting labels with a different padding id changes both the share of each micro-batch and the total.
     pieces = (
         _micro_batch(draw, (4, 1), (2, 4), (1, 3), pad_id=5, first=6),
         _micro_batch(draw, (3, 2), (2, 2), pad_id=5, first=6),
@@ -119,5 +119,5 @@ PREDICT_WHOLE = PredictionCheck(
     tolerance=0.005,
     hint="All 20 must be correct: the first, then the second after a correct first, and so on. Such "
     "probabilities multiply.",
-    reason="0.99 to the power of 20 is 0.818, so nearly every fifth sentence has a mistake.",
+    reason="0.99 to the power of 20 is 0.818, so nearly one sentence in five has a mistake.",
 )

@@ -199,7 +199,7 @@ def _size_of_plan(plan: Sequence[Sequence[int]], lengths: Sequence[int]) -> tupl
 
 case = TOKEN_BATCHES.cases(_plan)
 case("each index is in one batch, and no batch is over the budget of 10", (5, 2, 9, 2, 4), 10)
-case("a sentence that needs the whole budget is in a batch of its own", (7, 12, 3, 4, 3, 6, 2, 1), 12)
+case("a sentence that needs the whole budget gets its own batch", (7, 12, 3, 4, 3, 6, 2, 1), 12)
 case("a single sentence makes a single batch", (3,), 12)
 case(
     "sentences of equal length fill the budget exactly, and the last batch holds the rest",
@@ -279,7 +279,7 @@ case(
 )
 case("a single pair of one word each makes a batch", _pairs((1,), (1,)), 8)
 case(
-    "equal sentences and equal pairs each have a row of their own",
+    "equal sentences and equal pairs each get their own row",
     (((10, 11), (20,)), ((10, 11), (21, 22, 23)), ((12,), (20,)), ((10, 11), (20,))),
     10,
 )
@@ -294,7 +294,7 @@ def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Observed:
     if isinstance(answer, Returned) and answer.value not in (NOT_REFUSED, REFUSED):
         return answer
     if isinstance(answer, Returned) and answer.value == REFUSED:
-        return Raised("ValueError", "a max_length of 2 is refused")
+        return Raised("ValueError", "a max_length of 2 is rejected")
     return _batch(candidate, pairs, 2)
 
 

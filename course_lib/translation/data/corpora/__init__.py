@@ -37,7 +37,7 @@ def load_captions() -> Corpus:
 def corpus_fingerprint(config: DataConfig) -> str:
     """Return a hash that changes if the corpus changes. Raises BadInputError if one of its files is missing.
 
-    It is made from the pinned checksums of published corpora, and otherwise from the contents of the files.
+    For a published corpus, it is computed from the pinned checksums, otherwise from the files' contents.
     """
     if config.corpus in PUBLISHED:
         return PUBLISHED[config.corpus].fingerprint

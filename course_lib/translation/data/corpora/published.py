@@ -32,7 +32,7 @@ class PublishedFile:
     name: str
     home: str
     checksum: str
-    """"sha256:...", or "md5:..." if no publisher gives a better one."""
+    """The checksum as "sha256:..." or, if no publisher provides a better one, "md5:..."."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ MULTI30K = PublishedCorpus(
 # IWSLT 2017: 206,000 sentences of TED talks (Cettolo et al. 2017, "Overview of the IWSLT 2017 Evaluation
 # Campaign"), from the WIT3 archive, under CC BY-NC-ND 4.0. Validation is dev2010; the test is tst2010 to
 # tst2015 together, as in the Hugging Face hub's `IWSLT/iwslt2017`. Hugging Face's `datasets` recorded this
-# hash of the original file on wit3.fbk.eu, which is gone.
+# hash of the original file on wit3.fbk.eu, which no longer exists.
 _WIT3 = PublishedFile(
     "de-en.tgz",
     "https://raw.githubusercontent.com/hlt-mt/WIT3/master/archive/2017-01-trnted/texts/de/en",
@@ -164,8 +164,8 @@ IWSLT17 = PublishedCorpus("iwslt17", (_WIT3,), _read_iwslt17)
 
 # WMT 2014: 4.5 million sentences of the European Parliament, web pages and news (Bojar et al. 2014,
 # W14-3302), the data of section 5.1 of the paper. Validation is newstest2013; the test is the full
-# newstest2014, sacrebleu's `wmt14/full`. The hashes of the training archives are those that Hugging Face's
-# `datasets` recorded; those of the tests are sacrebleu's.
+# newstest2014, sacrebleu's `wmt14/full`. The hashes of the training archives were recorded by Hugging Face's
+# `datasets`, and the hashes of the test archives by sacrebleu.
 _WMT13, _WMT14 = "https://www.statmt.org/wmt13", "https://www.statmt.org/wmt14"
 #: The training archives, each with the path of its two files without the language suffix.
 _WMT14_TRAIN = {

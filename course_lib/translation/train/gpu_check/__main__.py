@@ -138,7 +138,7 @@ def _rows(part: str, device: torch.device, scale: Scale, folder: Path) -> Iterat
     except Exception as error:  # A part may fail in any way, and the others still have to run.
         why = next(iter(str(error).splitlines()), "")
         yield {"result": "FAILED", "why": f"{type(error).__name__}: {why}"[:500]}
-    speed.free_memory(device)  # After a failure, a trainer is in the traceback until here.
+    speed.free_memory(device)  # After a failure, the traceback refers to a trainer until this point.
 
 
 def _test(test: Callable[[torch.device], str], device: torch.device) -> speed.Row:

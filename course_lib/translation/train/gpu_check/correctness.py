@@ -57,7 +57,8 @@ def weights_of(trainer: Trainer) -> Tensor:
     """Return the weights of a trainer's model, without the keys' biases, as one vector in float64 on the CPU.
 
     A key's bias adds the same number to all scores of a query, which the softmax cancels. So the gradient of
-    that bias is only rounding, and Adam divides it by its own size: any two devices get different biases.
+    that bias consists only of rounding errors. Adam divides them by their own size, so the biases differ
+    between any two devices.
     """
     state = trainer.model.state_dict()
     return _flat([state[name].double().cpu() for name in state if not name.endswith("key_projection.bias")])
@@ -91,12 +92,12 @@ def _config(**training: object) -> RunConfig:
 
 
 def equals_cpu_in_float64(device: torch.device) -> str:
-    """Check that six updates in float64 give the same weights as on the CPU, up to rounding."""
+    """Check that six updates in float64 produce the same weights as on the CPU, up to rounding."""
     return _equals_cpu(device, "float64", within=1e-9)
 
 
 def equals_cpu_in_float32(device: torch.device) -> str:
-    """Check that six updates in float32 give the same weights as on the CPU, up to rounding."""
+    """Check that six updates in float32 produce the same weights as on the CPU, up to rounding."""
     # The gradient of a weight can be close to zero, and Adam's step then depends on its rounding. With TF32,
     # the difference would be about 2e-3.
     return _equals_cpu(device, "float32", within=1e-3)
@@ -197,7 +198,7 @@ def _attention_difference(
 
 
 def loss_kernel(device: torch.device) -> str:
-    """Check that `fused_smoothed_loss` and its gradients are close to lesson 08's `LabelSmoothingLoss`."""
+    """Check that the gradients of `fused_smoothed_loss` are close to those of `LabelSmoothingLoss`."""
     torch.manual_seed(1)
     hidden = torch.randn(50, 32, device=device, dtype=torch.float64, requires_grad=True)
     generator = nn.Linear(32, 77, device=device, dtype=torch.float64)
@@ -230,7 +231,7 @@ def compiled_is_near_eager(device: torch.device) -> str:
 
 
 def several_processes(device: torch.device) -> str:
-    """Check that training in several processes, with a restart, gives the same losses as in one process.
+    """Check that training in several processes, with a restart, yields the same losses as in one process.
 
     On GPUs, the processes communicate with NCCL. If there is only one GPU, or if the GPUs are of different
     models, torchrun starts a single process, which calls the same collectives.
@@ -244,11 +245,11 @@ def several_processes(device: torch.device) -> str:
 
 
 def launched_equals_one(device: torch.device, count: int) -> str:
-    """Check that `count` processes under torchrun give the same losses as one process without it.
+    """Check that `count` processes under torchrun compute the same losses as one process without it.
 
-    Each update has two batches for each process, and one more for one of them. The last update of an epoch
-    has a single batch, so the other processes have none. The first comparison is in float64. The second one
-    trains as is usual on a GPU: compiled, with fused attention and in mixed precision.
+    Each update has two batches for each process, and an additional one for one of them. The last update of
+    an epoch has a single batch, so the other processes have none. The first comparison is in float64. The
+    second one uses the usual settings: fused attention, `precision: auto` and, on a GPU, compiled layers.
     """
     batches, length, pairs = 2 * count + 1, 8, 20
     common = f"""captions training.device={device.type} training.epochs=null

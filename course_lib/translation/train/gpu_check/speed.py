@@ -79,7 +79,7 @@ def published_rate(name: str) -> float | None:
 def _warmed_up(config: RunConfig, scale: Scale, device: torch.device) -> Trainer:
     """Return a trainer that has run enough updates for all code to be compiled.
 
-    It runs as many as fit into the time of a measurement: at least 20, and at most one epoch.
+    The warm-up takes as long as a measurement, but has at least 20 updates and at most one epoch.
     """
     trainer = new_trainer(config, scale, device)
     warm_up(trainer, trainer.plan(), scale.seconds)
@@ -158,7 +158,7 @@ def launch_share(trainer: Trainer, updates: Sequence[Sequence[Sequence[int]]], d
     return statistics.median(shares)
 
 
-#: The batches of the textbook method, and its label smoothing.
+#: The sentences in a batch of the textbook method, their length in tokens, and the label smoothing.
 SENTENCES, LENGTH, SMOOTHING = 32, 72, 0.1
 
 
@@ -166,7 +166,7 @@ class TextbookTraining:
     """A baseline for the lab's training speed: the simple, correct method of many tutorials, in float32.
 
     Attention is computed with plain matrix products. Logits are computed at every position, including
-    padding, and the smoothed targets are stored over the whole vocabulary, of `vocabulary` tokens.
+    padding, and the smoothed targets are stored for all `vocabulary` tokens.
     """
 
     def __init__(self, model: ModelConfig, vocabulary: int, device: torch.device) -> None:
@@ -179,7 +179,7 @@ class TextbookTraining:
         self._criterion = nn.KLDivLoss(reduction="sum")
 
     def update(self, source: Tensor, target: Tensor) -> int:
-        """Make an update, and return the number of its labels that are not padding."""
+        """Run an update, and return the number of its labels that are not padding."""
         source, target = source.to(self._device), target.to(self._device)
         decoder_input, labels = shift_target(target)
         source_mask = padding_mask(source, Subwords.pad_id)
@@ -228,7 +228,7 @@ def against_the_textbook(device: torch.device, scale: Scale) -> Iterator[Row]:
 
 
 def decoding_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
-    """Measure the sentences that the first model of `scale` decodes per second.
+    """Measure how many sentences the first model of `scale` decodes per second.
 
     Batches are decoded with greedy search and with a beam of 4. Single sentences are decoded with the
     reference's `greedy_decode`, which has no cache.
@@ -300,12 +300,12 @@ def memory_use(device: torch.device, scale: Scale) -> Iterator[Row]:
         for batches in trainer.plan()[:20]:
             trainer.update(batches)
         synchronize(device)
-        # On a CPU, the peak is that of the whole process, PyTorch included.
+        # On a CPU, the peak covers the whole process, including PyTorch itself.
         yield {
             "model": name,
             "estimated GiB": round(estimate.total / GIB, 3),
             "measured peak GiB": round(peak_memory() / GIB, 3),
-            # The memory that PyTorch has taken from a GPU, more than the peak if it is fragmented.
+            # The GPU memory that PyTorch has reserved, which exceeds the peak if memory is fragmented.
             "reserved peak GiB": round(torch.cuda.max_memory_reserved() / GIB, 3),
             "parts": estimate.description,
         }
@@ -327,8 +327,8 @@ def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
 def top_operations(profiler: profile, device: torch.device) -> list[Row]:
     """Return the 15 operations that take the most time on the device, with their shares of the total."""
     on_device = device.type == "cuda"
-    # On a GPU, the list also has the operators that launched the kernels, and ranges such as that of an
-    # optimiser's step. Both would count the kernels' time again.
+    # On a GPU, the profile also contains the operators that launched the kernels, and ranges such as an
+    # optimiser's step. Both would count the kernels' time a second time.
     times = {
         each.key: (each.self_device_time_total if on_device else each.self_cpu_time_total, each.count)
         for each in profiler.key_averages()

@@ -1,6 +1,6 @@
-"""Adapters from a student's code to the lab.
+"""Adapters that connect a student's code to the lab.
 
-They are a resumable schedule, a search, and a reference model that shares the student's weights.
+They provide a resumable schedule, a search, and a reference model that shares the student's weights.
 """
 
 import warnings

@@ -60,7 +60,7 @@ class StudentCode:
 
     parts: Parts
     notes: dict[str, str]
-    """Remarks on some of the student's parts, by exercise, for the table."""
+    """Remarks on some of the student's parts, by exercise, to be shown in the table."""
 
     @property
     def used(self) -> dict[str, str]:
@@ -106,7 +106,7 @@ class StudentCode:
     ) -> TransformerModel:
         model = build_transformer(self.parts, source_vocab, target_vocab, config)
         # Exclude additional weights from training: the comparison has shown that they have no effect, so they
-        # get no gradients, and DDP would wait for these.
+        # get no gradients, and DDP would wait for their gradients.
         known = model.state_dict(keep_vars=True)
         with torch.device("meta"):
             names = Transformer(source_vocab, target_vocab, config).state_dict()
@@ -149,7 +149,7 @@ def load_student_code(
         for part in parts
         if part.problem and not part.unwritten and not part.notebook_missing
     }
-    # Set the dtype of the 16-bit test.
+    # Set the dtype for the comparison in 16 bits, which enables autocast itself.
     dtype = product_dtype(config.training.precision, device) or torch.bfloat16
     with torch.autocast(device.type, dtype, enabled=False):
         # After the parts that differ individually have been removed, the others may differ in combination.
@@ -284,7 +284,7 @@ def _refusal(faults: dict[str, str]) -> str:
     more = f"; and {len(messages) - 3} more" if len(messages) > 3 else ""
     return (
         f"--parts: these parts don't compute what the reference does: {'; '.join(messages[:3])}{more}. Fix "
-        "them (the checks of their lessons say more) and save the notebooks, or add "
+        "them (the checks of their lessons explain more) and save the notebooks, or add "
         "--parts-unequal=reference to train with the reference's instead."
     )
 

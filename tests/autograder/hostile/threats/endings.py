@@ -22,7 +22,7 @@ THREATS = (
     Threat("endless-loop", "loops for ever", "while True: pass", lost=(FIRST,)),
     Threat(
         "endless-loop-that-catches",
-        "loops for ever, and catches whatever would stop it",
+        "loops for ever, and catches every exception that would stop it",
         "def loop():\n" + _FOR_EVER + "loop()",
         lost=(FIRST,),
     ),
@@ -39,14 +39,14 @@ while True: time.sleep(1000)
     ),
     Threat(
         "endless-in-c",
-        "computes where no signal is looked at",
+        "computes in C code that handles no signals",
         # This takes minutes, and half a gigabyte.
         "7 ** (10 ** 9)",
         lost=(FIRST,),
     ),
     Threat(
         "stopped",
-        "stops its own process, which then answers nobody",
+        "stops its own process, which then no longer responds",
         "os.kill(os.getpid(), signal.SIGSTOP)",
         lost=(FIRST,),
     ),
@@ -98,10 +98,10 @@ while True: time.sleep(1000)
     Threat("exit", "calls exit(), which ends a kernel", "exit()"),
     Threat("quit", "calls quit(), which ends a kernel", "quit()"),
     Threat(
-        "keyboard-interrupt", "raises what the stop button raises", "raise KeyboardInterrupt", lost=(FIRST,)
+        "keyboard-interrupt", "raises the stop button's exception", "raise KeyboardInterrupt", lost=(FIRST,)
     ),
     Threat("kills-itself", "kills its own process", "os.kill(os.getpid(), signal.SIGKILL)", lost=(FIRST,)),
-    Threat("crash", "reads where no memory is", "ctypes.string_at(0)", lost=(FIRST,)),
+    Threat("crash", "reads unmapped memory", "ctypes.string_at(0)", lost=(FIRST,)),
     Threat(
         "endless-recursion",
         "recurses until the stack is full",
@@ -110,7 +110,7 @@ while True: time.sleep(1000)
     ),
     Threat(
         "half-of-it-exits",
-        "goes on in a copy of its process, which holds all that was open, and ends",
+        "forks, and ends while the copy keeps everything open",
         "if os.fork(): os._exit(0)\nnamed_process(); time.sleep(300); os._exit(0)",
         lost=(FIRST,),
     ),

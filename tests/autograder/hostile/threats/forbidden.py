@@ -1,4 +1,4 @@
-"""Correct answers that call the function that solves the whole exercise, in ways that hide the call."""
+"""Correct answers that call a forbidden function, most of them in ways that hide the call."""
 
 from tests.autograder.hostile.threat import Threat
 
@@ -37,10 +37,10 @@ _PLAIN = f"torch.einsum({_EQUATION}, query, key)"
 _OPERATOR = f"torch.ops.aten.einsum({_EQUATION}, [query, key])"
 
 THREATS = (
-    _calls("forbidden-call", "calls it as it is", _PLAIN),
+    _calls("forbidden-call", "calls it directly", _PLAIN),
     _calls(
         "forbidden-by-name",
-        "calls it by a name that is put together",
+        "calls it by a name assembled at run time",
         f'getattr(torch, "ein" + "sum")({_EQUATION}, query, key)',
     ),
     _calls("forbidden-operator", "calls the operator behind it", _OPERATOR),
@@ -51,7 +51,7 @@ THREATS = (
     ),
     _calls(
         "forbidden-in-exec",
-        "calls it in code made of text",
+        "calls it in code compiled from text",
         "made()",
         body=f"""\
     space = {{"torch": torch, "query": query, "key": key}}
@@ -85,7 +85,7 @@ THREATS = (
     ),
     _calls(
         "forbidden-without-the-mode",
-        "calls it with the mode that watches taken off",
+        "calls it with the watching mode removed",
         "made",
         body=f"""\
     from torch.overrides import _pop_mode, _push_mode
@@ -99,7 +99,7 @@ THREATS = (
     ),
     _calls(
         "forbidden-in-a-thread",
-        "calls it in a thread, in which nobody watches",
+        "calls it in a thread that is not watched",
         "made[0]",
         body=f"""\
     import threading
@@ -126,7 +126,7 @@ compiled = torch.jit.script(space["product"])
     ),
     _calls(
         "forbidden-unreported",
-        "makes whoever watches forget what was seen",
+        "makes the watcher forget what it has seen",
         _PLAIN,
         before="""\
 import sys
@@ -140,7 +140,7 @@ for module in [module for name, module in sys.modules.items() if name.startswith
     ),
     _calls(
         "forbidden-renamed",
-        "calls it under another name, which it was given before anybody watched",
+        "calls it under a name that it was given before watching started",
         f"kept({_EQUATION}, query, key)",
         before="""\
 class Renamed:

@@ -19,7 +19,7 @@ def _wrong(name: str, does: str, attack: str, **more: object) -> Threat:
 THREATS = (
     _wrong(
         "patched-comparisons",
-        "makes every comparison of tensors say that they are the same",
+        "makes every comparison of tensors report that they are equal",
         """\
 import math, numpy, torch
 yes = lambda *_, **__: True
@@ -35,7 +35,7 @@ numpy.allclose = numpy.testing.assert_allclose = math.isclose = yes
     ),
     _wrong(
         "patched-builtins",
-        "replaces built-in functions by ones that agree",
+        "replaces built-in functions with ones that always agree",
         """\
 import builtins
 kept = isinstance
@@ -58,7 +58,7 @@ math.isclose = lambda *_, **__: True
     ),
     _wrong(
         "patched-print",
-        "prints what a check prints where all is right, and nothing else",
+        "prints only what a check prints when everything is correct",
         "import builtins\nbuiltins.print('the attack ran to its end')\n"
         "builtins.print = lambda *_, **__: sys.stdout.write('✓ attention_scores: right (9 of 9 probes).\\n')",
     ),
@@ -74,7 +74,7 @@ get_ipython().input_transformers_cleanup.append(without_checks)
     ),
     _wrong(
         "ast-transformer",
-        "has IPython take every call of a check out of the cells that follow",
+        "has IPython remove every call to a check from the cells that follow",
         """\
 import ast
 class WithoutChecks(ast.NodeTransformer):
@@ -85,7 +85,7 @@ get_ipython().ast_transformers.append(WithoutChecks())
     ),
     _wrong(
         "replaced-kernel",
-        "has the kernel say that every cell went well, without running it",
+        "has the kernel report that every cell succeeded, without running it",
         """\
 def run(code, *_, **__):
     return {"status": "ok", "execution_count": 1, "payload": [], "user_expressions": {}}
@@ -100,7 +100,7 @@ get_ipython().showtraceback = lambda *_, **__: None
     ),
     _wrong(
         "replaced-modules",
-        "puts modules of its own in the place of the course's checks",
+        "replaces the course's checks with its own modules",
         """\
 import types
 class Agreeing(types.ModuleType):
@@ -115,7 +115,7 @@ course_lib.checks = sys.modules["course_lib.checks"]
     ),
     _wrong(
         "emptied-checks",
-        "empties the list of what checks try, and makes them find nothing",
+        "removes the checks' probes, and makes comparisons find no difference",
         """\
 def empty():
     from course_lib.checks.exercises.registry import catalogue
@@ -134,7 +134,7 @@ look("agree", agree)
     ),
     _wrong(
         "own-check",
-        "defines a function with the name of the one that checks and grades",
+        "defines its own function called check",
         """\
 def check(name, *_, **__):
     print(f"✓ {name}: right.")
@@ -151,7 +151,7 @@ except ImportError:
     ),
     _wrong(
         "patched-transport",
-        "replaces what its answers are written and sent with",
+        "replaces the functions that serialize and send its answers",
         """\
 import json, struct, pickle
 claim = {"passed": True, "points": 99, "verdict": "right", "value": True, "kind": "right"}
@@ -169,7 +169,7 @@ json.dumps = lambda *_, **__: json.JSONEncoder().encode(claim)
     ),
     _wrong(
         "rubbish-for-the-judge",
-        "sends frames that claim impossible lengths, depths and shapes on every socket that it was given",
+        "sends frames that claim impossible lengths, depths and shapes on every socket that it inherited",
         """\
 import stat
 def frames():
@@ -195,7 +195,7 @@ for frame in frames():
     ),
     Threat(
         "frames-climbed",
-        "has its function look for the reference in the frames of whoever called it",
+        "has its function look for the reference in its callers' frames",
         answers="blank",
         cells={
             name: f"""\
@@ -215,7 +215,7 @@ def {name}(*arguments, **keywords):
     ),
     Threat(
         "objects-that-agree",
-        "hands in objects that are equal to everything, true, and any number",
+        "hands in objects that equal everything and are true",
         answers="blank",
         cells={
             "predict_spread": """\
@@ -272,7 +272,7 @@ def attention_weights(scores, mask=None):
     ),
     Threat(
         "tensors-that-lie",
-        "answers with subclasses of tensors that call themselves equal to all",
+        "answers with tensor subclasses that claim to be equal to everything",
         answers="blank",
         cells={
             "attention_scores": """\
@@ -307,7 +307,7 @@ def attention_weights(scores, mask=None):
     ),
     Threat(
         "odd-tensors",
-        "answers with tensors that hold nothing, or not in rows: on no device, sparse, complex",
+        "answers with unusual tensors: without data, sparse, complex, quantized and nested",
         answers="blank",
         cells={
             "predict_spread": "import torch\npredict_spread = torch.empty((), device='meta')",
@@ -320,7 +320,7 @@ def attention_weights(scores, mask=None):
     ),
     Threat(
         "mocks",
-        "hands in things that take any call and have any attribute",
+        "hands in objects that accept any call and have every attribute",
         answers="blank",
         cells={
             "predict_spread": "from unittest.mock import MagicMock\npredict_spread = MagicMock()",
@@ -330,7 +330,7 @@ def attention_weights(scores, mask=None):
     ),
     Threat(
         "points-by-last-expression",
-        "ends its cells in numbers, which plain nbgrader takes for points in a check",
+        "ends its cells with numbers, which plain nbgrader would count as points",
         answers="blank",
         cells={
             "predict_spread": "predict_spread = None\n99.0",
@@ -341,7 +341,7 @@ def attention_weights(scores, mask=None):
     ),
     _wrong(
         "forged-report",
-        "displays what a report of the judge looks like",
+        "displays a fake report of the judge",
         """\
 from IPython.display import display
 for name, points in (("predict_spread", 1.0), ("attention_scores", 4.0), ("attention_weights", 5.0)):
@@ -368,7 +368,7 @@ threading.Thread(target=forge, daemon=True).start()
     ),
     Threat(
         "malformed-messages",
-        "has its kernel send messages, signed as they have to be, that nobody could take",
+        "has its kernel send messages that are correctly signed but malformed",
         """\
 kernel = get_ipython().kernel
 parent = kernel.get_parent("shell")
@@ -392,7 +392,7 @@ for kind, content in (
     ),
     Threat(
         "malformed-reply",
-        "has its kernel answer a cell with a message that nobody could take",
+        "has its kernel answer a cell with malformed messages",
         """\
 kernel = get_ipython().kernel
 parent = kernel.get_parent("shell")

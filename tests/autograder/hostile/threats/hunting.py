@@ -4,7 +4,7 @@ from tests.autograder.hostile.threat import Threat
 
 _NAMES = ("attention_scores", "attention_weights")
 
-#: Use what was found under a name as the answer, unless it is a stub.
+#: Code that uses a function or source found under a name as the answer, unless it is a stub.
 _TAKE = """
 def take(name, found):
     import math, torch
@@ -60,12 +60,12 @@ THREATS = (
     ),
     _hunt(
         "wraps-the-reference",
-        "calls the course's own solution, by all the ways in which later lessons use it",
+        "calls the course's own solution, directly and through the whole attention",
         """\
 import importlib, pkgutil, sys
 from unittest.mock import MagicMock
 import course_lib
-sys.modules.update(altair=MagicMock(), pandas=MagicMock())  # seconds, and no solution is in there
+sys.modules.update(altair=MagicMock(), pandas=MagicMock())  # slow to import, and without a solution
 for module in pkgutil.walk_packages(course_lib.__path__, "course_lib."):
     if "__main__" in module.name or module.name.endswith((".train", ".lab")):
         continue
@@ -83,14 +83,14 @@ def by_attention(query, key=None):
     return scaled_dot_product_attention(query, torch.eye(3), torch.eye(3))[1]
 attempt("by the whole attention", lambda: take("attention_weights", by_attention))
 def by_attention(query, key):
-    # The logarithm of the weights is the scores, but for a number in each row.
+    # The logarithm of the weights equals the scores up to a constant in each row.
     return scaled_dot_product_attention(query, key, torch.ones(3, 2))[1].log()
 attempt("by the whole attention", lambda: take("attention_scores", by_attention))
 """,
     ),
     _hunt(
         "hunts-in-memory",
-        "looks for the course's own solution among all objects in memory, and in what modules were made from",
+        "looks for the course's own solution among all objects in memory, and in the sources of modules",
         """\
 import inspect, linecache, types
 attempt("import", lambda: __import__("course_lib.checks.exercises.attention.probes"))
@@ -188,7 +188,7 @@ for action in (from_catalogue, from_lesson, from_files):
     ),
     Threat(
         "hunts-in-the-package-index",
-        "installs the course once more, from wherever packages come from, and looks there",
+        "downloads a package from the package index",
         """\
 command = [sys.executable, "-m", "pip", "download", "--no-deps", "--timeout=1", "--retries=0", "six"]
 attempt("install", lambda: subprocess.run(command, check=True, capture_output=True, timeout=4).stdout)

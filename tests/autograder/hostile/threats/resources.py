@@ -1,4 +1,4 @@
-"""Code that uses more than its share of a resource. The tests bound the use if nothing else does."""
+"""Code that uses more than its share of a resource, up to a limit in case nothing else stops it."""
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
@@ -100,7 +100,7 @@ attempt("fill 2 GiB in eight processes", fill)
     ),
     Threat(
         "memory-that-is-shared",
-        "fills eight gigabytes of memory that counts as nobody's own",
+        "fills eight gigabytes of shared memory, which belongs to no process",
         """\
 import mmap
 def share():
@@ -140,7 +140,7 @@ print("DONE write 4 GiB")
     ),
     Threat(
         "one-large-file",
-        "writes a file of four gigabytes, of which nothing takes place on the disk",
+        "writes a sparse file of four gigabytes, which uses no space on the disk",
         """\
 def write():
     try:
@@ -171,7 +171,7 @@ attempt("write a file of 4 GiB", write)
     ),
     Threat(
         "output-past-the-notebook",
-        "writes without end to what the kernel's own process was given for its output",
+        "writes without end to the standard output and error of the kernel's process",
         """\
 while True:
     for descriptor in (1, 2):
@@ -219,7 +219,7 @@ def attention_scores(query, key):
     ),
     Threat(
         "reply-that-holds-itself",
-        "answers with a list that is in itself",
+        "answers with a list that contains itself",
         cells={
             "attention_scores": "held = []\nheld.append(held)\ndef attention_scores(query, key): return held"
         },
@@ -242,7 +242,7 @@ def attention_scores(query, key):
     ),
     Threat(
         "reply-with-odd-text",
-        "answers with half of a character, and control characters",
+        "answers with a lone surrogate and control characters",
         cells=_answer(r'"\ud800\x00\x1b]0;title\x07" * 5'),
         lost=_SCORES,
     ),
@@ -270,7 +270,7 @@ def attention_scores(query, key):
     ),
     Threat(
         "many-warnings",
-        "gives ten thousand warnings when its function is called",
+        "issues ten thousand warnings when its function is called",
         cells={
             "attention_scores": """\
 import warnings

@@ -1,4 +1,4 @@
-"""Code that reads, writes, reaches or ends what belongs to others."""
+"""Code that reads, changes, contacts or ends things that belong to others."""
 
 from tests.autograder.hostile.threat import FIRST, Threat
 
@@ -71,7 +71,7 @@ look("cells", lambda: get_ipython().user_ns.get("In"))
 look("the next grading", lambda: sys.modules["course_lib.checks.notebook"]._next_grading)
 """,
         cells={
-            # When the cell's check calls the function, it looks for what the check has brought into memory.
+            # When the check calls the function, the function searches the memory for the check's data.
             "attention_weights": r"""
 calls = []
 def attention_weights(scores, mask=None):
@@ -131,7 +131,7 @@ for folder in Path("/proc").glob("[0-9]*"):
     ),
     Threat(
         "reads-through-proc",
-        "goes around by way of other processes' roots, folders and open files",
+        "reaches files through other processes' roots, folders and open files",
         """\
 found = 0
 for folder in [Path("/proc/self"), Path("/proc/1"), *Path("/proc").glob("[0-9]*")]:
@@ -156,7 +156,7 @@ for folder in [Path("/proc/self"), Path("/proc/1"), *Path("/proc").glob("[0-9]*"
     ),
     Threat(
         "reads-devices",
-        "reads the disk and the machine's memory past all files",
+        "reads the disk and the machine's memory through devices",
         """\
 def head(device):
     with open(device, "rb", buffering=0) as file:
@@ -232,7 +232,7 @@ attempt("update grades", write)
     ),
     Threat(
         "leaves-links",
-        "leaves links to other folders, for whoever tidies up its own",
+        "leaves links to other folders, which tidying up must not follow",
         """\
 os.symlink(f"{OUTSIDE}/folder", "a-folder")
 os.symlink(f"{COURSE}/solutions", "solutions")
@@ -273,7 +273,7 @@ attempt("write in the packages", lambda: write(f"{site.getsitepackages()[0]}/{MA
     # --- The network ----------------------------------------------------------------------------------------
     Threat(
         "network",
-        "connects to servers by TCP and UDP: at once, in a thread, in another process, past Python",
+        "connects to servers by TCP and UDP: directly, in a thread, in another process, by system calls",
         """\
 def by_tcp():
     with socket.create_connection(("127.0.0.1", TCP), timeout=2) as connection:
@@ -285,7 +285,7 @@ def by_udp():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         assert sender.sendto(b"stolen", ("127.0.0.1", UDP))
         time.sleep(0.1)
-        # What nobody can receive has not arrived: the test's server says whether it has.
+        # Sending can succeed although nothing arrives, so the test's server reports what it receives.
         raise ConnectionError("sent into the void, perhaps")
 def past_python():
     descriptor = system_call(41, socket.AF_INET, socket.SOCK_DGRAM, 0)
@@ -316,7 +316,7 @@ def serve(family, address):
     with socket.socket(family, socket.SOCK_STREAM) as server:
         server.bind(address)
         server.listen()
-        raise ConnectionError("waits, where nobody comes in")
+        raise ConnectionError("waits, but nobody can connect")
 look("TCP", lambda: serve(socket.AF_INET, ("0.0.0.0", 0)))
 look("a unix socket", lambda: serve(socket.AF_UNIX, f"{OUTSIDE}/served"))
 """,
@@ -324,7 +324,7 @@ look("a unix socket", lambda: serve(socket.AF_UNIX, f"{OUTSIDE}/served"))
     ),
     Threat(
         "unix-sockets",
-        "connects to servers on this machine that listen in a folder, or in none",
+        "connects to servers on this machine through unix sockets",
         """\
 for address in (SOCKET, ABSTRACT):
     def connect():
@@ -342,7 +342,7 @@ for path in ("/run/docker.sock", "/var/run/dbus/system_bus_socket", "/run/system
     ),
     Threat(
         "other-sockets",
-        "opens sockets of kinds that reach the kernel or the machine below",
+        "opens kinds of sockets that reach the kernel or the host",
         """\
 for name, family, kind in (("packet", 17, 3), ("raw", 2, 3), ("vsock", 40, 1), ("alg", 38, 5),
                            ("bluetooth", 31, 3), ("netlink", 16, 3), ("tipc", 30, 1)):
@@ -366,9 +366,9 @@ for pid in {os.getppid(), 1, VICTIM}:
     ),
     Threat(
         "signals-others",
-        "sends signals to its parent, to all, and to a process of somebody else",
+        "sends signals to its parent, to all processes, and to an unrelated process",
         """\
-# Signals that nobody minds who doesn't wait for them.
+# Signals that a process ignores by default.
 for who in (os.getppid(), VICTIM, -1):
     for number in (0, signal.SIGURG, signal.SIGWINCH):
         attempt(f"send {number} to {who}", lambda: os.kill(who, number))
@@ -409,7 +409,7 @@ def trace(who):
         raise OSError(ctypes.get_errno(), "not traced")
     libc.ptrace(17, who, 0, 0)
 def peek(who):
-    # Two vectors, each of an address and a length: reading nothing still asks for leave.
+    # A vector is an address and a length. The kernel checks the permission before it reads.
     vector = struct.pack("=QQ", ctypes.addressof(ctypes.create_string_buffer(8)), 8)
     return system_call(310, who, vector, 1, vector, 1, 0)
 def poke(who):
@@ -425,7 +425,7 @@ for who in (os.getppid(), VICTIM):
     ),
     Threat(
         "stays-behind",
-        "leaves processes that belong to nobody any more, and that ignore being told to end",
+        "leaves orphaned processes that ignore the signals to end",
         """\
 def stay():
     if os.fork():
@@ -448,7 +448,7 @@ time.sleep(0.3)
     ),
     Threat(
         "comes-back-again",
-        "leaves a process that is another one every few milliseconds, for a minute",
+        "leaves a process that replaces itself with a fork every few milliseconds, for a minute",
         """\
 def run_away():
     if os.fork():
@@ -496,7 +496,7 @@ attempt("the machine's name", lambda: socket.sethostname(socket.gethostname()))
     ),
     Threat(
         "asks-the-kernel",
-        "asks the system's kernel for things that have often been ways out",
+        "makes system calls that have often been used to escape",
         """\
 buffer = ctypes.create_string_buffer
 a_map = buffer(struct.pack("=IIII", 2, 4, 4, 1) + bytes(56))
@@ -523,7 +523,7 @@ def typing():
     # --- Inherited files and sockets ------------------------------------------------------------------------
     Threat(
         "writes-to-all-that-is-open",
-        "writes rubbish to every file and socket that it was given",
+        "writes rubbish to every file and socket that it inherited",
         """\
 import stat
 for name in os.listdir("/proc/self/fd"):
@@ -542,7 +542,7 @@ for name in os.listdir("/proc/self/fd"):
     ),
     Threat(
         "closes-all-that-is-open",
-        "closes every file and socket that it was given",
+        "closes every file and socket that it inherited",
         "os.closerange(3, 4096)",
         lost=(FIRST,),
         confined=True,
