@@ -1,4 +1,4 @@
-"""Open a course's gradebook, with messages for the errors that an instructor can correct, and read it."""
+"""Open and read a course's gradebook, with messages for errors that an instructor can correct."""
 
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Raw
 
-#: The limit on the size of a file, in bytes. A lesson has about 100 kB, but its outputs, which are skipped,
-#: can be far larger.
+#: The limit on the size of a file, in bytes. A lesson is smaller than 100 kB, but its outputs, which are
+#: skipped, can be far larger.
 MAX_BYTES = 200_000_000
 #: The limit on the text of all cells together, in characters.
 MAX_SOURCE = 5_000_000

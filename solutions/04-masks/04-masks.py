@@ -539,7 +539,7 @@ named_lines(
 # The leaking model "predicts" noise by reading the answer. When it writes, it is back to guessing. Two things reveal
 # a leak:
 #
-# - the **leak probe**, within a second and before any training. It finds leaks of the mask, but not labels that aren't
+# - the **leak probe**, within a second and before any training. It finds leaks in the mask, but not labels that aren't
 #   shifted, because then the answer is in the input itself;
 # - results that are **too good to be true**. Train on noise: if a model learns to predict it, the model can see the
 #   answer.

@@ -392,7 +392,7 @@ with torch.no_grad():
 # %% [markdown]
 # ### See it: how long are words, and how long are positions?
 #
-# **Change something:** PyTorch's own initialisation: insert `nn.init.normal_(embedding.table.weight)` after the
+# **Change something:** use PyTorch's own initialisation: insert `nn.init.normal_(embedding.table.weight)` after the
 # embedding is created.
 
 # %% tags=["see"]

@@ -687,7 +687,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 #
 # Training runs the decoder once for a target of 20 tokens after the start token. Translating runs it 20 times for the
 # same sentence. Why is one run not enough when translating? And why is one run enough during training? That is, why
-# does position $t$ compute the same in this run as in the decoding step in which it comes last?
+# does position $t$ compute the same result in this run as in the decoding step in which it comes last?
 
 # %% [markdown] explain="explain_runs"
 # When translating, the word at position t is part of the input from which the next one is computed, and it is unknown

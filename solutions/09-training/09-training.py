@@ -348,8 +348,8 @@ token_counts(
 # A copy of the weights after 140 updates is stored for later.
 #
 # **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
-# `train_step` (remove the clearing, or the causal mask), and watch the faulty model train. Afterwards undo your changes
-# and run the cells from your `train_step` on again, because the rest of the lesson uses this model.
+# `train_step` (don't clear the gradients, or leave out the causal mask), and watch the faulty model train. Afterwards
+# undo your changes and run the cells from your `train_step` on again, because the rest of the lesson uses this model.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)

@@ -309,8 +309,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 ### BEGIN SOLUTION course_lib.transformer.byte_pairs:learn_merges
 
 # %% [markdown]
-# A scratch cell: the words of the worked example. The first two merges are *u* + *n* and *h* + *un*. How many are there
-# in all, until every word is a single symbol?
+# A scratch cell: the words of the worked example. The first two merges are *u* + *n* and *h* + *un*. How many merges
+# does it take until every word is a single symbol?
 
 # %% tags=["see"]
 print(learn_merges({"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 2))

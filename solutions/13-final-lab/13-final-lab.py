@@ -688,9 +688,9 @@ spread if found else "There is nothing to draw before the first run has finished
 # ### Explain it
 #
 # Write a report of about fifteen lines. Your **hypothesis**, with its reason, as you had it before the first run.
-# **What you did**: the two settings, everything that was equal, the number of seeds. A **table** of the results and
-# what the picture shows, with the spread over the seeds. And a **conclusion**: is the difference larger than the
-# spread? What can you claim, and what not?
+# **What you did**: the two settings, what you kept the same, the number of seeds. A **table** of the results and what
+# the picture shows, with the spread over the seeds. And a **conclusion**: is the difference larger than the spread?
+# What can you claim, and what can't you?
 
 # %% [markdown] explain="explain_experiment"
 # (An example, with the numbers of real runs on two cores.)

@@ -271,7 +271,7 @@ class Comparison:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
         if not self.described:
             return ""
-        if type(expected) is str and type(found) is str:  # These are facts in words, unlike `Text`.
+        if type(expected) is str and type(found) is str:  # Facts aren't quoted; `Text` is data.
             return f"Expected {name} to be {expected}, got {found}."
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
         if found is None and name == "the result":

@@ -118,8 +118,8 @@ def copied(layer: Candidate, weights: Weights, *arguments: object) -> Observed:
 def gradients_of(reply: Reply, inputs: Sequence[str] = (), weights: Iterable[str] = ()) -> Observed:
     """Return the gradients of inputs and of weights, by name, from a reply to `Candidate.gradients`.
 
-    `inputs` are names for the floating-point inputs, in order. A gradient that doesn't arrive is None. Other
-    weights are ignored, because a student may add some.
+    `inputs` are names for the floating-point inputs, in order. A missing gradient is None. Other weights are
+    ignored, because a student may add some.
     """
     if isinstance(reply, Raised):
         return reply

@@ -46,10 +46,10 @@ def make_backend(
 ) -> "DecoderBackend":
     """Prepare a model for decoding with the fastest backend that supports it.
 
-    A model that supports the cache is decoded in bfloat16 if `precision`, the precision of training, is
-    bfloat16 and the hardware supports it, but small models only on a GPU or if `any_size` is true. Otherwise,
-    it is decoded in the dtype of its weights. A model without a cache is decoded in `precision`. Each member
-    of an ensemble gets its own backend. A new backend is needed after the weights have changed.
+    A model that supports the cache runs in bfloat16 if `precision`, the precision of training, is bfloat16
+    and the hardware supports it, but a small model only on a GPU or if `any_size` is true. Otherwise, it runs
+    in the dtype of its weights. A model without a cache runs in `precision`. Each member of an ensemble gets
+    its own backend. A new backend is needed after the weights have changed.
     """
     if isinstance(model, Ensemble):
         return EnsembleBackend(model, [make_backend(member, precision, any_size) for member in model.members])

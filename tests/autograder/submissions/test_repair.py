@@ -79,7 +79,7 @@ def test_a_good_submission_passes_as_it_is(released: NotebookNode) -> None:
 
 
 def with_other_ids(notebook: NotebookNode) -> NotebookNode:
-    """Return a copy with random ids, as nbgrader's toolbar in JupyterLab leaves them."""
+    """Return a copy with random cell ids, as in assignments made with nbgrader's toolbar in JupyterLab."""
     other = copy.deepcopy(notebook)
     for cell in other.cells:
         cell.id = hashlib.sha256(cell.id.encode()).hexdigest()[:8]

@@ -311,7 +311,7 @@ def test_code_that_raises_on_one_process_ends_all_in_a_line(
     )
     first, second = in_processes(2, told_in_a_run, tiny_config(*SHORT), str(student.write()))
     assert "cell FeedForward" in second
-    assert first == "Another process has ended, so this one ends too. See its message."
+    assert first == "Another process has ended, so this one ends too. See the other process's message."
 
 
 def test_where_nothing_is_written_the_folder_is_refused(

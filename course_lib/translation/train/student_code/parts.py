@@ -304,7 +304,9 @@ def failing_cell_named(parts: Parts, distributed: DistributedInfo) -> Iterator[N
     except BadInputError:
         raise
     except LostPeerError:
-        raise UpdateFailedError("Another process has ended, so this one ends too. See its message.") from None
+        raise UpdateFailedError(
+            "Another process has ended, so this one ends too. See the other process's message."
+        ) from None
     except Exception as error:
         where = _innermost_cell(error.__traceback__, parts)
         if where is None:
