@@ -31,7 +31,7 @@ install: .venv/installed
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "The course needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing the versions in requirements.lock into .venv ..."
-	@# Without resolving dependencies, pip takes half the time. The second command adds those that the lock doesn't
+	@# Without resolving dependencies, pip is faster. The second command adds those that the lock doesn't
 	@# list, such as CUDA, and pip would compile all packages on a single core.
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps --requirement requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.lock
