@@ -4,14 +4,14 @@
 # In this course you build every part of a Transformer, the architecture behind translators and chatbots, and at the end
 # you train a translator with it.
 #
-# This short lesson shows how a lesson works, and lets you practise the tool that you need everywhere: **tensors, their
+# This short lesson shows how a lesson works, and lets you practise the tools that you need everywhere: **tensors, their
 # shapes, and broadcasting**.
 #
 # By the end you will have written your first function and made your first mistake (on purpose), and you will be able to
 # explain
 #
 # - what a **check** does, and how to read its message,
-# - which **shape** results from combining two tensors, and when they don't fit,
+# - which **shape** results from combining two tensors, and when they can't be combined,
 # - how a wrong shape gives a **wrong answer without any error**, and how to prevent that.
 #
 # **Time:** about 40 minutes. **In the paper:** nothing yet. But open it now (Vaswani et al. 2017, [Attention Is All You
@@ -71,7 +71,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 #
 # Setup cells and checks are **locked**: you can't edit them, and the grader uses its own copies.
 #
-# Run the next cell. Every lesson has one like it: it imports what your code may use.
+# Run the next cell. Every lesson has one like it: it imports what your code needs.
 
 # %% given="setup"
 import torch
@@ -164,8 +164,8 @@ aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
 #
 # A column times a row makes a multiplication table. Numbers in brackets are copies.
 #
-# **Change something:** remove `.unsqueeze(-1)` from `down`, and read torch's message. Then give both tensors the length
-# 4, still without `.unsqueeze(-1)`: there is no error, but is it still a table?
+# **Change something:** remove `.unsqueeze(-1)` from `down`, and read torch's message. Then give both tensors length 4,
+# still without `.unsqueeze(-1)`: there is no error, but is the product still a table?
 
 # %% tags=["see"]
 down = torch.arange(1, 4).unsqueeze(-1)
@@ -181,7 +181,7 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 
 # %% predict="predict_silent"
 # A model's predictions are a column: the numbers 1, 2, 3 in the shape (3, 1). The targets are a row:
-# the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What mean squared error is this?
+# the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What mean squared error does this give?
 #     ((predicted - target) ** 2).mean()
 
 # %% check="predict_silent"
@@ -211,12 +211,12 @@ broadcast_tables(predicted, target, difference, names=("predicted", "− target"
 #
 # ## 6. Your first exercise
 #
-# Compute the difference of every pair of numbers in a row: `L` numbers make a table of `L` by `L`. The entry in row $i$
-# and column $j$ is
+# Compute the difference of every pair of numbers in a row: `L` numbers make an `L` by `L` table. The entry in row $i$
+# and column $j$ of the table is
 #
 # $$\mathrm{result}_{ij} = x_i - x_j$$
 #
-# where $x_i$ is number $i$ of the row.
+# where $x_i$ is number $i$ of the original row.
 #
 # ### Worked example: three numbers
 
@@ -244,8 +244,8 @@ for left in three:
 ### BEGIN SOLUTION course_lib.transformer.broadcasting:pairwise_differences
 
 # %% [markdown]
-# This is a scratch cell: compare your function's result with the worked example, and change it as you like. Nothing in
-# it is graded. With the wrong line, what happens for two rows of two numbers, `[[5, 7], [1, 4]]`?
+# This is a scratch cell: compare your function's result with the worked example, and change the cell as you like.
+# Nothing in it is graded. With the wrong line, what happens for two rows of two numbers, `[[5, 7], [1, 4]]`?
 
 # %% tags=["see"]
 print(pairwise_differences(torch.tensor([5, 7, 10])))
@@ -303,9 +303,10 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 #
 # ### See it: the distances between words
 #
-# Your function on the positions of four words. A negative number means that word i comes before word j.
+# Here is your function's result for the positions of four words. A negative number means that word i comes before
+# word j.
 #
-# **Change something:** other numbers, such as `torch.tensor([1, 10, 100])`. Which pattern do you see across the
+# **Change something:** use other positions, such as `torch.tensor([1, 10, 100])`. What pattern do you see across the
 # diagonal, and why?
 
 # %% tags=["see"]
@@ -322,8 +323,8 @@ broadcast_tables(
 # %% [markdown]
 # ### Explain it
 #
-# In your own words: a wrong function can pass one test by chance. So how does a check decide whether your function is
-# correct? Say what it calls, what it compares, and why you may write your function differently from the course.
+# A wrong function can pass one test by chance. So how does a check decide whether your function is correct? Explain in
+# your own words what it calls, what it compares, and why you may write your function differently from the course.
 
 # %% [markdown] explain="explain_check"
 # A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the
@@ -355,9 +356,9 @@ broadcast_tables(
 #
 # <details><summary>I have changed something and now nothing works. How do I start again?</summary>
 #
-# Menu *Kernel*, *Restart Kernel and Run All Cells*. It stops at the first cell that shows an error, such as a check
-# that doesn't pass; run the cells after that one by one. This keeps everything that you have written. If a cell that
-# isn't yours is damaged, copy your own cells into a fresh copy of the notebook.
+# In the menu *Kernel*, choose *Restart Kernel and Run All Cells*. It stops at the first cell that shows an error, such
+# as a check that doesn't pass; run the remaining cells one by one. This keeps everything that you have written.
+# If a cell that isn't yours is damaged, copy your own cells into a fresh copy of the notebook.
 #
 # </details>
 #
@@ -392,8 +393,8 @@ broadcast_tables(
 #
 # <details><summary>Do I need a GPU?</summary>
 #
-# Not for the lessons: everything in them runs on an ordinary laptop. The final lab can use as many as you have, and
-# also runs without any, on a small corpus.
+# Not for the lessons: everything in them runs on an ordinary laptop. The final lab can use as many GPUs as you have,
+# and also runs without any, on a small corpus.
 #
 # </details>
 #

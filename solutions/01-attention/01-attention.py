@@ -63,7 +63,7 @@ from course_lib.checks import check
 # every state a score, and the scores were turned into weights. The weighted mean of the states was the **context
 # vector**. This was attention, on top of a recurrent network.
 #
-# **Convolutions** solved the second one. Networks such as ByteNet and ConvS2S compute all positions at once. But a
+# **Convolutions** solved the second problem. Networks such as ByteNet and ConvS2S compute all positions at once. But a
 # layer connects only a few positions, so distant words meet only after several layers.
 #
 # The paper asks: what if attention is *all* there is? Then any two words are one step apart, and all positions are
@@ -129,7 +129,7 @@ for n in (25, 512, 5_000):
 
 # %% predict="predict_spread"
 # A query and a key have 64 features each, all of them independent random numbers with mean 0 and
-# standard deviation 2. Over many such pairs: what is the standard deviation of their dot product?
+# standard deviation 2. Over many such pairs, what is the standard deviation of their dot product?
 
 # %% check="predict_spread"
 
@@ -178,7 +178,7 @@ print(attention_scores(x, x))
 # scores by $\sqrt{d_k}$, which gives the plain dot products.
 #
 # **Change something:** to test your prediction, write `2 * torch.randn(...)` both times. Then undo that and remove
-# `* math.sqrt(d_k)`: how are the scores themselves spread?
+# `* math.sqrt(d_k)`: how widely do the scores themselves spread?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -217,7 +217,7 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 # the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This
 # is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
 #
-# **Change something:** other values of $d_k$, such as 2, 8 and 4096.
+# **Change something:** try other values of $d_k$, such as 2, 8 and 4096.
 
 # %% tags=["see"]
 import pandas as pd
@@ -279,7 +279,7 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ### Worked example: the dog's weights
 #
-# The dog's three scores again, first without a mask, then with one that hides the fox.
+# Here are the dog's three scores again, first without a mask, then with one that hides the fox.
 
 # %% tags=["see"]
 scores_of_dog = {"dog": 4 / 2**0.5, "fox": 2 / 2**0.5, "rose": 0.0}
@@ -302,9 +302,9 @@ print("allowed: nothing\n  the sum is 0, so there is nothing to divide by")
 # sentence.
 #
 # Mind the second rule. The softmax of a row in which every score is minus infinity is 0 / 0, which is NaN, and one NaN
-# spreads through the gradient to every parameter of the network. Scores may also be very large or very low: in float16,
-# $e^{12}$ is already infinite. `torch.softmax` takes care of that, but a softmax written straight from the formula
-# doesn't.
+# spreads through the gradient to every parameter of the network. Scores may also be very high or very low: in float16,
+# $e^{12}$ is already infinite. `torch.softmax` can handle such scores, but a softmax written straight from the formula
+# can't.
 
 # %% build="attention_weights"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_weights
@@ -324,7 +324,7 @@ for allowed in ([True, True, True], [True, False, True], [False, False, False]):
 # %% [markdown]
 # ### See it: what a mask does
 #
-# The scores, the mask, and your weights with the sum of each row.
+# The picture shows the scores, the mask, and your weights with the sum of each row.
 #
 # **Change something:** allow one key for the last query. Mask a key with a high score: which keys get its weight?
 
@@ -373,11 +373,11 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 #
 # ### Worked example: all the steps
 #
-# The whole calculation for our three words, with the keys' vectors as values. The slider goes through the steps, and
-# the list offers other queries.
+# The picture shows the whole calculation for our three words. The values are the same vectors as the keys. The slider
+# sets how many steps are shown, and the list selects the query.
 #
-# **Change something:** multiply `x` by 3. What happens to the weights, and why? Give the values a different number of
-# features from the keys.
+# **Change something:** multiply `x` by 3. What happens to the weights, and why? Then give the values fewer features
+# than the keys: write `x[:, :1]` in place of the third `x`.
 
 # %% tags=["see"]
 words = list(features)
@@ -400,7 +400,8 @@ attention_steps(x, x, x, words, words)
 
 # %% [markdown]
 # A scratch cell: compare each row of the output with the last row of the picture, for the same query. Then try a `mask`,
-# or a dropout that doubles everything, `dropout=lambda weights: 2 * weights`: which of the two results changes?
+# and a dropout that doubles everything, `dropout=lambda weights: 2 * weights`. Which of the two results change each
+# time?
 
 # %% tags=["see"]
 output, weights = scaled_dot_product_attention(x, x, x)
@@ -413,7 +414,8 @@ print("output:", output, "weights:", weights, sep="\n")
 # %% [markdown]
 # ### See it: attention in a real sentence
 #
-# To watch attention at work, we need vectors that carry some meaning, computed from the 6,000 captions of this course:
+# To watch attention at work, we need vectors that carry some meaning. We compute them from this course's 6,000 training
+# captions:
 #
 # 1. Count how often two words occur within two positions of each other.
 # 2. Divide each count by the count that chance alone would give, and take the logarithm. Keep only the positive

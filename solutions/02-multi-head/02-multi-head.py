@@ -83,7 +83,7 @@ print("dog:", x[2].int().tolist())
 #
 # $$q_i \cdot k_j = x_i W^Q x_j^\top$$
 #
-# Our words have only zeros and ones. If word $i$ has feature 2 and word $j$ has feature 1, the entry of $W^Q$ in row 2
+# All features here are 0 or 1. If word $i$ has feature 2 and word $j$ has feature 1, the entry of $W^Q$ in row 2
 # and column 1 is added to the score. It says how strongly *a word with feature 2 looks for words with feature 1*.
 #
 # ### See it: what a projection lets a word look for
@@ -94,9 +94,9 @@ print("dog:", x[2].int().tolist())
 # (Divided by the root of 16, a 20 adds 5 to a score, and $e^5$ is about 150: enough for the softmax to choose.)
 #
 # **Change something:** let every word look two positions back. (The loop must then begin at 2, because in Python
-# index -1 is the last position.) Then let nouns prefer the adjective just before them: in the list, write
-# `describing + 0.5 * previous` in place of `describing`. (Undo your changes afterwards, because section 3 uses these
-# matrices again.)
+# index -1 is the last position.) Undo that, because section 3 uses these matrices again. Then let nouns prefer the
+# adjective just before them: in `(same, previous, describing)`, write `describing + 0.5 * previous` in place of
+# `describing`.
 
 # %% tags=["see"]
 same = 20 * torch.eye(16)
@@ -182,11 +182,11 @@ print(
 # ### Build it: split and merge
 #
 # `split_heads` turns (B, L, D), which is batch, length, features, into (B, H, L, D/H). The head axis is second because
-# attention works on the **last two axes** and treats all others as a batch. So all heads of all sentences attend in one
-# product, independently of each other.
+# attention works on the **last two axes** and treats all others as a batch. So one product computes the scores of all
+# heads and all sentences, independently of each other.
 #
-# If the features can't be divided equally, say 10 features among 4 heads, raise a `ValueError` that contains both
-# numbers. (In the signature, `{heads}` stands for the value of the argument, and `d` for D/H.)
+# If the features can't be divided equally, say 10 features among 4 heads, raise a `ValueError` whose message contains
+# both numbers. (In the signature, `{heads}` stands for the value of the argument, and `d` for D/H.)
 
 # %% build="split_heads"
 ### BEGIN SOLUTION course_lib.transformer.multi_head:split_heads
@@ -202,7 +202,7 @@ print(split_heads(torch.tensor([sentence_of_two]), 2))
 # %% check="split_heads"
 
 # %% [markdown]
-# Now the inverse, from (B, H, L, D/H) to (B, L, D). Its input will be the output of attention, which is laid out
+# Now write the inverse, from (B, H, L, D/H) to (B, L, D). Its input will be the output of attention, which is laid out
 # differently in memory from the result of `split_heads`. Your function must work for both.
 
 # %% build="merge_heads"
@@ -227,8 +227,8 @@ print("merged:", merge_heads(split).tolist())
 # Four words with six features each are split into three heads, by your function and by a reshape to the same shape.
 # Each cell says which word and feature it comes from.
 #
-# **Change something:** other numbers of heads and features (`d_model` must be divisible by `heads`). Is there a number
-# of heads for which the reshape does no harm?
+# **Change something:** try other numbers of heads and features (`d_model` must be divisible by `heads`). Is there a
+# number of heads for which the reshape does no harm?
 
 # %% tags=["see"]
 words = ["a", "dog", "saw", "me"]
@@ -250,8 +250,8 @@ features_in_heads(
 # ## 3. Multi-head attention
 #
 # The module's `forward` takes `query`, `key` and `value` as three tensors, because in the decoder's *cross-attention*
-# the queries come from the sentence that is being written, and keys and values from the one that was read. It has five
-# steps:
+# the queries come from the sentence that is being written, and keys and values from the one that was read.
+# `forward` has five steps:
 #
 # 1. **project** query, key and value, each with its own layer,
 # 2. **split** all three into heads,
@@ -292,8 +292,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 #
 # All four map `d_model` features to `d_model`, with a bias, which is the default of `nn.Linear`. Each starts with
 # random numbers of **its own**: create four layers, not one layer and three copies. You may store other settings on the
-# module, but no tensor that `forward` has computed, such as the weights: it would keep everything that it was computed
-# from in memory, and the module could no longer be copied.
+# module, but no tensor that `forward` has computed, such as the weights. Such a tensor would keep in memory everything
+# that it was computed from, and the module could no longer be copied.
 
 # %% predict="predict_parameters"
 # Exactly how many parameters (numbers that are learned) does MultiHeadAttention(512, 8) have? Count the
@@ -304,8 +304,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # %% [markdown]
 # ### The attention function is an argument
 #
-# `MultiHeadAttention` calls the function that it was given as `attention`, by default `scaled_dot_product_attention`,
-# for two reasons:
+# `MultiHeadAttention` doesn't call `scaled_dot_product_attention` by name. It calls the function that it was given as
+# `attention`, and `scaled_dot_product_attention` is only the default. There are two reasons:
 #
 # - **To look inside**, we pass a function that records the weights.
 # - **To be fast**, the final lab passes PyTorch's *fused kernel*, a single program for all steps of attention, which
@@ -408,8 +408,9 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# `layer.eval()` in `weights_of_heads` turns dropout off, so that the picture shows what the network uses when it
-# translates.
+# `layer.eval()` in `weights_of_heads` turns dropout off, as when the network translates. In this picture it makes no
+# difference, because we record the weights before dropout. In a stack of layers it would: dropout in one layer changes
+# what the next one reads.
 #
 # ## 4. What do several heads cost?
 
@@ -423,10 +424,9 @@ attention_heatmap(
 # ### See it: the price of 1, 2, 4 and 8 heads
 #
 # These numbers are counted in your module while it runs. (PyTorch counts a multiplication and an addition as two
-# operations, hence the half in the code.)
+# operations, hence the `// 2` in the code.)
 #
-# **Change something:** the length of the sentence. At 1,000 words, by what factor has each of the
-# three numbers grown?
+# **Change something:** set `length` to 1000. By what factor does each of the three numbers grow?
 
 # %% tags=["see"]
 import pandas as pd
@@ -450,7 +450,8 @@ for heads in [1, 2, 4, 8]:
 cost_of_heads(pd.DataFrame(rows))
 
 # %% [markdown]
-# **The same parameters.** Four layers of $512 \times 512$ weights and 512 biases: the heads *share* the features.
+# **The same parameters.** There are four layers, each with $512 \times 512$ weights and 512 biases, for any number of
+# heads: the heads *share* the features.
 #
 # **The same multiplications.** There are $h$ heads, but each has one $h$-th of the features, so its scores cost one
 # $h$-th.
@@ -475,9 +476,9 @@ cost_of_heads(pd.DataFrame(rows))
 #
 # We train your module with 1, 2, 4 and 8 heads, on the same sentences and with the same number of parameters.
 #
-# **Change something:** 16 heads, which leaves each head two features. Or remove the positions, with a 0 in place of the
-# 4 in the first line. (Then no word knows which words are its neighbours. All that is left is to guess the mean of the
-# other words, which is a little better than always zero.)
+# **Change something:** add 16 to the list `[1, 2, 4, 8]`, which leaves each of the 16 heads two features. Or remove the
+# positions: write 0 in place of the 4 in the first line. (Then no word knows which words are its neighbours. All that
+# is left is to guess the mean of the other words, which is a little better than always answering zero.)
 
 # %% tags=["see"]
 position_features = 4 * nn.functional.one_hot(torch.arange(len(sentence)), 16).float()
@@ -548,13 +549,14 @@ attention_heatmap(
 # The single head spreads its weight over both neighbours. Each of the two heads prefers one of them. (It may attend to
 # the other one a little: from two *different* mixtures the output projection can recover both words.)
 #
-# Nobody told the heads to share the work. They do because it makes the loss smaller; which one looks back depends on
+# Nobody told the heads to share the work. They do so because it makes the loss smaller; which one looks back depends on
 # their random start. If both had started *equal*, including their parts of the output projection, their gradients would
 # have been equal too, and they would have stayed equal.
 #
 # Four and eight heads learn the task too, but no better than two. On a larger scale, the paper (section 6.2; table 3,
-# row base and rows A) measured on its development set 24.9 BLEU for one head, 25.8 for 8 and 16 heads, and 25.4 for 32:
-# both too few and too many heads cost quality. (BLEU scores translations; higher is better.)
+# row base and rows A) reports these BLEU scores on its development set: 24.9 for one head, 25.8 for 8 and 16 heads, and
+# 25.4 for 32. Both too few and too many heads cost quality. (BLEU measures the quality of translations; higher is
+# better.)
 #
 # ### Explain it
 #
@@ -588,7 +590,7 @@ attention_heatmap(
 
 # %% [markdown] explain="explain_shared"
 # With one layer, the query and the key of a word are the same vector, so the score of the pair $(i, j)$ is
-# $q_i \cdot q_j$, the same as that of $(j, i)$: the scores are mutual. A vector also matches itself at least as well
+# $q_i \cdot q_j$, the same as that of $(j, i)$: the scores are symmetric. A vector also matches itself at least as well
 # as other vectors of the same length, so the diagonal is strong again, as in lesson 01. A head that attends to the
 # previous position must give "dog" a high score for "small", and "small" a low one for "dog". One rule for all
 # positions can't do that if both scores are equal: the next word gets the same score as the previous one, and the head
@@ -641,7 +643,8 @@ attention_heatmap(
 # next word $b$ the weight $q$, and return $m = p\,a + q\,b$. All features are independent, with variance 1. The best
 # guess at $a$ from $m$ by a linear layer is $\frac{p}{p^2 + q^2}\,m$, and its mean squared error is
 # $1 - \frac{p^2}{p^2 + q^2}$. For $b$ it is $1 - \frac{q^2}{p^2 + q^2}$. The two errors sum to 1 for any fixed $p$ and
-# $q$, so their mean is one half. (Weights that depend on the words can do slightly better: 0.47 after 3,000 steps.)
+# $q$, so their mean is one half. (Weights that depend on the words can do slightly better: after 3,000 steps,
+# the error of a single head is 0.47.)
 #
 # </details>
 #

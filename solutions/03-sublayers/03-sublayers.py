@@ -29,8 +29,8 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["LayerNorm", "FeedForward", "SublayerConnection"])
 
 # %% [markdown]
-# Each attention and each feed-forward network is called a **sublayer**. Each of the five sublayers in the picture is
-# followed by a box "Add & norm".
+# Each multi-head attention and each feed-forward network is called a **sublayer**. Each of the five sublayers in the
+# picture is followed by a box labelled "Add & norm".
 
 # %% given="setup"
 import math
@@ -97,8 +97,8 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # from samples. Here, the $D$ features are all there are. (With 512 features the difference is so small that this
 # mistake survives in published code.)
 #
-# **Where epsilon is.** Under the root, added to the variance. Then the derivative of the root stays finite even if all
-# features of a vector are equal. With epsilon outside the root, the forward pass is safe, but the gradient is not.
+# **Where epsilon is.** It is added to the variance, under the root. Then the derivative of the root stays finite even
+# if all features of a vector are equal. With epsilon outside the root, the forward pass is safe, but the gradient is not.
 #
 # ### Build it
 #
@@ -109,9 +109,9 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 #   model. For a plain tensor, neither is true.
 # - `forward` runs when you call the module: `norm(x)`.
 #
-# Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check loads
-# weights by them. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not allowed. Nor
-# are group and batch normalisation, which can be made to compute the same function.)
+# Your layer gets tensors with **any number of leading axes**. Keep the names `scale` and `shift`: the check uses
+# them to load weights. (`torch.nn.LayerNorm` and the function behind it are the whole exercise, so they are not
+# allowed. Nor are group and batch normalisation, which can be made to compute the same function.)
 
 # %% build="LayerNorm"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:LayerNorm
@@ -129,11 +129,11 @@ print(LayerNorm(3)(torch.tensor([[1.0, 2.0, 3.0], [15.0, 25.0, 35.0]])))
 # %% [markdown]
 # ### See it: before and after
 #
-# Five words with 24 features each: one is loud, one is quiet, two are shifted. Beside each row are the mean and the
-# standard deviation of its features.
+# Here are five words with 24 features each: one is loud, one is quiet, two are shifted. Beside each row are the mean
+# and the standard deviation of its features.
 #
-# **Change something:** multiply `x` by 100. Create the layer with `eps=10.0`: which words change most, and why? Insert
-# `norm.scale.data.fill_(2.0)` before the last line.
+# **Change something:** multiply `x` by 100. Undo that, and create the layer with `eps=10.0`: which words change most,
+# and why? Remove `eps` again, and insert `norm.scale.data.fill_(2.0)` before the last line.
 
 # %% tags=["see"]
 torch.manual_seed(1)
@@ -223,8 +223,8 @@ for word in ([-3.0, 1.0], [2.0, 1.0]):
 # ### Build it
 #
 # You need two `nn.Linear` layers, called `inner` and `outer`, and between them a ReLU and then **dropout**. (Like the
-# dropout in lesson 01, it isn't in the paper's section 5.4.) Create an `nn.Dropout(p)` in `__init__`, so that it
-# follows the training mode.
+# dropout in lesson 01, it isn't in the paper's section 5.4.) Create the dropout as `nn.Dropout(dropout)` in
+# `__init__`, so that `train()` and `eval()` turn it on and off.
 
 # %% build="FeedForward"
 ### BEGIN SOLUTION course_lib.transformer.sublayers:FeedForward
@@ -297,15 +297,15 @@ named_lines(
 #
 # ### See it: where the parameters are, and where the work is
 #
-# On the left is the answer to your prediction, on the right the multiplications of one encoder layer, for each word, as
-# sentences get longer:
+# On the left is the answer to your prediction. On the right is each part's share of an encoder layer's multiplications,
+# as sentences get longer. For each word, the parts need these multiplications:
 #
 # - the **projections** of attention, four matrices: $4 D^2$, with $D$ for `d_model`;
 # - **attention itself**, scores and mean: each word meets all $n$ words, $2 n D$;
 # - the **feed-forward network**, two matrices: $2 D \cdot d_\mathrm{ff}$.
 #
-# **Change something:** the sizes of a small model, `d_model, d_ff = 128, 256`. Where does attention itself overtake the
-# feed-forward network now? (Set the two terms equal, and you don't need the picture.)
+# **Change something:** use the sizes of a small model, `d_model, d_ff = 128, 256`. Where does attention itself overtake
+# the feed-forward network now? (Set the two terms equal, and you don't need the picture.)
 
 # %% tags=["see"]
 d_model, d_ff = 512, 2048
@@ -329,8 +329,8 @@ for length in [2**power for power in range(4, 15)]:
 layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplications"]))
 
 # %% [markdown]
-# Two thirds of an encoder layer's parameters are in the feed-forward network, and for sentences also about two thirds
-# of the work. Attention itself has no parameters. In a text of `d_ff` words it costs as much as the
+# Two thirds of an encoder layer's parameters are in the feed-forward network. At the length of a sentence, so
+# is about two thirds of the work. Attention itself has no parameters. In a text of `d_ff` words it costs as much as the
 # feed-forward network.
 #
 # ## 3. The residual connection: add, don't replace
@@ -345,7 +345,7 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # derivative of $x + \mathrm{Sublayer}(x)$ is 1 *plus* the sublayer's own, so one part of the gradient passes this sum
 # unchanged.
 #
-# It has a price: the stream grows.
+# The residual connection has a price: the stream grows.
 
 # %% predict="predict_stream"
 # The features of x are independent numbers with mean 0 and standard deviation 1. Twelve sublayers, one
@@ -365,13 +365,13 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 # | **pre-norm** | $x + \mathrm{dropout}(\mathrm{Sublayer}(\mathrm{norm}(x)))$ | most models since about 2019 |
 #
 # With post-norm, the stream itself is normalised after every sublayer, so $x$ passes through every norm on its way up,
-# and the gradient on its way down. With pre-norm, only what a sublayer *reads* is normalised, so the direct path stays
-# free. But there the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in lesson 06.)
-# Both work. But weights trained for one are useless for the other.
+# and so does the gradient on its way down. With pre-norm, only what a sublayer *reads* is normalised, so the direct
+# path stays free. But there the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in
+# lesson 06.) Both work. But weights trained for one are useless for the other.
 #
 # ### Worked example: one word through both
 #
-# A word of three features, and a sublayer that swaps the first two. No dropout.
+# The word has three features, and the sublayer swaps the first two. There is no dropout.
 
 
 # %% tags=["see"]
@@ -474,7 +474,7 @@ named_lines(
 # - **Residual without norm:** each sublayer reads a larger $x$, and so adds more. The variance doubles every time.
 # - **Pre-norm:** each sublayer reads something of size 1 and adds something of size 1. After $l$ of them the standard
 #   deviation is $\sqrt{1 + l}$, as in your prediction.
-# - **Post-norm:** back to 1 after every step.
+# - **Post-norm:** the standard deviation is back to 1 after every step.
 #
 # ### See it: the gradient on its way down
 #
@@ -532,7 +532,7 @@ named_lines(
 # - **Neither:** the gradient shrinks on its way down, by a factor of thousands in all, so the lower networks hardly
 #   learn anything. This is how deep networks used to fail: the **vanishing gradient** problem.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
-# - **With a norm**, it reaches the bottom in all four ways. Here they are again, enlarged:
+# - **With a norm**, the gradient reaches the bottom in all four ways. Here they are again, enlarged:
 
 # %% tags=["see"]
 named_lines(
@@ -546,7 +546,7 @@ named_lines(
 
 # %% [markdown]
 # Compare post-norm and pre-norm on the right, near the loss. Post-norm's gradients are about as large there as
-# elsewhere, pre-norm's are about a third of that: the last norm divides the large sum, and so it divides every gradient
+# elsewhere; pre-norm's are about a third of that. The last norm divides the large sum, and so it divides every gradient
 # by the same number. Further down, pre-norm's gradients are larger than at the top, because the networks above read
 # what a lower one has added.
 #
@@ -561,7 +561,7 @@ named_lines(
 # The vectors of 50 words go through the stack, and at the top a linear layer has to name each word. The stack only has
 # to pass the vectors on. We train for sixty steps.
 #
-# **Change something:** `depth = 4`. A stack of four networks learns without the residual, too. At what depth does
+# **Change something:** set `depth = 4`. A stack of four networks learns without the residual, too. At what depth does
 # the residual become necessary?
 
 # %% tags=["see"]
@@ -614,7 +614,7 @@ named_lines(
 )
 
 # %% [markdown]
-# The loss is the mean of $-\ln p$ over all words, where $p$ is the probability that the correct word gets. (This is the
+# The loss is the mean of $-\ln p$ over all words, where $p$ is the probability given to the correct word. (This is the
 # *cross-entropy* of lesson 08.) Guessing gives each of the 50 words $p = 1/50$, and so a loss of $\ln 50 \approx 3.91$.
 #
 # Without the residual, the loss dips a little below that and comes back: after sixty steps, it is no better than
@@ -661,7 +661,7 @@ named_lines(
 #
 # Batch normalisation averages over the examples, for each feature; layer normalisation over the features, for each
 # position. Both then have a learned scale and shift for each feature. Batch normalisation usually comes before the
-# non-linearity, layer normalisation before or after a sublayer. Batch normalisation was proposed against *internal
+# non-linearity, layer normalisation before or after a sublayer. Batch normalisation was proposed to reduce *internal
 # covariate shift*, the change of a layer's inputs while the layers below it learn ([Ioffe and Szegedy
 # 2015](https://arxiv.org/abs/1502.03167)). Later experiments suggest that it helps because it makes the loss smoother
 # ([Santurkar et al. 2018](https://arxiv.org/abs/1805.11604)).

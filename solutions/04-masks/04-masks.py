@@ -77,8 +77,8 @@ print(tokens)
 # The words and the padding of the second sentence get random vectors. They attend first without a mask, then with the
 # one that you are about to build. Orange cells with a "!" mark weight that goes to padding.
 #
-# **Change something:** add padding: `sentence = words[1] + ["<pad>"] * 3`. How much of its weight does a word lose to
-# padding?
+# **Change something:** add padding with `sentence = words[1] + ["<pad>"] * 3`. How much of its weight does a word lose
+# to padding?
 
 # %% tags=["see"]
 torch.manual_seed(3)
@@ -98,13 +98,13 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# Without a mask, a sentence's result depends on how much padding it has, and therefore on the other sentences of its
-# batch. With the mask, the columns of padding are empty.
+# Without a mask, a sentence's result depends on how much padding it has, and therefore on the other sentences in its
+# batch. With the mask, the padding columns are empty.
 #
-# The *rows* of padding are still there in both panels: padding attends to words. That is correct. So the mask is the
-# same for every query, and one row is enough: (B, 1, L). Why these rows do no harm is the question at the end of this
-# section. (During training, the loss compares the output at each position with the word that should come next. Where
-# the next token is padding, the loss leaves the position out: lesson 08.)
+# The *rows* of padding are still there in both panels: padding attends to words. That is correct: the mask is the same
+# for every query, so it needs only one row, (B, 1, L). Why the rows of padding do no harm is the question at the end of
+# this section. (During training, the loss compares the output at each position with the word that should come next.
+# Where the next token is padding, the loss leaves the position out, as lesson 08 shows.)
 #
 # ### Worked example: two sentences, three positions
 #
@@ -122,7 +122,7 @@ print("shape of the tokens: (2, 3); shape of the mask: (2, 1, 3), one row for al
 # Turn tokens and the padding id into a mask that is `True` at every token that **may be attended to**. Your
 # `MultiHeadAttention` adds the axis for the heads.
 #
-# Compare each token separately. Then it doesn't matter where the padding is, or which id it has.
+# Compare each token with `pad_id` separately. Then it doesn't matter where the padding is, or which id it has.
 
 # %% build="padding_mask"
 ### BEGIN SOLUTION course_lib.transformer.masks:padding_mask
@@ -140,11 +140,11 @@ print(padding_mask(torch.tensor(batch_of_two), pad_id=0))
 # %% [markdown]
 # ### See it: alone and in a batch
 #
-# The short sentence goes through a multi-head attention with random weights: alone, then in the whole batch, without
-# and with your mask. We compare the results for its five tokens.
+# The short sentence goes through multi-head attention with random weights: alone, then in the whole batch, without and
+# with your mask. We compare the results for its five tokens.
 #
-# **Change something:** cut the sentence to three tokens, with 3 in place of both 5s. Why is the difference no longer
-# (nearly) zero, even with the mask?
+# **Change something:** cut the sentence to three tokens by writing 3 in place of both 5s. Why is the difference no
+# longer (nearly) zero, even with the mask?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -160,16 +160,16 @@ with torch.no_grad():
 # %% [markdown]
 # ### Explain it
 #
-# A student says: "If padding is to count for nothing, I should mask its query rows as well as its key columns." Say
-# what would happen to such a row in a plain softmax (without the special treatment that you built in lesson 01),
-# whether masking it would help, and where the outputs of padding are ignored instead.
+# A student says: "If padding should count for nothing, I should mask its query rows as well as its key columns." Say
+# what would happen to a masked query row in a plain softmax (without the special treatment that you built in lesson
+# 01), whether masking such a row would help, and where the outputs of padding are ignored instead.
 
 # %% [markdown] explain="explain_columns"
-# A row that is masked completely has no key left. Its softmax is a sum over nothing: if masked scores are minus
-# infinity it is 0/0, NaN, and NaN reaches all weights through the gradient; with a very low number it silently becomes a
-# uniform row. Masking it would not help, because no word uses the output of a padding query: the columns of padding are
-# masked in every attention, so no other output depends on it. Where the outputs of padding would count, in the loss,
-# they are ignored: positions whose label is padding are not part of the mean.
+# A row that is masked completely has no key left. If masked scores are minus infinity, its softmax is 0/0, which is
+# NaN, and NaN reaches all weights through the gradient. If they are a very low number instead, the row silently becomes
+# uniform. Masking such a row would not help, because no word uses the output of a padding query: the columns of padding
+# are masked in every attention, so no other output depends on it. Where the outputs of padding would count, in the
+# loss, they are ignored: positions whose label is padding are not part of the mean.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a row without any allowed key is 0/0 in the softmax (NaN), or silently uniform, unless treated specially.
@@ -202,8 +202,8 @@ with torch.no_grad():
 # The position itself, $j = i$, is allowed: position $i$ has read word $i$, and it predicts word $i + 1$.
 
 # %% predict="predict_pairs"
-# A sentence of 6 tokens, none of them padding. In the causal mask, how many of the pairs of query and key
-# are allowed?
+# A sentence has 6 tokens, none of them padding. How many pairs of query and key does the causal
+# mask allow?
 
 # %% check="predict_pairs"
 
@@ -227,7 +227,7 @@ for query, word in enumerate(["a", "dog", "sleeps"]):
 ### BEGIN SOLUTION course_lib.transformer.masks:causal_mask
 
 # %% [markdown]
-# A scratch cell: the three positions of the worked example. Which mask does a sentence of one word have?
+# A scratch cell: the three positions of the worked example. What is the mask of a sentence of one word?
 
 # %% tags=["see"]
 print(causal_mask(3))
@@ -242,7 +242,7 @@ print(causal_mask(3))
 # In the decoder's self-attention, a pair is allowed if **both** masks allow it.
 
 # %% predict="predict_allowed"
-# One sentence of 4 tokens, followed by one `<pad>`, so L is 5. In its decoder mask, 5 by 5, how many pairs
+# A sentence of 4 tokens is followed by one `<pad>`, so L is 5. In its decoder mask, 5 by 5, how many pairs
 # are allowed? (Count all five rows.)
 
 # %% check="predict_allowed"
@@ -267,8 +267,8 @@ for query in range(3):
 ### BEGIN SOLUTION course_lib.transformer.masks:decoder_mask
 
 # %% [markdown]
-# A scratch cell: your two masks for the worked examples. Which rows would change with `|` ("or") in place of `&`
-# ("and")?
+# A scratch cell: your two masks for the worked examples. Which rows of the decoder mask would change with `|` ("or") in
+# place of `&` ("and")?
 
 # %% tags=["see"]
 print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0]]), pad_id=0), sep="\n")
@@ -280,10 +280,11 @@ print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0
 # %% [markdown]
 # ### See it: two masks, and both together
 #
-# Your three masks for the short sentence.
+# Here are your three masks for the short sentence.
 #
-# **Change something:** `which = 0`, the sentence without padding. What is the third mask now? Then reverse the short
-# one, `spoken = words[1][::-1]`, which moves the padding to the beginning. Which rows have nothing left to attend to?
+# **Change something:** set `which = 0` for the sentence without padding. What is the third mask now? Then reverse the
+# short one, `spoken = words[1][::-1]`, which moves the padding to the beginning. Which rows have nothing left to attend
+# to?
 
 # %% tags=["see"]
 which = 1
@@ -318,8 +319,8 @@ mask_panels(
 # **labels**, which it should predict. Position $i$ reads token $i$ and predicts token $i + 1$. The last token has no
 # successor, so it isn't read; the first has no predecessor, so it isn't predicted.
 #
-# Figure 1 of the paper says "shifted right" under the decoder: seen from the labels, what the decoder reads is the same
-# sentence, moved one position to the right.
+# Figure 1 of the paper says "shifted right" under the decoder: compared with the labels, what the decoder reads is the
+# same sentence, moved one position to the right.
 #
 # When the model writes, it must read something before there is a first word: `<start>`. And `<end>` lets it learn when
 # to stop.
@@ -335,7 +336,7 @@ for position, read in enumerate(tokens_of_target):
 # %% [markdown]
 # ### Build it
 #
-# Return two tensors: first what is read, then the labels. Treat padding like any other token.
+# Return two tensors: first what the decoder reads, then the labels. Treat padding like any other token.
 
 # %% build="shift_target"
 ### BEGIN SOLUTION course_lib.transformer.masks:shift_target
@@ -353,11 +354,11 @@ print(shift_target(torch.tensor([[1, 5, 7, 2], [1, 5, 2, 0]])))
 # %% [markdown]
 # ### See it: one row for each position
 #
-# The table is for the short sentence.
+# The table shows the short sentence.
 #
-# **Change something:** the longer sentence, `which = 0`. Then make a common mistake and use what the decoder reads as
-# labels: insert `labels = reads` after the line with `shift_target`. What would the model have to learn, and could it
-# fail?
+# **Change something:** use the longer sentence, `which = 0`. Then make a common mistake and use what the decoder reads
+# as labels: insert `labels = reads` after the line with `shift_target`. What would the model have to learn, and could
+# it fail?
 
 # %% tags=["see"]
 import pandas as pd
@@ -386,8 +387,7 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 # ## 5. The leak probe
 #
 # How can you find out whether a model sees the future? Reading the code helps only if you notice the one wrong
-# character.
-# But there is a test that needs no code:
+# character. But there is a test that needs no code:
 #
 # > **Change one token. Every output that changes has seen it.**
 #
@@ -428,8 +428,8 @@ class SmallDecoder(nn.Module):
 # - **only padding hidden**: the causal mask was forgotten;
 # - **either, not both**: `|` in place of `&`, so that one of the two masks is enough.
 #
-# Before you run it: the second mask allows only one position ahead. At how many positions *before* the change will it
-# leak?
+# Before you run it: the second mask reaches only one position too far. At how many positions *before* the change will
+# it leak?
 #
 # **Change something:** change the token at another position (`changed = 2`), or the last word (`changed = 6`). Use
 # `layers=1`, then `layers=4`: how does the second row change? Add a mask of your own.
@@ -463,11 +463,12 @@ leak_probe(moved, spoken, changed)
 # Under your mask, everything before the change stays the same *to the last bit*: a weight of exactly zero lets exactly
 # nothing through.
 #
-# In the second row, **two** outputs before the change have moved. In the first layer, the position before the change
-# has seen it. In the second layer, the position before *that* has attended to it. So each layer carries the leak one
-# position further: in a model of six layers, six positions.
+# In the second row, **two** outputs before the change have moved. In the first layer, the leak reaches the position
+# just before the change. In the second layer, it reaches the position before *that*. So each layer carries the leak one
+# position further; in a model of six layers, it reaches six positions.
 #
-# The last two rows are equal, because without padding the padding mask allows everything, and so does "either".
+# The last two rows are equal, because this sentence has no padding: its padding mask allows everything, and so does
+# "either, not both".
 #
 # ## 6. What a leak does to learning
 #
@@ -484,12 +485,12 @@ leak_probe(moved, spoken, changed)
 # %% [markdown]
 # ### See it: learning what can't be learned
 #
-# Two small models, one with your mask and one with the leak, are trained on fresh noise in every step, and tested on
+# Two small models, one with your mask and one with the leak, are trained on fresh noise at every step, and tested on
 # new noise with their own masks. The third line is the leaking model again, but tested **as it will be used**: when it
 # writes, there is no future to attend to.
 #
-# **Change something:** only ten steps of training. Or noise of three kinds of tokens: how often is a model right if it
-# can only guess?
+# **Change something:** train for only ten `steps`. Or use noise of three `kinds` of tokens: how often is a model right
+# if it can only guess?
 
 # %% tags=["see"]
 threads = torch.get_num_threads()
@@ -540,7 +541,7 @@ named_lines(
 # a leak:
 #
 # - the **leak probe**, within a second and before any training. It finds leaks in the mask, but not labels that aren't
-#   shifted, because then the answer is in the input itself;
+#   shifted, because then each position simply reads its own answer;
 # - results that are **too good to be true**. Train on noise: if a model learns to predict it, the model can see the
 #   answer.
 #
@@ -562,7 +563,8 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: the decoder sees what it should predict (mask missing or off by one, or labels not shifted).
 # - 1 point: validation uses the correct target with the same mask, so it leaks as well; only translating shows it.
-# - 1 point: a test that decides what was suspected: for the mask, change a token and see whether earlier outputs change;
+# - 1 point: a test that confirms or refutes the suspicion: for the mask, change a token and see whether earlier outputs
+#   change;
 #   for the labels, compare them with what is read; for either, train on noise.
 # ### END MARK SCHEME
 
@@ -580,7 +582,7 @@ named_lines(
 # <details><summary>When the model writes, the future doesn't exist. Is the causal mask needed then?</summary>
 #
 # Yes. The newest word may attend to everything anyway. But the earlier words must be computed as they were during
-# training, without the later ones, because from the second layer on the newest word reads the results.
+# training, without the later ones, because from the second layer on, the newest word reads the results.
 #
 # </details>
 #

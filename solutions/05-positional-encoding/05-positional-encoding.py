@@ -116,8 +116,8 @@ print("different outputs:", how_many_differ(outputs))
 #
 # **A clock** has all four properties. A single hand soon points the same way again: the hour hand can't tell noon from
 # midnight. But with several hands, each slower than the one before, the clock looks different at every moment. No hand
-# ever leaves its circle. Ten minutes are the same rotation of each hand, at any time of the day. And a clock need not
-# know how long it will run.
+# ever leaves its circle. In ten minutes, a hand always turns by the same angle, whatever the time of day. And a clock
+# need not know how long it will run.
 #
 # The direction of a hand takes two numbers: how far to the right its tip is, and how far up. If the angle is measured
 # clockwise from twelve, they are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers are enough for
@@ -130,7 +130,7 @@ print("different outputs:", how_many_differ(outputs))
 # |---|---|---|
 # | $pos$ | a row of the table | the position: 0 for the first word, then 1, 2, and so on |
 # | $d_\mathrm{model}$ | `d_model` | the number of features of a word, and of a position |
-# | $i$ | | the index of the hand, which is a pair of columns: 0, 1, 2, up to $d_\mathrm{model}/2 - 1$ |
+# | $i$ | | the index of the hand: 0, 1, 2, up to $d_\mathrm{model}/2 - 1$ (each hand is a pair of columns) |
 # | $2i$ and $2i+1$ | columns of the table | the sine and the cosine of hand $i$ |
 # | $1 / 10000^{2i/d_\mathrm{model}}$ | | the **frequency**: how far (in radians) the hand turns from one position to the next |
 #
@@ -161,14 +161,14 @@ three = [math.sin(1), math.cos(1), math.sin(1 / 10000 ** (2 / 3))]
 print("three features, position 1:", [round(feature, 4) for feature in three])
 
 # %% [markdown]
-# With three features, the exponent of the last sine is 2/3: the divisor is always $d_\mathrm{model}$.
+# With three features, the exponent of the last sine is 2/3, because $2i$ is always divided by $d_\mathrm{model}$.
 #
 # ### Build it
 #
 # One function makes the table: a row for each position, a column for each feature.
 #
-# - **Sines and cosines alternate.** (Some code has all sines first. A model can learn with either, but weights trained
-#   for one are useless for the other.)
+# - **Sines and cosines alternate.** (Some code has all sines first. A model can learn with either order, but weights
+#   trained for one are useless for the other.)
 # - **Odd `d_model`.** There is one more sine than there are cosines: the table ends with a sine. Much published code
 #   crashes here.
 # - **The result is float32.** But it is better to compute the angles in float64, because a float32 has only about seven
@@ -285,7 +285,8 @@ print("position 50 attends most to position", scores[50].argmax().item())
 #
 # ### See it: the dot product of two positions
 #
-# The dot product against the distance, for three values of `d_model`, as a fraction of its value at distance 0.
+# The chart shows the dot product against the distance, for three values of `d_model`. Each is drawn as a fraction of
+# its value at distance 0.
 #
 # **Change something:** distances up to 1,000. Does a distant position ever look like a near one?
 
@@ -341,15 +342,15 @@ named_lines(
 # The **embedding** is a table with one row for each token id, and looking a word up means taking its row. The rows
 # start as random numbers and are learned like any other weight. `nn.Embedding(vocab_size, d_model)` is such a table.
 #
-# The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4), and gives no reason. The likely one:
-# the vectors of a word and its position should be **of similar length**, because one that is many times longer drowns
-# the other. The length of a word vector depends on how the table is initialised, which the paper doesn't say. In this
-# course its numbers are drawn from a normal distribution with standard deviation $1/\sqrt{d_\mathrm{model}}$, so a row
-# is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
+# The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4), and gives no reason. The likely reason
+# is that the vectors of a word and its position should be **of similar length**, because a vector that is many times
+# longer drowns the other. The length of a word vector depends on how the table is initialised, which the paper doesn't
+# say. In this course its numbers are drawn from a normal distribution with standard deviation
+# $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
 #
-# Wouldn't larger initial numbers without a factor be simpler? Lesson 06 uses the **same table** again to score words,
-# by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22.6$, the softmax
-# would be almost certain of one word before the model has learned anything.
+# Wouldn't larger initial numbers without a factor be simpler? Yes, but lesson 06 uses the **same table** again to score
+# words, by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22.6$, the
+# softmax would be almost certain of one word before the model has learned anything.
 #
 # ### Worked example: a table of three words
 #
@@ -463,15 +464,16 @@ for pos, (word, vector) in enumerate(zip(["dog", "bites"], dog_bites.tolist(), s
 # - A plain tensor would stay behind when someone moves the model to a GPU.
 # - A **buffer** belongs to the module, moves with it, and isn't trained:
 #   `self.register_buffer("table", ..., persistent=False)`. After that it is `self.table`. `persistent=False` keeps it
-#   out of the state dict: 5,000 × 512 numbers are ten megabytes in each checkpoint, and one line of code computes them
-#   again.
+#   out of the state dict: 5,000 × 512 numbers would be ten megabytes in each checkpoint, and one line of code
+#   computes them again.
 #
 # Two more rules:
 #
 # - **The result has the dtype of `x`.** A sum of float16 and float32 is float32, so convert the rows to `x.dtype`
 #   first.
-# - **Reject more than `max_length` words** with a `ValueError` that contains both numbers. Otherwise torch complains
-#   about "the size of tensor a". (With a `max_length` of 1, the table would even broadcast silently.)
+# - **Reject more than `max_length` words** with a `ValueError` that contains the number of words and `max_length`.
+#   Otherwise torch complains about "the size of tensor a". (With a `max_length` of 1, the table would even broadcast
+#   silently.)
 #
 # (The line `table: Tensor` in the class only tells type checkers what `self.table` is.)
 
@@ -491,7 +493,7 @@ print(PositionalEncoding(2, dropout=0.0, max_length=2)(dog_bites.unsqueeze(0)))
 # %% [markdown]
 # ### See it: the six orders again
 #
-# The same words and attention as in section 1, but your positions are added first.
+# The words and the attention are the same as in section 1, but your positions are added first.
 #
 # **Change something:** ask for "bites". Use another seed in the cell of section 1, and run both cells again. Does the
 # number of different outputs change?
@@ -510,8 +512,8 @@ print("different outputs:", how_many_differ(outputs))
 # In lesson 02, every position had a feature of its own, and we wrote by hand the matrix of a head that attends to the
 # previous word. Can a head *learn* such a matrix from sinusoids alone?
 #
-# The task: for each of ten random letters, say which one came before it. The model is a single head of attention and a
-# linear layer on top. It trains for 150 steps, once with your positions and once without.
+# The task is to say, for each of ten random letters, which letter came before it. The model is a single head of
+# attention and a linear layer on top. It trains for 150 steps, once with your positions and once without.
 #
 # **Change something:** let it find the letter *two* positions back: `back = 2`. Or the one *after*: `back = -1`.
 
@@ -577,16 +579,16 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 
 # %% [markdown]
 # In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get some of the weight, too,
-# because near positions are similar. (The first letter has no letter before it. It was never asked, so its row means
-# nothing.)
+# because near positions are similar. (The first letter has no letter before it. The head was never trained on an answer
+# for it, so its row means nothing.)
 #
 # ### See it: longer than anything it has seen
 #
 # The authors hoped that sinusoids would also work for sentences longer than those seen during training (end of
 # section 3.5). Our head has seen ten letters at a time.
 #
-# **Change something:** set `length = 20` in the training cell, run that cell, and then run the next one again. How far
-# does the head get now?
+# **Change something:** set `length = 20` in the training cell, run that cell, and then run the cell below again. How
+# far does the head get now?
 
 # %% tags=["see"]
 rows = []
@@ -606,8 +608,8 @@ named_lines(
 
 # %% [markdown]
 # The quality falls quickly. The rotation is the same everywhere, but nothing forced the head to learn *the rotation*:
-# it learned something that works for the ten positions that it saw. Others found the same (Press, Smith and Lewis 2022,
-# [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)).
+# it learned something that works for the ten positions that it saw. Others have found the same (Press, Smith and Lewis
+# 2022, [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)).
 #
 # ### Explain it
 #
@@ -634,8 +636,8 @@ named_lines(
 #
 # <details><summary>Why 10000?</summary>
 #
-# The paper gives no reason. The slowest hand must not return within any expected text: for $d_\mathrm{model}$ = 512 it
-# takes 60,611 positions. With a larger number, more of the hands would hardly move.
+# The paper gives no reason. The slowest hand should not complete a turn within any expected text; for
+# $d_\mathrm{model}$ = 512, a turn takes 60,611 positions. With a larger number, more of the hands would hardly move.
 #
 # </details>
 #
@@ -648,9 +650,10 @@ named_lines(
 #
 # <details><summary>Wouldn't it be cleaner to append the position as additional features?</summary>
 #
-# That works too, but makes the layers above wider. A linear layer on $[\mathit{word}, \mathit{position}]$ computes
-# $\mathit{word} \cdot A + \mathit{position} \cdot B$, and on the sum $(\mathit{word} + \mathit{position}) \cdot A$.
-# With enough dimensions the model can learn the same function.
+# That works too, but it makes the layers above wider. A linear layer on $[\mathit{word}, \mathit{position}]$ computes
+# $\mathit{word} \cdot A + \mathit{position} \cdot B$, with a matrix $A$ for the words and a matrix $B$ for the
+# positions. On the sum, it computes $(\mathit{word} + \mathit{position}) \cdot A$. With enough dimensions the model can
+# learn the same function.
 #
 # </details>
 #

@@ -9,7 +9,7 @@
 # - what a layer of the encoder and a layer of the decoder consist of, and in which order,
 # - how the source gets into the decoder, and which side asks,
 # - where a Transformer keeps its parameters, and how one matrix can be used in three places,
-# - how often the decoder runs during training, how often when translating, and why.
+# - how many times the decoder runs for one sentence, during training and when translating, and why.
 #
 # **Time:** about five hours. It is the longest lesson; take a break before section 4. **In [the
 # paper](https://arxiv.org/abs/1706.03762):** sections 3, 3.1, 3.2.3, 3.4 and 5.1, figure 1 and table 3.
@@ -59,7 +59,7 @@ from course_lib.transformer import (
 # %% [markdown]
 # ## 1. A layer of the encoder
 #
-# The encoder reads the source. It is a stack of $N$ layers of the same design. Each has two *sublayers*:
+# The encoder reads the source. It is a stack of $N$ layers of the same design. Each layer has two *sublayers*:
 #
 # 1. **Self-attention**: every word takes what it needs from the words of its sentence.
 # 2. **Feed-forward**: each word processes, on its own, what it has gathered.
@@ -73,8 +73,9 @@ from course_lib.transformer import (
 #
 # ### Worked example: two words pass through a layer
 #
-# Two words with three features. Instead of self-attention, a simple function returns the mean of the two words; instead
-# of the feed-forward network, another doubles what is positive and sets the rest to 0. The connections are real.
+# The input is two words with three features each. Instead of self-attention, a simple function returns the mean of the
+# two words; instead of the feed-forward network, another doubles what is positive and sets the rest to 0. The
+# connections are real.
 
 # %% tags=["see"]
 two_words = torch.tensor([[[3.0, 1.0, 2.0], [1.0, 3.0, 0.0]]])
@@ -110,11 +111,11 @@ with torch.no_grad():
 #
 # | attribute | what it is |
 # |---|---|
-# | `self_attention` | a `MultiHeadAttention` of d_model and heads, with the layer's dropout and attention function |
-# | `feed_forward` | a `FeedForward` of d_model and d_ff, with the layer's dropout |
+# | `self_attention` | a `MultiHeadAttention` made with d_model and heads, and with the layer's dropout and attention function |
+# | `feed_forward` | a `FeedForward` made with d_model and d_ff, and with the layer's dropout |
 # | `sublayers` | an `nn.ModuleList` of two `SublayerConnection`s, the first for the attention; each gets d_model, dropout and norm_first |
 #
-# An `nn.ModuleList` is a list whose modules PyTorch knows, so that it finds their parameters. `attention`, the last
+# An `nn.ModuleList` is a list whose modules PyTorch knows, so PyTorch finds their parameters. `attention`, the last
 # argument, is the function that each head runs (lesson 02). Pass it on.
 #
 # `forward` is the chain that you saw in the example. In `connection(x, sublayer)`, `sublayer` is a *function of one
@@ -125,7 +126,7 @@ with torch.no_grad():
 ### BEGIN SOLUTION course_lib.transformer.layers:EncoderLayer
 
 # %% [markdown]
-# A scratch cell. The input has three features, so the layer's `d_model` must be 3. Which shape do you expect?
+# A scratch cell. The input has three features, so the layer's `d_model` must be 3. What shape do you expect?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -141,7 +142,8 @@ print(layer(two_words, torch.ones(1, 1, 2, dtype=torch.bool)))
 #
 # Shuffle the words of a sentence, before the layer or after it, and compare.
 #
-# **Change something:** hide the first word from everyone (`mask[..., 0] = False`), shuffle again, and explain.
+# **Change something:** hide the first word from everyone (`mask[..., 0] = False`), shuffle again, and explain the
+# difference.
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -168,8 +170,8 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # 2. **Cross-attention**: every word of the target attends to the *source*.
 # 3. **Feed-forward**.
 #
-# Cross-attention reads the encoder's output, the **memory**: one vector for each source word. Only through it does the
-# source reach the translation, as it once did through Bahdanau's context vector (lesson 01).
+# Cross-attention reads the encoder's output, the **memory**: one vector for each source word. The source reaches the
+# translation only through cross-attention, as it once did through Bahdanau's context vector (lesson 01).
 #
 # | | query from | keys and values from | mask |
 # |---|---|---|---|
@@ -198,9 +200,9 @@ print("memory:", tuple(memory.shape), " target:", tuple(target.shape), " result:
 #
 # ### Build it
 #
-# A decoder layer is your encoder layer with one more attention: `self_attention`, `cross_attention`, `feed_forward`,
-# and `sublayers`, a list of three, in the order of figure 1. With pre-norm the memory is used as it is, because the
-# encoder has normalised it.
+# A decoder layer is your encoder layer with one more attention. The layer's attributes are `self_attention`,
+# `cross_attention`, `feed_forward`, and `sublayers`, a list of three in the order of figure 1. With pre-norm the memory
+# is used as it is, because the encoder has normalised it.
 
 # %% build="DecoderLayer"
 ### BEGIN SOLUTION course_lib.transformer.layers:DecoderLayer
@@ -225,7 +227,7 @@ print(layer(target, memory, no_padding, causal_mask(2)).shape)
 #
 # **Change something:** make the source as long as the target, so that either mask fits either attention: remove two
 # German words (not the padding), and write `[True] * 3` and `torch.randn(1, 5, 16)` for the source. Then swap the two
-# masks in the call. Which picture shows that the decoder can cheat?
+# masks in the call to `layer`, and run both cells. Which picture shows that the decoder can cheat?
 
 # %% tags=["see"]
 seen = []
@@ -285,7 +287,7 @@ attention_heatmap(
 # ### END MARK SCHEME
 
 # %% [markdown]
-# A decoder layer has one sublayer more than an encoder layer. How many parameters does it have in all?
+# A decoder layer has one more sublayer than an encoder layer. How many parameters does it have in all?
 
 # %% predict="predict_decoder_layer"
 # A layer of the base model's encoder (d_model 512, heads 8, d_ff 2048) has 3.15 million parameters. How
@@ -302,8 +304,8 @@ attention_heatmap(
 # $$\text{hidden} = \mathrm{Decoder}(\mathrm{positions}(\mathrm{embed}(\text{target})), \text{memory})$$
 # $$\text{logits} = \text{hidden} \, W_{\text{generator}}^\top + b$$
 #
-# where $W_{\text{generator}}$ is the matrix of the last layer, with a row for each word of the target vocabulary, and
-# $b$ is its bias.
+# where $W_{\text{generator}}$ is the matrix of the linear layer at the end, with a row for each word of the target
+# vocabulary, and $b$ is its bias.
 #
 # `encode` returns the memory, `decode` the hidden vectors, and `forward` does everything. They are separate because
 # translating calls `encode` once and `decode` many times. Every decoder layer attends to the same memory, the output of
@@ -329,9 +331,9 @@ for number in (1, 2):
 # %% [markdown]
 # ### Three things to get right
 #
-# **The layers of a stack have different weights.** `[layer] * 6` is the same layer six times, and `copy.deepcopy`
-# makes six layers with equal weights. (Even if the matrices are drawn again, the biases stay equal.) Create each layer,
-# and keep them in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
+# **The layers of a stack have different weights.** `[layer] * 6` is the same layer six times, and `copy.deepcopy` makes
+# six layers with equal weights. (Even if the matrices are drawn again, the biases stay equal.) Create each layer
+# separately, and keep the layers in an `nn.ModuleList`, because PyTorch doesn't see what is in a plain Python list.
 #
 # **Initialisation.** Draw matrices by the rule of Glorot and Bengio, which PyTorch calls Xavier: uniform, with a
 # variance of $2 / (\text{inputs} + \text{outputs})$, so that signals keep their size on the way up and gradients on the
@@ -345,9 +347,9 @@ for number in (1, 2):
 #
 # ### Build it
 #
-# The sizes come in one object, a `TransformerConfig`, with the fields `layers`, `d_model`, `heads`, `d_ff`, `dropout`,
-# `norm_first` and `attention`. Each layer takes `d_model`, `heads`, `d_ff`, `dropout`, `norm_first` and `attention`, in
-# this order.
+# The settings come in one object, a `TransformerConfig`, with the fields `layers`, `d_model`, `heads`, `d_ff`,
+# `dropout`, `norm_first` and `attention`. Each layer takes `d_model`, `heads`, `d_ff`, `dropout`, `norm_first` and
+# `attention`, in this order.
 #
 # | attribute | what it is |
 # |---|---|
@@ -381,8 +383,8 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # The next cell measures shapes with *hooks*: functions that PyTorch calls with the output of a part. It also shows
 # the inside of the first layer of each stack.
 #
-# Three questions: where do tokens become vectors? Where do vectors get longer, and where do they get their old length
-# back? Where does the length of the source meet the length of the target, and which of the two remains?
+# Three questions: where do tokens become vectors? Where do vectors get more features, and where do they return to the
+# old number? Where does the length of the source meet the length of the target, and which of the two remains?
 #
 # **Change something:** `d_ff`, the vocabularies, the number of words. Then increase `layers`: what changes?
 
@@ -420,9 +422,9 @@ shape_flow(
 )
 
 # %% [markdown]
-# Nearly everything is `sentences × positions × d_model`. It gets wider only inside the feed-forward network and at the
-# very end. The memory has 12 positions, but cross-attention returns one vector for each of the 9 target positions,
-# made of *means* over the 12.
+# Nearly everything is `sentences × positions × d_model`. The vectors get more features only inside the feed-forward
+# network and at the very end. The memory has 12 positions, but cross-attention returns one vector for each of the 9
+# target positions, made of *means* over those 12.
 #
 # ### See it: replace a layer
 #
@@ -449,17 +451,18 @@ for each in model.encoder_layers:
 
 # %% predict="predict_base_model"
 # How many parameters does this model have in all, in MILLIONS? An error of five per cent is fine. You may
-# calculate: an encoder layer has 3.15 million, and the shared matrix of the words counts once.
+# calculate: an encoder layer has 3.15 million, and the shared word matrix counts once.
 
 # %% check="predict_base_model"
 
 # %% [markdown]
 # ### See it: parameters by part
 #
-# Your model in the sizes of the paper's base and big models. (On PyTorch's *meta* device, tensors have a shape but no
-# numbers, so even the big one needs no memory.) Is attention, which gave the paper its name, the largest part?
+# The chart shows your model in the sizes of the paper's base and big models. (On PyTorch's *meta* device, tensors have
+# a shape but no numbers, so even the big model needs no memory.) Is attention, which gave the paper its name, the
+# largest part?
 #
-# **Change something:** a vocabulary of 8,000, or of 250,000 as in multilingual models. Use 24 layers.
+# **Change something:** a vocabulary of 8,000, or of 250,000 as in multilingual models. Use 24 layers (`layers=24`).
 
 # %% tags=["see"]
 import pandas as pd
@@ -526,7 +529,7 @@ print(
 # So a tied parameter has one gradient, the sum over all its uses. Copies differ after the first update.
 #
 # Tying needs a **joint vocabulary**: word 7 must be the same word on both sides. If the two sizes differ, your function
-# must raise a `ValueError` that contains both.
+# must raise a `ValueError` that contains both sizes.
 #
 # ### Build it
 #
@@ -564,8 +567,9 @@ tied = parameters_of("base, tied", tie_embeddings(deepcopy(base)))
 parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 
 # %% [markdown]
-# This answers your prediction: 63.1 million. The paper's table 3 says 65 million. The paper doesn't say how the
-# parameters were counted, and gives the size of the vocabulary only as "about 37000" (section 5.1).
+# So the answer to the prediction at the start of this section is 63.1 million. The paper's table 3 says 65 million. The
+# paper doesn't say how the parameters were counted, and gives the size of the vocabulary only as "about 37000" (section
+# 5.1).
 #
 # One difference between the uses remains: the embeddings multiply by $\sqrt{d_\mathrm{model}}$, the generator doesn't.
 #
@@ -582,7 +586,7 @@ parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
 #
 # ### Worked example: from a hidden vector to the next word
 #
-# A vocabulary of three words, and a hidden vector of two features.
+# The vocabulary has three words, and the hidden vector has two features.
 
 # %% tags=["see"]
 rows_of_generator = {"dog": [1.0, 0.0], "cat": [0.8, 0.6], "sea": [-1.0, 0.5]}
@@ -605,7 +609,7 @@ for (word, dot), probability in zip(dots.items(), likely.tolist(), strict=True):
 # %% [markdown]
 # ### Worked example: two rows, three steps
 #
-# A toy model that only knows which word follows which. The first sentence of the batch ends early.
+# This toy model only knows which word follows which. The first sentence of the batch ends early.
 
 # %% tags=["see"]
 follows = [{"<start>": "dogs", "dogs": "<end>"}, {"<start>": "a", "a": "cat", "cat": "<end>"}]
@@ -650,11 +654,12 @@ print(greedy_decode(tiny, torch.tensor([[3, 4], [4, 3]]), both_words, max_length
 # %% [markdown]
 # ### See it: an untrained model writes
 #
-# Each row of the picture is one step: how probable the model finds each word, and which one it takes. Does it hesitate,
-# because it knows nothing? Does it repeat itself? Does it end?
+# Each row of the picture is one step: it shows how probable the model finds each word, and which one it takes. Does the
+# model hesitate, because it knows nothing? Does it repeat itself? Does it end?
 #
-# **Change something:** the seed. `norm_first=True`. Six layers. Or multiply all weights by two
-# (`for weight in toy.parameters(): weight.data.mul_(2)`): how sure can a model that knows nothing be?
+# **Change something:** try another seed, `norm_first=True`, or `layers=6`. Or multiply all weights by two, after the
+# line that builds `toy` (`for weight in toy.parameters(): weight.data.mul_(2)`): how sure can a model that knows
+# nothing be?
 
 # %% tags=["see"]
 words = "<pad> <start> <end> a the dog man ball beach plays runs with on red".split()
@@ -675,8 +680,8 @@ decoding_steps(logits[0].softmax(dim=-1), words, written[0, 1:].tolist())
 # reason, and it goes round in circles.
 #
 # Greedy decoding ran the decoder once for each word. But the probabilities of *all* steps in the picture came from
-# **one** run over the finished sentence: see the code. Is
-# the most probable word of each step the same in both?
+# **one** run over the finished sentence (see the last lines of the code). Is the most probable word at each step the
+# same in both cases?
 
 # %% tags=["see"]
 print("written:         ", [words[index] for index in written[0, 1:].tolist()])
@@ -710,8 +715,8 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # Now build the model from **your own** code. **Save this notebook first**, because the code is read from the saved
 # notebooks.
 #
-# The next cell says which parts are yours. For a missing, unfinished or broken part it uses the reference's.
-# Nothing in this section and the next one is graded.
+# The next cell says which parts are yours. For a missing, unfinished or broken part it uses the reference. Nothing in
+# this section or the next one is graded.
 
 # %% tags=["see"]
 from course_lib.student.parts import build_transformer, load_parts, unequal_parts
@@ -721,11 +726,13 @@ print(f"{len(parts.yours)} of {len(list(parts))} parts are yours.\n")
 print(parts.table())
 
 # %% [markdown]
-# Does it compute what the reference computes? The same weights go into both models, in float64, and logits, gradients,
-# tied weights and decoded tokens are compared. If something differs, you are told which of your parts causes it.
+# Does your model compute what the reference computes? The same weights go into both models, in float64, and logits,
+# gradients, tied weights and decoded tokens are compared. If something differs, you are told which of your parts causes
+# it.
 #
-# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save that notebook, and
-# run these two cells again. Then undo the mistake, save again, and run both cells again before you continue.
+# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save that notebook, and run
+# the cell above and the cell below again. Then undo the mistake, save again, and run both cells again before you
+# continue.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
@@ -741,8 +748,8 @@ if parts.yours and not unequal:
 # cross-attention. What is left of the decoder layer is your *encoder* layer with a causal mask. Stack a few, and you
 # have the design of GPT.
 #
-# Here it is, made of your parts. The text is the English captions, simply split into words. (Lesson 10 does this
-# properly.)
+# Here it is, made of your parts. The text consists of the English captions, simply split into words. (Lesson 10 does
+# this properly.)
 
 # %% tags=["see"]
 import re
@@ -787,8 +794,8 @@ print(f"{len(captions)} captions, {len(vocabulary)} words in the vocabulary, {si
 
 # %% [markdown]
 # Now train it, for about half a minute. Each step takes 32 captions, shifts them (lesson 04), and makes the correct
-# next words more probable. (The loss is the mean of $-\ln p$ again, as in lesson 03.) Before it starts: what would the
-# loss be if all words were equally probable?
+# next words more probable. (As in lesson 03, the loss is the mean of $-\ln p$, where $p$ is the probability of the
+# correct word.) Before you run the cell: what would the loss be if all words were equally probable?
 
 # %% tags=["see"]
 import math
@@ -904,7 +911,8 @@ pd.DataFrame(table, columns=["after", "1st guess", "2nd", "3rd", "the text has",
 #
 # And find a head that you can't explain.
 #
-# **Change something:** another caption. Train with `layers=3` or `heads=2`. Does every seed give the same heads?
+# **Change something:** use another caption as the `example`. Train with `layers=3` or `heads=2`. Does every seed give
+# the same heads?
 
 # %% tags=["see"]
 read = ["<start>", *example]
@@ -942,8 +950,8 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 #
 # ## Further reading
 #
-# Since 2017, nearly every box of figure 1 has been replaced in large language models, but the overall design is still
-# the same:
+# Since 2017, nearly every box of figure 1 has been replaced in large language models, although the overall design is
+# still the same. This is what has changed:
 #
 # - **The stack:** decoder only (GPT, [Radford et al.
 #   2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf)), encoder only

@@ -24,7 +24,7 @@ show_offline()
 architecture_map(built=finished_exercises(), current=["learning_rate", "make_scheduler"])
 
 # %% [markdown]
-# The first exercise, one update of Adam, isn't in the map, because the course itself trains with PyTorch's Adam.
+# The first exercise, one update of Adam, isn't on the map, because the course itself trains with PyTorch's Adam.
 
 # %% given="setup"
 import math
@@ -109,7 +109,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # The next update needs the **plain** $m_1$ and $v_1$; the corrected ones are used once and dropped.
 
 # %% tags=["see"]
-# A scratch cell for update 2, whose gradients are 0.1 and 0.04: finish it by hand from these numbers.
+# A scratch cell for update 2, whose gradients are 0.1 and 0.04: finish the update by hand from these numbers.
 gradient = torch.tensor([0.1, 0.04])
 mean, variance = torch.tensor([0.03, -0.002]), torch.tensor([0.0018, 0.000008])
 print("0.9 of the old mean:      ", 0.9 * mean)
@@ -127,8 +127,8 @@ print(f"corrections of update 2:   {1 - 0.9**2:.4f} and {1 - 0.98**2:.4f}")
 ### BEGIN SOLUTION course_lib.transformer.adam:adam_update
 
 # %% [markdown]
-# A scratch cell: both updates. The first should give the last row of the worked example, and its rows of $m_1$ and
-# $v_1$. Does the second give what you worked out by hand, 0.8126 and -1.9365?
+# A scratch cell: both updates. The first should give the new weights of the worked example, then its $m_1$ and $v_1$.
+# Does the second give what you worked out by hand, 0.8126 and -1.9365?
 
 # %% tags=["see"]
 weights, zeros = torch.tensor([1.0, -2.0]), torch.zeros(2)
@@ -143,9 +143,10 @@ print("update 2:", *adam_update(first[0], torch.tensor([0.1, 0.04]), first[1], f
 # %% [markdown]
 # ### See it: a steep weight and a flat one
 #
-# Two weights, and a loss that is a hundred times steeper along one of them: $\frac12 (100\, \theta_1^2 + \theta_2^2)$.
-# Both start at 1, and the loss is lowest where both are 0. The rate of gradient descent, 0.015, is not far below the
-# largest that the steep weight tolerates. Adam runs at a rate of 0.05.
+# There are two weights, and the loss is a hundred times steeper along one of them:
+# $\frac12 (100\, \theta_1^2 + \theta_2^2)$. Both weights start at 1, and the loss is lowest where both are 0. The rate
+# of gradient descent, 0.015, is not far below the largest rate that the steep weight tolerates. Adam runs at a rate of
+# 0.05.
 #
 # **Change something:** a rate of 0.021 for gradient descent. Then raise Adam's rate to 0.5.
 
@@ -195,10 +196,10 @@ named_lines(
 #
 # ### See it: signal and noise
 #
-# Three kinds of weights. For the first kind, the gradient is the same in every batch: pure **signal**. For the second,
-# it is the sum of signal and noise, in equal parts. For the third, it is a random number around zero: pure **noise**,
-# which gives the weight no reason to move. How far does Adam move each, in units of the learning rate? Each line is the
-# mean over 500 weights.
+# Here are three kinds of weights. For the first kind, the gradient is the same in every batch: pure **signal**. For the
+# second, it is the sum of signal and noise, in equal parts. For the third, it is a random number around zero: pure
+# **noise**, which gives the weight no reason to move. How far does Adam move each kind, in units of the learning rate?
+# Each line is the mean over 500 weights.
 #
 # **Change something:** `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
 
@@ -223,14 +224,14 @@ named_lines(
 )
 
 # %% [markdown]
-# After a few dozen updates, pure noise moves a weight by only about a fifth of the rate, because it cancels out in
-# $m$, while the squares in $v$ don't. But at the **first** update all three move by the full rate. Adam has seen one
-# batch, and takes everything for signal.
+# After a few dozen updates, pure noise moves a weight by only about a fifth of the rate, because it cancels out in $m$,
+# while the squares in $v$ don't. But at the **first** update all three move by the full rate. Adam has seen only one
+# batch, and treats everything as signal.
 #
 # That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
 # 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push the model into a region from which it
-# hardly recovers. So the rate should stay **small while the optimiser is still learning what to trust**.
+# recovers very slowly. So the rate should stay **small while the optimiser is still learning what to trust**.
 #
 # The idea is older than the Transformer: He et al. ([2016](https://arxiv.org/abs/1512.03385)) used a warm-up for a
 # network of 110 layers, and Goyal et al. ([2017](https://arxiv.org/abs/1706.02677)) for very large batches.
@@ -246,7 +247,7 @@ named_lines(
 # | symbol | in code | what it is |
 # |---|---|---|
 # | $\mathit{step}$ | `step` | the number of the update; the first one is step **1** |
-# | $d_\mathrm{model}$ | `d_model` | the features of each position, 512 in the base model |
+# | $d_\mathrm{model}$ | `d_model` | the number of features of each position, 512 in the base model |
 # | $\mathit{warmup}$ | `warmup` | how many updates the rise takes, 4,000 in the paper |
 # | $\mathit{factor}$ | `factor` | scales the whole schedule up or down; 1 in the paper |
 #
@@ -275,7 +276,7 @@ for update in [4, 8, 9, 10, 16]:
     print(update, round(1 / math.sqrt(update), 3), round(update / 27, 3))
 
 # %% predict="predict_peak"
-# The base model: 512 features, a warm-up of 4000 updates, factor 1. What is the largest learning
+# The base model has 512 features, a warm-up of 4000 updates and a factor of 1. What is the largest learning
 # rate that it ever has?
 
 # %% check="predict_peak"
@@ -304,7 +305,7 @@ for update in range(1, 9):
 #
 # Here the warm-up is 100, and $d_\mathrm{model}$ is 1, so $d_\mathrm{model}^{-0.5}$ is 1, too.
 #
-# **Change something:** replace `100**-1.5` by `100**-1` or by `100**-2`. Where do the terms meet then?
+# **Change something:** replace `100**-1.5` with `100**-1` or with `100**-2`. Where do the terms meet then?
 
 # %% tags=["see"]
 rows = []
@@ -356,15 +357,16 @@ schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
 # %% [markdown]
 # ## 3. Into the optimiser
 #
-# A PyTorch optimiser holds its weights in one or several **groups**, each with its own rate,
-# `optimizer.param_groups[0]["lr"]` for the first. A **scheduler** writes there. So each update ends with two calls:
-# `optimizer.step()` moves the weights at the current rate, and `scheduler.step()` sets the rate of the *next* update.
+# A PyTorch optimiser holds its weights in one or several **groups**, each with its own rate. The rate of the first
+# group is `optimizer.param_groups[0]["lr"]`. A **scheduler** overwrites these rates. So each update ends with two
+# calls: `optimizer.step()` moves the weights at the current rate, and `scheduler.step()` sets the rate of the *next*
+# update.
 #
 # PyTorch's `LambdaLR(optimizer, function)` is the scheduler for a formula of your own. It sets each rate to
 #
 # $$\text{the optimiser's initial rate} \times \text{function}(\text{number of scheduler steps so far})$$
 #
-# So if the optimiser's initial rate is `lr=1.0`, `function` gives the rate itself.
+# So if the optimiser's initial rate is `lr=1.0`, `function` returns the rate itself.
 #
 # ### Worked example: four rates
 #
@@ -388,8 +390,8 @@ for update in [1, 2, 3]:
     looking_up.step()
 
 # %% [markdown]
-# Look closely at the number, because a mistake here has been copied many times. PyTorch passes the number of updates
-# that are **done**; equation 3 needs the number of the **next** one.
+# Look closely at the number that `look_up` receives, because a mistake here has been copied many times. PyTorch passes
+# the number of updates that are **done**; equation 3 needs the number of the **next** one.
 #
 # **Change something:** create `tiny` with `lr=0.1`, and look at the rates again.
 #
@@ -451,16 +453,16 @@ schedule_curves(
 )
 
 # %% [markdown]
-# The peak is as high as before, but eight times as early: on the way up, where the rate should be small, it is eight
-# times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a factor of
-# $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for each step of
-# the optimiser.**
+# The peak is as high as before, but it comes eight times as early: on the way up, where the rate should be small, it is
+# eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a
+# factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for each
+# step of the optimiser.**
 
 # %% [markdown]
 # ## 5. Does it matter?
 #
 # The task is to read six random symbols and write the same six. A small Transformer, with two layers on each side and
-# 32 features, is trained three times, for 150 updates:
+# 32 features, is trained three times, for 150 updates each:
 #
 # - **post-norm, with warm-up:** the paper's kind of model and your schedule, with a warm-up of 40,
 # - **post-norm, without:** the same, but updates 1 to 39 already run at the peak rate,
@@ -473,7 +475,7 @@ schedule_curves(
 # before the model with warm-up fails, too?
 
 # %% tags=["see"]
-torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it
+torch.set_num_threads(1)  # a model this small trains faster with a single thread
 SYMBOLS, LENGTH, START = 12, 6, 1
 D_MODEL, WARMUP, FACTOR = 32, 40, 0.5
 
@@ -528,10 +530,11 @@ named_lines(
 
 # %% [markdown]
 # The post-norm model without warm-up is thrown off by its first few updates, and a hundred updates later it hasn't
-# recovered, although its rate has long been that of the model with warm-up. The pre-norm model is more forgiving,
+# recovered, although its rate has been the same as with warm-up since update 40. The pre-norm model is more forgiving,
 # which is one reason why most later models are built that way.
 #
-# In this bad region the model gives nearly the same answer to every input, and its gradients hardly point the way back.
+# In this bad region the model gives nearly the same answer to every input, and its gradients are small, so finding the
+# way back takes many updates.
 #
 # But this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up helps is still
 # being studied; you have seen two of the proposed reasons.
@@ -547,7 +550,7 @@ named_lines(
 # same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
 # or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
 # gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
-# answer to everything and the gradients hardly lead back. The falling rate comes too late: with small steps, leaving a
+# answer to everything and the gradients are small. The falling rate comes too late: with small steps, leaving a
 # bad region takes a very long time. The warm-up keeps the steps small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
@@ -562,9 +565,9 @@ named_lines(
 # %% [markdown]
 # ### Explain it
 #
-# A widely copied program contains `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where `rate` is equation 3.
-# The `max` is there because `rate(0)` divides by zero. Which step's rate does each of the updates 1, 2, 3 and 4 use?
-# Why does hardly anybody notice? And what is the better fix?
+# A widely copied program contains the equivalent of `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where
+# `rate` is equation 3. The `max` is there because `rate(0)` divides by zero. Which step's rate does each of the updates
+# 1, 2, 3 and 4 use? Why does hardly anybody notice? And what is a better fix?
 
 # %% [markdown] explain="explain_lag"
 # LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,
@@ -609,7 +612,7 @@ named_lines(
 # <details><summary>If I double the batch, what should the rate do?</summary>
 #
 # A larger batch has less noise in its gradient, so it tolerates a larger rate. With Adam, multiplying the rate by
-# $\sqrt 2$ is a common first try; there is no fixed rule. Use `factor`.
+# $\sqrt 2$ is a common first try; there is no fixed rule. You can change the rate with `factor`.
 #
 # </details>
 #

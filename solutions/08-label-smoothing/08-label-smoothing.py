@@ -10,13 +10,14 @@
 #
 # By the end you will be able to
 #
-# - compute smoothed targets, and say exactly which probability each word gets (three versions are in circulation),
-# - write the loss that goes with them: correct for padded batches, and stable for very large and very small logits,
+# - compute smoothed targets, and say exactly what probability each word gets (three versions are in circulation),
+# - write a matching loss that is correct for padded batches and stable for very large and very small logits,
 # - work out the lowest value that a loss can reach, and judge a training curve by it,
 # - read a calibration plot: if a model is 80% sure of its predictions, are 80% of them right?
 #
-# **Time:** about an hour and a half. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.4; section 7 of
-# Szegedy et al. 2016, which it cites, [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567).
+# **Time:** about an hour and a half. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.4. It cites
+# Szegedy et al. 2016, [Rethinking the Inception Architecture](https://arxiv.org/abs/1512.00567), whose section 7
+# introduces the method.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -57,18 +58,18 @@ from course_lib.transformer import (
 #
 # $$-\ln p_y$$
 #
-# The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$ *nats*, the unit of the natural logarithm,
-# and $-\ln 0.9999 = 0.0001$. The loss is zero only if $p_y = 1$, which no softmax of finite logits gives. So training
-# keeps pushing the label's logit up and the others down. Two things follow:
+# The surer the model is of the label, the lower the loss: $-\ln 0.99 = 0.01$, and $-\ln 0.9999 = 0.0001$. (With the
+# natural logarithm, the unit of the loss is the *nat*.) The loss is zero only if $p_y = 1$, which no softmax of finite
+# logits gives. So training keeps pushing the label's logit up and the others down. Two things follow:
 #
 # - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
 #   but less often right.
-# - The target forbids **words that would have done just as well**. "A dog *runs*" or "a dog *is running*": the corpus
-#   has one of them, and the target says that the other is impossible. A model that believes this learns the sentence by
-#   heart.
+# - The target forbids **words that would have done just as well**. Both "a dog *runs*" and "a dog *is running*" may be
+#   correct. The corpus has one of them, and the target says that the other is impossible. A model that believes this
+#   learns the sentence by heart.
 #
 # The remedy comes from image recognition: with smoothed labels, Szegedy et al. gained about 0.2 percentage points on
-# ImageNet. The Transformer smooths as much as they did, by 0.1.
+# ImageNet. The Transformer paper uses as much smoothing as they did, 0.1.
 #
 # ## 2. Smoothed targets
 #
@@ -122,12 +123,12 @@ print(row, sum(row))
 # **Other versions exist.** Some programs, such as the authors' own Tensor2Tensor, spread $\varepsilon$ over the $V - 1$
 # *other* words. A widely copied program spreads it over $V - 2$ words, leaving out the label and padding. With 37,000
 # words nobody can tell the results apart; with two, the last version divides by zero. You build the version that the
-# paper cites, which is also PyTorch's.
+# paper cites, which PyTorch uses too.
 #
 # ### Build it
 #
 # Labels may have any shape, usually (sentences, positions). The targets have one more axis at the end, for the words.
-# Their dtype may be any floating-point one.
+# They may have any floating-point dtype.
 
 # %% build="smooth_targets"
 ### BEGIN SOLUTION course_lib.transformer.label_smoothing:smooth_targets
@@ -146,7 +147,7 @@ print(smooth_targets(torch.tensor([3, 0]), vocab_size=5, pad_id=0, smoothing=0.2
 # %% [markdown]
 # ### See it: the targets of a sentence
 #
-# **Change something:** a smoothing of 0, of 0.5, of 1. What can the model still learn if it is 1?
+# **Change something:** a smoothing of 0, 0.5 or 1. What can the model still learn if the smoothing is 1?
 
 # %% tags=["see"]
 vocabulary = ["<pad>", "<end>", "a", "the", "dog", "cat", "runs", "sleeps", "fast", "."]
@@ -163,12 +164,13 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 #
 # $$H(q, p) = -\sum_{k=1}^{V} q_k \ln p_k$$
 #
-# With a hard target only one term isn't zero, $-\ln p_y$: the usual loss. For a batch, take the mean over its **real
+# With a hard target only one term isn't zero: $-\ln p_y$, the usual loss. For a batch, take the mean over its **real
 # words**, and leave padding out of the sum *and out of the count*:
 #
 # $$\mathrm{loss} = \frac{1}{N} \sum_{i \,\text{not padding}} H(q_i, p_i)$$
 #
-# where $N$ is the number of positions that aren't padding.
+# where $q_i$ and $p_i$ are the two distributions at position $i$, and $N$ is the number of positions that aren't
+# padding.
 #
 # ### Worked example: one label and one padding position
 #
@@ -187,8 +189,8 @@ real_words = 1
 print("the loss, a mean over 1 real word and not over 2 positions:", terms.sum() / real_words)
 
 # %% [markdown]
-# **Mean over what?** Over words, not over sentences. Otherwise a word of a short sentence would count more than one
-# of a long sentence.
+# **Mean over what?** Over words, not over sentences. Otherwise a word in a short sentence would count more than one in
+# a long sentence.
 #
 # **Why not `softmax` and then `log`, as in this example?** It breaks when logits are far apart:
 
@@ -199,12 +201,12 @@ print("and its logarithm:", far_apart.softmax(dim=0).log())
 print("log_softmax:      ", far_apart.log_softmax(dim=0))
 
 # %% [markdown]
-# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` subtracts the largest
-# logit from all, and then the logarithm of the sum of their exponentials: nothing overflows, and there is no logarithm
-# of 0.
+# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` first subtracts the
+# largest logit from all logits. From the results it subtracts the logarithm of the sum of their exponentials. Nothing
+# overflows, and no logarithm of 0 is computed.
 #
 # **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a model
-# can do is to predict exactly the targets, $p = q$; any other $p$ costs more (Gibbs' inequality).
+# can do is to predict the targets exactly, $p = q$; any other $p$ costs more (Gibbs' inequality).
 
 # %% predict="predict_lowest"
 # Again 10 words and a smoothing of 0.1. What is the lowest loss that any model can reach, per word?
@@ -225,14 +227,15 @@ for words in [1_000, 8_000, 37_000]:
 
 # %% [markdown]
 # Some programs report the **Kullback-Leibler divergence** instead: the cross-entropy minus that floor. Its lowest value
-# is zero, and it has the same gradients, because the floor doesn't depend on the model. But never compare it with a
-# cross-entropy. To measure how surprised the model is by the real words, compute the loss with a smoothing of 0. The
-# exponential of that is the **perplexity**.
+# is zero, and it has the same gradients, because the floor doesn't depend on the model. But never compare a divergence
+# with a cross-entropy. To measure how surprised the model is by the real words, compute the loss with a smoothing of 0.
+# The exponential of that loss is the **perplexity**.
 #
 # ### Build it
 #
-# `__init__` is given; you write `forward`. Combine your own targets with the log-probabilities. (The argument
-# `label_smoothing` of `torch.nn.functional.cross_entropy` would solve the whole exercise, and isn't allowed.)
+# `__init__` is given; you write `forward`. Combine the targets from your `smooth_targets` with the log-probabilities.
+# (The argument `label_smoothing` of `torch.nn.functional.cross_entropy` would solve the whole exercise, so it isn't
+# allowed.)
 #
 # The result has the dtype of the logits. Your targets may be float32, so convert them: `.to(logits.dtype)`.
 
@@ -264,7 +267,7 @@ print("PyTorch's:", theirs(logits.flatten(0, 1), labels.flatten()).item())
 # ### See it: how confident should a model be?
 #
 # A model gives the label some probability and shares the rest evenly among the other nine words. How does your loss
-# change as it becomes more confident? (The axis is stretched near 100%.)
+# change as the model becomes more confident? (The axis is stretched near 100%.)
 #
 # **Change something:** the number of words. Where is the lowest point with 1,000 words? With two?
 
@@ -282,23 +285,23 @@ for smoothing in [0.0, 0.1, 0.3]:
 loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"]))
 
 # %% [markdown]
-# Without smoothing the line falls forever. With smoothing it has a lowest point, exactly at the targets: a model
-# that is **more confident than that is penalised**.
+# Without smoothing the line falls forever. With smoothing it has a lowest point, where the model's confidence is
+# exactly the label's target probability. A model that is **more confident than that is penalised**.
 #
 # So the logits stop growing. How far is the label's logit above the others then? The softmax is $p_k = e^{z_k} /
-# \sum_l e^{z_l}$, so the quotient of two probabilities is $p_y / p_k = e^{z_y - z_k}$.
+# \sum_l e^{z_l}$, where $l$ runs over all words, so the ratio of two probabilities is $p_y / p_k = e^{z_y - z_k}$.
 
 # %% predict="predict_gap"
-# 10 words, smoothing 0.1, targets of 0.91 and 0.01. How far is the label's logit above each
-# other logit, for a model at its best?
+# 10 words, smoothing 0.1, targets of 0.91 and 0.01. How far is the label's logit above each other logit
+# when the loss is as low as possible?
 
 # %% check="predict_gap"
 
 # %% [markdown]
-# ### What it did for the paper
+# ### What smoothing did in the paper
 #
-# Table 3 of the paper varies the base model, and measures it on newstest2013, English to German. **BLEU**,
-# from 0 to 100, says how many words and groups of words a translation has in common with a reference translation
+# Table 3 of the paper compares variants of the base model on newstest2013, from English to German. **BLEU**, a score
+# from 0 to 100, measures how many words and groups of words a translation has in common with a reference translation
 # (lesson 13). These are the rows about smoothing:
 #
 # | smoothing | perplexity (lower is better) | BLEU (higher is better) |
@@ -309,16 +312,16 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 #
 # ### Explain it
 #
-# A fellow student trains a translator with 8,000 words and a smoothing of 0.1, and is worried: "The loss has stayed
-# above 2.4 for hours, and the perplexity is worse than *without* smoothing. But BLEU is better. Something must be
-# broken." What do you answer?
+# A fellow student trains a translation model with a vocabulary of 8,000 words and a smoothing of 0.1, and is worried:
+# "The loss has stayed above 2.4 for hours, and the perplexity is worse than *without* smoothing. But BLEU is better.
+# Something must be broken." What do you answer?
 
 # %% [markdown] explain="explain_floor"
-# Nothing needs to be broken. The lowest value of the smoothed loss isn't zero but the entropy of the targets, about
-# 1.2 for 8,000 words and a smoothing of 0.1. The rest is real uncertainty, because often several words could come
-# next. The perplexity is worse because the model was taught to keep some probability for other words, so it gives the
-# correct word less than it could. BLEU doesn't look at probabilities, only at the words that are chosen. Those
-# choices may well be better, because the model isn't overconfident about its training sentences.
+# This doesn't mean that anything is broken. The lowest value of the smoothed loss isn't zero but the entropy of the
+# targets, about 1.2 for 8,000 words and a smoothing of 0.1. Much of the rest is real uncertainty, because often several
+# words could come next. The perplexity is worse because the model was taught to keep some probability for other words,
+# so it gives the correct word less than it could. BLEU doesn't look at probabilities, only at the words that are
+# chosen. Those choices may well be better, because the model isn't overconfident about its training sentences.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the smoothed loss has a floor above zero, the entropy of the targets (about 1.2 here; the number isn't required).
@@ -334,18 +337,19 @@ loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"
 # confidence. Beam search (lesson 11) relies on this: a model that is blindly sure of its first guess leaves no
 # room for another.
 #
-# The task is copying again, but a fifth of the target's tokens have been replaced by random ones. The source shows
-# the token that is *probably* correct: even a perfect model is right in only about 82% of the cases, and should say
-# so. (A fifth is random, and one in ten of those is right by chance.)
+# The task is to copy six symbols, as in lesson 07, but a fifth of the target's tokens have been replaced by random
+# ones. The source shows the token that is *probably* correct. So even a perfect model is right in only about 82% of the
+# cases, and its confidence should be no higher. (A fifth is random, and one in ten of those is right by chance.)
 #
-# There are only 200 sentences for training, so a model can **memorise** their errors. Three small Transformers,
-# trained with a smoothing of 0, 0.1 and 0.3, predict the tokens of 500 new sentences. The cell takes a few seconds.
+# There are only 200 sentences for training, so a model can **memorise** their errors. Three small Transformers, trained
+# with a smoothing of 0, 0.1 and 0.3 respectively, predict the tokens of 500 new sentences. The cell takes a few
+# seconds.
 #
-# **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): is the
-# smoothed model still calibrated?
+# **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): are the
+# smoothed models still calibrated?
 
 # %% tags=["see"]
-torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it
+torch.set_num_threads(1)  # a model this small trains faster with a single thread
 
 SYMBOLS, LENGTH, PAD, START = 12, 6, 0, 1
 
@@ -418,12 +422,12 @@ calibration_curves(pd.concat(tables))
 # experiment, and in which case would it make calibration *worse*?
 
 # %% [markdown] explain="explain_calibration"
-# With hard targets the loss falls as long as the model becomes more confident, so the logits are pushed apart without
-# end, and the model ends up sure of everything it was trained on. With smoothed targets the confidence of the targets
-# is best, and going beyond it is penalised. In the experiment the labels were noisy and the sentences few, so the
-# unsmoothed model memorised errors and was overconfident on new sentences; smoothing held that back. Where labels are
-# certain and data plentiful, a model could rightly be almost sure, and smoothing makes it less confident than it
-# should be.
+# With hard targets the loss keeps falling as the model becomes more confident of the labels, so the logits are pushed
+# apart without end, and the model ends up sure of everything it was trained on. With smoothed targets the best
+# confidence is that of the targets, and going beyond it is penalised. In the experiment the labels were noisy and the
+# sentences few, so the unsmoothed model memorised errors and was overconfident on new sentences; smoothing held that
+# back. Where labels are certain and data plentiful, a model could rightly be almost sure, and smoothing makes it less
+# confident than it should be.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: hard targets always reward more confidence; smoothed ones have an optimum and penalise going beyond it.
@@ -443,10 +447,10 @@ calibration_curves(pd.concat(tables))
 #
 # <details><summary>Should I use the smoothed loss for validation, too?</summary>
 #
-# Either will do, if you know which one you are looking at. In the final lab the training loss is smoothed, but the
-# validation loss isn't, because it gives the perplexity. So the two differ by about the floor and by the effect of
-# dropout, even for a model that does equally well on old and new sentences. To see overfitting, watch whether the
-# validation loss rises.
+# Either will do, as long as you know which one you are looking at. In the final lab the training loss is smoothed, but
+# the validation loss isn't, because its exponential should be the perplexity. So the two differ by about the floor and
+# by the effect of dropout, even for a model that does equally well on old and new sentences. To see overfitting, watch
+# whether the validation loss rises.
 #
 # </details>
 #
@@ -487,7 +491,7 @@ calibration_curves(pd.concat(tables))
 #   Distributions](https://arxiv.org/abs/1701.06548): a relative of label smoothing.
 # - Müller, Kornblith and Hinton 2019, [When Does Label Smoothing Help?](https://arxiv.org/abs/1906.02629). One finding:
 #   a smoothed model is a worse teacher for distillation.
-# - What people do today: most translators still smooth by 0.1. Large language models mostly don't: they see most
+# - Today most translation models still use a smoothing of 0.1. Most large language models use none: they see most
 #   sentences only about once, so they overfit less.
 #
 # ## Where you are

@@ -5,8 +5,8 @@
 # the function that combines them into **one update**. Call it a few hundred times, and a network of random numbers
 # has learned something.
 #
-# The function has about ten lines, and nearly every one can be misplaced, by a line or by one level of indentation,
-# without any error. The model then trains worse, or learns something unintended.
+# The function has fewer than twenty lines, and nearly every one can be misplaced, by a line or by one level of
+# indentation, without any error. The model then trains worse, or learns something unintended.
 #
 # By the end you will be able to
 #
@@ -15,7 +15,7 @@
 # - judge a training curve: where it should begin, and how low it can get,
 # - explain teacher forcing, and how decoding differs from it.
 #
-# **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.1, 5, 5.1 and 5.4.
+# **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.1, 5, 5.1, 5.2 and 5.4.
 
 # %% tags=["see"]
 from course_lib.charts import (
@@ -104,15 +104,15 @@ print(collated(few)[0])
 # | 2 | **Clear the old gradients.** PyTorch *adds* each new gradient to the existing one. | |
 # | 3 | **Shift the target**: the decoder's input, and the labels. | 04 |
 # | 4 | **Masks**: padding of the source; padding and the future of the target. | 04 |
-# | 5 | **Forward pass**: encode, decode, and the generator computes logits. | 06 |
+# | 5 | **Forward pass**: encode, decode, and compute the logits with the generator. | 06 |
 # | 6 | **Loss**, a mean over the **real tokens**: the labels that aren't padding. | 08 |
-# | 7 | **Backward pass**: the gradient of the loss for every weight. | |
+# | 7 | **Backward pass**: the gradient of the loss with respect to every weight. | |
 # | 8 | **The optimiser's step** moves the weights. | |
-# | 9 | **The scheduler's step** sets the learning rate of the next update. | 07 |
+# | 9 | **The scheduler's step** sets the learning rate for the next update. | 07 |
 #
 # What happens if a line is missing or misplaced?
 #
-# - Without 1, nothing fails, and the model may train without dropout.
+# - Without 1, there is no error, but the model may train without dropout.
 # - Without 2, every update uses the sum of all gradients so far. With 2 between 7 and 8, no weight ever moves.
 # - With 9 before 8, every update uses the learning rate of the next one.
 # - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model
@@ -121,18 +121,18 @@ print(collated(few)[0])
 # %% [markdown]
 # ## 2. Gradient accumulation
 #
-# Most of the memory that training needs is for the **activations**: what the forward pass stores for the backward
-# pass. They grow with the batch. If they don't fit, split the batch into **micro-batches**, do steps 3 to 7 for each
-# of them, and then make *one* update. Because PyTorch adds gradients up, the gradient of the whole batch is there after
-# the last piece. Only one piece has to fit into memory at a time, provided that its backward pass comes before the
-# next forward pass.
+# Much of the memory that training needs is for the **activations**, the results that the forward pass stores for the
+# backward pass. They grow with the batch. If they don't fit, split the batch into **micro-batches**, do steps 3 to 7
+# for each of them, and then make *one* update. Because PyTorch adds gradients up, the gradient of the whole batch is
+# complete after the last piece. Only one piece has to fit into memory at a time, provided that its backward pass comes
+# before the forward pass of the next piece.
 #
 # ### See it: gradients add up
 #
 # One weight, and three pieces of a batch. The gradient of $3w$ is 3, whatever $w$ is.
 #
-# **Change something:** clear the gradient in the first line of the loop (`descent.zero_grad()`). What is left of the
-# three pieces?
+# **Change something:** insert `descent.zero_grad()` as the first line of the loop, to clear the gradient before each
+# piece. What is left of the three pieces?
 
 # %% tags=["see"]
 weight = torch.tensor(1.0, requires_grad=True)
@@ -156,19 +156,20 @@ print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 
 # %% [markdown]
 # In symbols: micro-batch $m$ has $N_m$ real tokens, and token $i$ costs $\ell_i$. The loss of lesson 08 returns the
-# mean of one micro-batch, $L_m$. With $N$ the number of real tokens in the whole batch, the mean over the batch is
+# mean of one micro-batch, $L_m$. With $N$ the number of real tokens in the whole batch, and $L$ the mean over the
+# batch,
 #
 # $$L_m = \frac{1}{N_m} \sum_{i \in m} \ell_i \qquad\qquad L = \frac{1}{N} \sum_i \ell_i = \sum_m \frac{N_m}{N}\, L_m$$
 #
 # So each $L_m$ is weighted by its **share** of the real tokens, $N_m / N$. The gradient of a sum is the sum of the
-# gradients, so the same shares hold for gradients:
+# gradients, so the same shares apply to the gradients, written with $\nabla$:
 #
 # $$\nabla L = \sum_m \frac{N_m}{N}\, \nabla L_m$$
 #
 # ### Worked example: four tokens in two pieces
 #
-# A model has a single weight $w = 2$, and token $i$ costs $w \cdot x_i$. The first piece has three tokens, the second
-# has one. The gradient of a piece's mean is the mean of its $x_i$.
+# A model has a single weight $w = 2$, and token $i$ costs $w \cdot x_i$, where $x_i$ is a fixed number. The first piece
+# has three tokens, the second has one. The gradient of a piece's mean is the mean of its $x_i$.
 
 # %% tags=["see"]
 w = torch.tensor(2.0, requires_grad=True)
@@ -192,8 +193,8 @@ for one in [first, second]:
 print("\nif each piece gets a half, a mean of means:", w.grad.item())
 
 # %% [markdown]
-# Change the sizes of the pieces in the cell above: when is the mean of means right? Then a scratch cell, in which the
-# share is applied *after* the backward pass. Which gradient do you expect?
+# Change the sizes of the pieces in the cell above: when is the mean of means right? The scratch cell below applies the
+# share *after* the backward pass. What gradient do you expect?
 
 # %% tags=["see"]
 w.grad = None
@@ -203,9 +204,9 @@ late = late * share
 print(w.grad)
 
 # %% [markdown]
-# Multiplying the loss *after* its backward pass has no effect: the gradient is already there. So apply the share before,
-# and for that, count the real tokens of all pieces first. (There is another way: multiply each mean by its number of
-# tokens, and divide the sum of the gradients by $N$ at the end.)
+# Multiplying the loss *after* its backward pass has no effect: the gradient has already been computed. So apply the
+# share before it. To know the share, count the real tokens of all pieces first. (There is another way: multiply each
+# mean by its number of tokens, and divide the sum of the gradients by $N$ at the end.)
 #
 # The start token is in the target, but it isn't a label, so don't count it.
 #
@@ -215,15 +216,15 @@ print(w.grad)
 #
 # - Micro-batches may differ in size. `micro_batches` may be a generator, which can be read only once.
 # - The padding id is `loss.pad_id`. Don't rely on 0.
-# - Return the loss of the whole batch as a **plain number**. (A tensor may keep the graph from which it was computed
-#   in memory; a list of a thousand such losses is a popular way to run out of memory.)
+# - Return the loss of the whole batch as a **plain number**. (A tensor may keep the whole graph of its computation
+#   alive; a list of a thousand such losses is a common way to run out of memory.)
 
 # %% build="train_step"
 ### BEGIN SOLUTION course_lib.transformer.training:train_step
 
 # %% [markdown]
-# A scratch cell: the first three sequences, in one piece and in two. The same model without dropout makes one update
-# with each, so the two losses should be equal (except for rounding).
+# A scratch cell: the first three sequences, in one piece and in two. Each time, an identical model without dropout
+# makes one update, so the two losses should be equal (except for rounding).
 
 # %% tags=["see"]
 for pieces in [[collated(few)], [collated(few[:1]), collated(few[1:])]]:
@@ -305,18 +306,18 @@ token_counts(
 # %% [markdown]
 # ### Explain it
 #
-# A fellow student divides the loss of each micro-batch by the number of micro-batches, and says: "That is a mean,
-# too. And if I shuffle, the pieces have about the same size, so who cares?" What is wrong with it? Say which tokens
-# count more than others, how it affects a model that should learn long sentences, and why two runs with the same
-# batches may differ.
+# A fellow student divides the loss of each micro-batch by the number of micro-batches, and says: "That is a mean, too.
+# And if I shuffle, the pieces have about the same size, so who cares?" What is wrong with this? Say which tokens count
+# more than others, how this affects a model that should learn long sentences, and why two runs with the same batches
+# may differ.
 
 # %% [markdown] explain="explain_mean"
 # The mean of a piece divides by the number of tokens of that piece. If each piece then counts the same, a token in a
 # piece with few tokens has more weight than one in a piece with many: with 10 and 30 tokens, three times as much.
 # Pieces are often sorted by length to save padding (or limited by memory), so the tokens of short sentences count
 # more throughout training, and long sentences are learned less well than the loss suggests. Shuffling makes the error
-# smaller on average, but it is still there in each update. And the same batch, split differently on a machine with
-# less memory or on more processors, gives another gradient, so runs can't be compared or repeated. Weighting by the
+# smaller on average, but it is still there in each update. And the same batch, split differently on a machine with less
+# memory or on more processors, gives a different gradient, so runs can't be compared or repeated. Weighting by the
 # share of real tokens costs one division.
 #
 # ### BEGIN MARK SCHEME
@@ -337,9 +338,9 @@ token_counts(
 # %% check="predict_first_loss"
 
 # %% [markdown]
-# If a curve begins much higher, the model is confidently wrong from the start. And how low can it get? Down to the
-# entropy of the smoothed targets (lesson 08). The picture shows both values as dashed lines. (Ours begins at about 3.2,
-# because fresh random weights prefer some words to others, and is below the upper line after ten updates.)
+# If a curve begins much higher, the model is confidently wrong from the start. And how low can the loss get? Down to
+# the entropy of the smoothed targets (lesson 08). The picture shows both values as dashed lines. (Ours begins at about
+# 3.2, because fresh random weights prefer some words to others, and is below the upper line after ten updates.)
 #
 # ### See it: learning, live
 #
@@ -359,7 +360,7 @@ levels = {"all words alike": torch.tensor(WORDS).log().item(), "lowest possible"
 trained_on: set[str] = set()
 halfway: dict[str, Tensor] = {}
 
-torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it
+torch.set_num_threads(1)  # a model this small trains faster with a single thread
 
 
 def learn_to_copy(step, model, loss, adam, scheduler) -> list[float]:
@@ -396,11 +397,11 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 #
 # ### See it: does it really copy?
 #
-# Now the model writes by itself, with the `greedy_decode` of lesson 06: 200 sequences that it was never trained on.
-# Every letter and the end have to be right.
+# Now the model writes by itself, with the `greedy_decode` of lesson 06. It gets 200 sequences that it was never trained
+# on. Every letter and the end have to be right.
 #
-# **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What does
-# it do, and at which position does that begin?
+# **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What goes
+# wrong, and from which position on?
 
 
 # %% tags=["see"]
@@ -428,8 +429,8 @@ for sequence, copy in wrong_ones_first[:5]:
 # target, labelled with the letter that the model should *write* there. Each column is a position in the source. `<`
 # is the start, and `.` the end.
 #
-# **Change something:** a sequence of your own, or one that repeats a letter: `"aaaaaaaa"`. The untrained model (leave
-# out `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
+# **Change something:** a sequence of your own from the letters a to j, or one that repeats a letter: `"aaaaaaaa"`. The
+# untrained model (leave out `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
 
 # %% tags=["see"]
 seen = []
@@ -449,7 +450,7 @@ tokens, _ = collated([sequence])
 with evaluating(twin):
     twin(tokens, padding_mask(tokens, PAD), tokens[:, :-1], decoder_mask(tokens[:, :-1], PAD))
 
-# Each layer of the encoder attends once; then each layer of the decoder to the target, and to the source.
+# Each encoder layer attends once; then each decoder layer attends first to the target, then to the source.
 crossing = torch.cat([seen[3][0], seen[5][0]])
 attention_heatmap(
     crossing,
@@ -460,16 +461,16 @@ attention_heatmap(
 )
 
 # %% [markdown]
-# A diagonal: to write the third letter, the model looks at the third letter of the source. It *learned* to ask for
-# the position that comes next, and recognises each position by the sines and cosines of lesson 05. Only in the last
-# row, where it should stop, do the heads disagree about where to look. In translation the picture is less straight,
+# You see a diagonal: to write the third letter, the model looks at the third letter of the source. It *learned* to ask
+# for the position that comes next, and recognises each position by the sines and cosines of lesson 05. Only in the last
+# row, where it should stop, do the heads disagree about where to look. In translation the line is less straight,
 # because languages order their words differently.
 #
 # ## 4. Teacher forcing
 #
 # During training the decoder reads the target, whatever it would have written itself. This is called **teacher
 # forcing** (Williams and Zipser 1989): at each position the teacher supplies the correct prefix. During decoding the
-# model reads its own words, mistakes included. If nearly every single word is right, how often is a whole sentence
+# model reads its own words, mistakes included. If each word is right nearly every time, how often is a whole sentence
 # right?
 
 # %% predict="predict_whole"
@@ -481,8 +482,9 @@ attention_heatmap(
 # %% [markdown]
 # ### See it: one mistake leads to the next
 #
-# The model after 140 updates still makes mistakes. For 500 sequences of seven letters: how often is the letter at
-# position 1, 2, 3, … wrong? Compare the correct prefix, as during training, with the model's own.
+# The model after 140 updates still makes mistakes. In 500 sequences of seven letters, how often is the letter at
+# position 1, 2, 3, … wrong? One line is for the correct prefix, as during training, and the other is for the model's
+# own prefix.
 #
 # **Change something:** the trained model instead of the half-trained one (`model.state_dict()`). An untrained one.
 
@@ -518,13 +520,13 @@ named_lines(
 )
 
 # %% [markdown]
-# **At the first position both are the same.** Both have read only the start token.
+# **At the first position both lines are equal.** In both cases the decoder has read only the start token.
 #
-# **After that, the model's own prefix is worse.** Once a letter is wrong, the decoder reads something that never
-# occurred during training, and loses track of its position. This gap is called **exposure bias**.
+# **After that, the model makes more mistakes with its own prefix.** Once a letter is wrong, the decoder reads something
+# that never occurred during training, and loses track of its position. This gap is called **exposure bias**.
 #
 # **But just as many sequences contain a mistake.** Up to its *first* mistake, the decoder reads exactly what the
-# teacher would have supplied. So teacher forcing tells you how often a whole sentence is right, and hides how bad the
+# teacher would have supplied. So teacher forcing tells you how often a whole sentence is right, but hides how bad the
 # others are.
 #
 # ### Explain it
@@ -537,10 +539,10 @@ named_lines(
 # the product of these, each with the *correct* prefix, so the loss measures exactly the right thing: the negative
 # log-probability of the target. And because the causal mask excludes the future, all positions can be computed in
 # parallel. If the decoder read its own words, it would need one pass for each word; a fresh model would train on
-# nonsense prefixes, for which the target's next word isn't even the right answer; and no gradient flows through the
-# choice of a word. What differs in decoding: prefixes with a mistake never occurred in training, so the model hasn't
-# learned how to continue them, and one mistake makes others more likely. As long as it makes none, it reads the same
-# in both cases.
+# nonsense prefixes, for which the target's next word isn't even the right answer; and no gradient would flow through
+# the choice of a word. Decoding differs as soon as the model makes a mistake: prefixes with a mistake never occurred
+# during training, so the model hasn't learned how to continue them, and one mistake makes others more likely. As long
+# as it makes none, it reads the same in both cases.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the loss is the (log-)probability of the target, each word given the correct words before it; that is what
@@ -553,7 +555,7 @@ named_lines(
 # ## 5. Your own Transformer learns
 #
 # Now train a model from your own parts, with your schedule, your loss, and your `train_step`. The parts are read from
-# the notebooks next to this one, as they were last saved. The reference's parts replace missing ones. This section
+# the notebooks next to this one, as they were last saved. Missing parts are replaced by the reference's. This section
 # isn't graded.
 
 # %% tags=["see"]
@@ -575,8 +577,8 @@ print(parts.table())
 # The next cell names those of your parts that don't compute what the reference computes, and uses the reference's
 # instead, so that the training succeeds.
 #
-# **Change something:** is one of yours named? Replace `sound` by `parts` in the cell that builds the model, and see
-# whether it still learns. Many mistakes only make a model somewhat worse.
+# **Change something:** if one of your parts is named, replace `sound` with `parts` in the cell that builds the model,
+# and see whether it still learns. Many mistakes only make a model somewhat worse.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
@@ -604,8 +606,9 @@ print(
 # %% [markdown]
 # ## 6. On real hardware
 #
-# Lesson 06 quotes the paper's setup: eight GPUs, 0.4 seconds for each of 100,000 updates, batches of about 25,000
-# target tokens. (The paper doesn't say whether that includes padding.) This gives the **throughput**:
+# Sections 5.1 and 5.2 of the paper describe its setup: eight GPUs, 0.4 seconds for each of 100,000 updates, and batches
+# of about 25,000 target tokens. (The paper doesn't say whether that includes padding.) From these numbers you can
+# compute the **throughput**:
 
 # %% tags=["see"]
 print(f"{25_000 / 0.4:,.0f} target tokens per second")
@@ -618,30 +621,30 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 # matrix products in 16 bits and keeps the weights in 32. With float16 it needs **loss scaling**: the loss is multiplied
 # by a large number before the backward pass, so that small gradients don't become 0, and the gradients are divided by
 # the same number before the update. (bfloat16 has the range of float32, and needs no loss scaling.) **Activation
-# checkpointing** (Chen et al. 2016) stores fewer activations, and computes the others again during the backward pass:
-# less memory, more time.
+# checkpointing** (Chen et al. 2016) stores fewer activations, and computes the others again during the backward pass.
+# This saves memory, but takes more time.
 #
 # ## Common questions
 #
 # <details><summary>Doesn't dropout make the update differ between one piece and four?</summary>
 #
-# Yes: with other pieces, dropout draws its random numbers in a different order, and so drops other features. The
-# comparisons above use a dropout of 0.
+# Yes, it does. With a different split, dropout draws its random numbers in a different order, and so drops other
+# features. The comparisons above use a dropout of 0.
 #
 # </details>
 #
 # <details><summary>Is one large batch as good as many small ones?</summary>
 #
-# It has less noise in its gradient than one small batch, but costs the work of several updates. Early in training
-# many noisy updates get further; late, and on many processors, large batches pay off. A schedule that fits one size
-# doesn't fit another.
+# Its gradient has less noise than that of a small batch, but takes the work of several updates. Early in training, many
+# noisy updates get further. Late in training, or on many processors, large batches pay off. A schedule that suits one
+# batch size may not suit another.
 #
 # </details>
 #
 # <details><summary>Why doesn't PyTorch clear gradients by itself?</summary>
 #
-# Because adding up is useful, so you decide when a new sum begins. Many programs clear right after the update; if you
-# clear first, you don't depend on what happened in between.
+# Adding gradients up is useful, so PyTorch lets you decide when a new sum begins. Many programs clear the gradients
+# right after the update; if you clear them first, you don't depend on what happened in between.
 #
 # </details>
 #
@@ -657,7 +660,8 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # Not from the training loss: it keeps falling while the model begins to memorise its sentences (**overfitting**).
 # Keep some sentences out of training, measure their loss (in evaluation mode, without gradients), and stop when it no
-# longer improves. This is called **early stopping**. Here every sequence was new, so there was nothing to memorise.
+# longer improves. This is called **early stopping**. Here almost every sequence was new, so there was nothing to
+# memorise.
 #
 # </details>
 #
@@ -665,7 +669,7 @@ print(f"{25_000 / 0.4:,.0f} target tokens per second")
 #
 # One can mix the model's own words into training ("scheduled sampling", Bengio et al. 2015, [arXiv
 # 1506.03099](https://arxiv.org/abs/1506.03099)), or train on whole sentences that the model wrote, judged by a score.
-# Most systems do without: it slows training down, and a good translator makes few mistakes.
+# Most systems do without these methods: they slow training down, and a good translation model makes few mistakes.
 #
 # </details>
 #

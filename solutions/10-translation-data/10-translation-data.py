@@ -61,12 +61,12 @@ from course_lib.translation.data.corpora import Corpus, load_corpus
 # ## 1. The text
 #
 # A **parallel corpus** is the same text in two languages, sentence by sentence. This course includes one: 6,000
-# captions in German and English for training, 300 for validation and 300 for testing. A program wrote them from a
+# captions in German and English for training, 300 for validation and 300 for testing. A program generated them from a
 # grammar and a small dictionary.
 #
 # If you have [Multi30k](https://github.com/multi30k/dataset), whose captions were written by people, set the
 # environment variable `COURSE_DATA` to the folder with its files before you start JupyterLab. Everything below works
-# with either.
+# with either corpus.
 
 
 # %% given="corpus"
@@ -130,7 +130,7 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # | `<unknown>` | stands for every word that has no id of its own |
 #
 # They come **first**, so that their ids don't depend on the text: padding is always 0. Then come the words by
-# descending count, equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
+# descending count, with equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
 # alone, so the ids must be the same every time.
 #
 # A rare word gives its row of the table hardly anything to learn from, so words that occur fewer than `min_count`
@@ -192,8 +192,8 @@ print(f"English: {len(english_vocabulary):,} entries; the first of them: {list(e
 # %% [markdown]
 # ### See it: what a small vocabulary costs
 #
-# How many words of *new* sentences, those of the validation split, are unknown? Each dot is a vocabulary, with a
-# `min_count` of 1, 2, 5, 10, 20 and 50.
+# How many words of *new* sentences, those of the validation split, are unknown? Each dot is a vocabulary. The values of
+# `min_count` are 1, 2, 5, 10, 20 and 50.
 #
 # **Change something:** use only the first 500 sentences, `german_words[:500]` and `english_words[:500]`.
 
@@ -235,7 +235,7 @@ named_lines(
 # %% [markdown]
 # ## 3. Subwords
 #
-# Could we give each **character** an id instead? Then nothing is unknown. But look at the cost:
+# Could we give each **character** an id instead? Then hardly anything is unknown. But look at the cost:
 
 # %% tags=["see"]
 sentence = "Weil es schneit, trägt der Mann einen neuen Mantel."
@@ -247,8 +247,8 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 # Sentences become several times as long, the cost of attention grows with the square of their length (lesson 01), and
 # the model must first learn that *M-a-n-t-e-l* means something.
 #
-# **Subwords** are a compromise between the two: frequent words stay whole, and rare ones are split into frequent
-# pieces. *Fahrradhelm* may become *Fahrrad* + *helm*, whose meanings help to guess the whole.
+# **Subwords** are a compromise between words and characters: frequent words stay whole, and rare ones are split into
+# frequent pieces. *Fahrradhelm* may become *Fahrrad* + *helm*, whose meanings help to guess the whole.
 #
 # The pieces come from counting, by **byte-pair encoding** (BPE). Philip Gage published it in 1994 to compress files:
 # replace the most frequent pair of bytes by a byte that doesn't occur, and repeat. Sennrich et al.
@@ -257,7 +257,7 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 #
 # 1. Count how often each word occurs. Write each word as a sequence of its characters: these are the first
 #    **symbols**.
-# 2. Count the pairs of adjacent symbols in all words, each pair as often as the word occurs.
+# 2. Count the pairs of adjacent symbols in all words. Each pair counts as often as its word occurs.
 # 3. **Merge** the most frequent pair into one symbol, wherever it occurs, and write the pair down.
 # 4. Repeat steps 2 and 3 as often as you like, or until every word is a single symbol.
 
@@ -287,9 +287,9 @@ for title, rows in {"no merge yet": before, "after u + n": after}.items():
     print("   pairs:", tally)
 
 # %% [markdown]
-# After the merge there is a **tie**: *h* + *un* occurs 8 times, and so does *un* + *d*. The choice must be the same
-# on every machine, so we take the smallest pair, as Python compares tuples: first the left symbol, then the right.
-# Here that is *h* + *un*.
+# After the merge there is a **tie**: *h* + *un* occurs 8 times, and so does *un* + *d*. The choice must be the same on
+# every machine, so we take the pair that is smallest when Python compares tuples: first by the left symbol, then by the
+# right one. Here that is *h* + *un*.
 #
 # A scratch cell: how does Python compare pairs? Which of the three is the smallest?
 
@@ -299,8 +299,8 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 # %% [markdown]
 # ### Build it
 #
-# If a word contains a pair twice, the pair counts twice, even if the two overlap, as in *aaa*. Merging, however, goes
-# from left to right without overlap: *aaa* becomes *aa* and *a*.
+# If a word contains a pair twice, the pair counts twice, even if the two occurrences overlap, as in *aaa*. Merging,
+# however, goes from left to right without overlap: *aaa* becomes *aa* and *a*.
 #
 # Counting all pairs again for each merge is fast enough here. (Real implementations recount only the words that a
 # merge has changed.)
@@ -434,8 +434,8 @@ length_histograms(
 
 # %% [markdown]
 # **Change something:** learn 100 or 300 merges above, and run the cells from there to here. How long do the sentences
-# become? How much do they differ in length? (Afterwards do the same with 1,000, because section 4 uses these
-# sentences.)
+# become? How much do they differ in length? (The pictures' labels will still say 1,000. Afterwards do the same with
+# 1,000 merges, because section 4 uses these sentences.)
 #
 # ### Explain it
 #
@@ -446,10 +446,11 @@ length_histograms(
 # %% [markdown] explain="explain_subwords"
 # With a list of words, every word that isn't on it becomes `<unknown>`, and German keeps making new words by
 # compounding and by endings: *Kinderfahrrad* is unknown although *Kinder* and *Fahrrad* aren't. Even on the list there
-# are many rare words whose vectors hardly learn anything. With characters nothing is unknown, but sentences are four to
-# five times as long, attention costs the square of that, and the model has to build meaning from letters that have
-# none. With subwords frequent words stay whole, rare and new ones are made of frequent pieces, *Kinder* + *f* + *ahr* +
-# *rad*, so nothing has to be unknown, and sentences get only a little longer.
+# are many rare words whose vectors hardly learn anything. With characters hardly anything is unknown, but sentences are
+# four to five times as long, the cost of attention grows with the square of the length, and the model has to build
+# meaning from letters that have none. With subwords frequent words stay whole, and rare and new ones are made of
+# frequent pieces, such as *Kinder* + *f* + *ahr* + *rad*. So nothing has to be unknown, and sentences get only a little
+# longer.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a word list leaves words unknown (new, rare, compounds, endings), however long it is; or rare words
@@ -480,14 +481,14 @@ length_histograms(
 # - **Length buckets:** sentences of similar length are put together. The paper did this: "sentence pairs were batched
 #   together by approximate sequence length".
 #
-# **How large is a batch?** 64 short sentences are a small job, and 64 long ones don't fit into memory. So batches are
+# **How large is a batch?** 64 short sentences are a small job, and 64 long ones may not fit into memory. So batches are
 # measured in **positions**, the size of the matrix: the length of the longest sentence times the number of sentences.
 # `max_tokens` is the budget.
 #
 # ### Worked example: one more in the batch?
 #
-# Five sentences of 3, 9, 4, 4 and 8 tokens, and a budget of 18. Sorted, with their indices, they are 3 (0), 4 (2), 4
-# (3), 8 (4), 9 (1). What is the size of the batch if one more sentence joins it?
+# Five sentences of 3, 9, 4, 4 and 8 tokens, and a budget of 18. Sorted, with their indices in brackets, their lengths
+# are 3 (0), 4 (2), 4 (3), 8 (4), 9 (1). For each sentence, we ask how large the batch would be with it.
 
 # %% tags=["see"]
 in_order, budget = [(3, 0), (4, 2), (4, 3), (8, 4), (9, 1)], 18
@@ -502,15 +503,16 @@ for longest, index in in_order:
     print()
 
 # %% [markdown]
-# So the batches are [0, 2, 3], [4, 1]. The last one has $2 \cdot 9 = 18$ positions: exactly the budget is allowed.
+# So the batches are [0, 2, 3], [4, 1]. The last one has $2 \cdot 9 = 18$ positions, exactly the budget, which is
+# allowed.
 #
 # **Change something:** a budget of 16. Which sentences are alone?
 #
 # ### Build it
 #
-# Each batch is a list of **indices** into `lengths`, and no batch is empty. There should be about as little padding
-# as in the worked example: sentences sorted from short to long, and a batch closed when the next one doesn't fit. The
-# order of the batches doesn't matter.
+# Each batch is a list of **indices** into `lengths`, and no batch is empty. There should be about as little padding as
+# with the method of the worked example, which sorts the sentences from short to long and closes a batch when the next
+# sentence doesn't fit. The order of the batches doesn't matter.
 #
 # For a sentence that is over the budget by itself, raise a `ValueError` or put it into a batch of its own. Never drop
 # it silently.
@@ -535,7 +537,7 @@ print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
 # The three approaches, with the lengths of our subword sentences. The length of a pair is that of its longer side,
 # plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed length.
 #
-# **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets of the larger one?
+# **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets with the larger budget?
 
 # %% tags=["see"]
 BUDGET, FIXED = 2048, 72
@@ -584,8 +586,8 @@ padded_share(
 # First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that
 # leaves the GPU idle, and 64 sentences of 100 tokens may not fit into memory, besides holding twenty times as many
 # words for one update. Second, the batches should come in a new random order in each epoch, and sentences of equal
-# length should be reshuffled: from short to long, many updates in a row see only one kind of sentence, and the
-# gradient of a batch says little about the corpus as a whole.
+# length should be reshuffled. If the batches always go from short to long, many updates in a row see only one kind of
+# sentence, and the gradient of a batch says little about the corpus as a whole.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: measure batches by tokens (longest times number), because equal numbers of sentences differ widely in
@@ -597,16 +599,16 @@ padded_share(
 # %% [markdown]
 # ## 5. Two tensors
 #
-# The last step builds the batch: `collate` gets pairs of sentences, as lists of ids, and returns two matrices, one
-# for the sources and one for the targets:
+# The last step builds the batch. `collate` gets pairs of sentences, as lists of ids, and returns two matrices, one for
+# the sources and one for the targets:
 #
-# - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A
-#   girl` and should write `A girl <end>`. Without these it couldn't learn to write the first word, or to stop.
+# - **The target gets a start and an end.** The decoder reads the target shifted (lesson 04): it reads `<start> A girl`
+#   and should write `A girl <end>`. Without these tokens it couldn't learn to write the first word, or to stop.
 # - **The source gets them too.** The encoder could do without them, but this way one function serves both sides, and
 #   the encoder has a position that says "the sentence ends here".
-# - **Truncate first, then append the end.** `max_length` bounds what a batch can cost, and includes start and end. If
-#   you append the end first and truncate afterwards, long sentences lose it, and teach the model nothing about where
-#   to stop. (A widely copied program does so: it pads by a *negative* number of positions, which cuts the end off
+# - **Truncate first, then append the end.** `max_length` limits what a batch can cost, and includes start and end. If
+#   you append the end first and truncate afterwards, long sentences lose it, and teach the model nothing about where to
+#   stop. (A widely copied program does this: it pads by a *negative* number of positions, which cuts the end off
 #   without an error.) A `max_length` below 2 has no room for start and end, so it is an error.
 # - **Pad on the right, each side to its own longest sentence.** Every sentence begins at position 0, and short
 #   sentences make a narrow matrix.
@@ -652,7 +654,7 @@ print(*collate(two_pairs, pad_id=0, start_id=1, end_id=2, max_length=5), sep="\n
 # %% check="collate"
 
 # %% [markdown]
-# ### See it: a batch, and what the decoder makes of it
+# ### See it: a batch, and what the decoder gets
 #
 # Four pairs of captions, and below them the output of `shift_target`.
 #
@@ -691,9 +693,9 @@ batch_tables(
 # short row the decoder's input still contains `<end>`, where the label is padding; the loss ignores that position
 # (lesson 08).
 #
-# ### See it: a whole batch from above
+# ### See it: two batches from above
 #
-# Each small cell is a position.
+# Each row is a German sentence, and each small cell is a position.
 #
 # **Change something:** another bucket: `buckets[0]`, `buckets[-1]`. (Why is there any grey in a bucket? A pair is in it
 # because of its *longer* sentence, and here you see the German one.)
@@ -755,16 +757,16 @@ for index, (source, target) in enumerate(loader):
 #
 # <details><summary>How many merges are best?</summary>
 #
-# It depends on how much text there is. Many merges make short sentences of rare symbols, few make long sentences of
-# frequent ones. For the 29,000 captions of Multi30k a few thousand are common; the paper's 4.5 million pairs got about
-# 37,000 symbols. The only way to find out is to try several.
+# It depends on how much text there is. Many merges make short sentences of rare symbols; few merges make long sentences
+# of frequent symbols. For the 29,000 captions of Multi30k a few thousand are common; the paper's 4.5 million pairs got
+# about 37,000 symbols. The only way to find out is to try several.
 #
 # </details>
 #
 # <details><summary>Why not split at the syllables, or use a dictionary of word parts?</summary>
 #
-# People have, and for some languages it helps. But it takes work for each language, and fails with names, numbers and
-# typing errors. Counting needs no such work, and splits anything.
+# People have tried both, and for some languages it helps. But it takes work for each language, and fails with names,
+# numbers and typing errors. Counting needs no such work, and splits anything.
 #
 # </details>
 #
@@ -785,8 +787,9 @@ for index, (source, target) in enumerate(loader):
 #
 # <details><summary>Can padding be avoided altogether?</summary>
 #
-# Yes: put the sentences one after another in one long row, and let each attend only to itself. That needs an
-# attention function that knows the boundaries, and buckets leave so little padding that it seldom pays.
+# Yes: put the sentences one after another in one long row, and let each attend only to itself. That needs an attention
+# function that knows the boundaries, and buckets leave so little padding that it is seldom worth the effort for
+# translation.
 #
 # </details>
 #

@@ -23,7 +23,6 @@
 from course_lib.charts import (
     architecture_map,
     beam_tree,
-    heads_overview,
     layers_and_heads,
     named_lines,
     show_offline,
@@ -69,11 +68,11 @@ from course_lib.translation.data.corpora import load_captions
 # ## 1. A trained translator, word by word
 #
 # The next cell trains a small translator on the course's 6,000 captions. Its tokens are whole words, and it is a
-# Transformer with one layer and 64 features, trained for 360 updates. It takes about ten seconds on an idle laptop,
-# and keeps a copy of the weights every 20 updates: a **checkpoint**.
+# Transformer with one layer and 64 features, trained for 360 updates. The cell takes about ten seconds on an idle
+# laptop, and keeps a copy of the weights every 20 updates: a **checkpoint**.
 
 # %% tags=["see"]
-torch.set_num_threads(1)  # for a model this small, sharing the work takes longer than doing it
+torch.set_num_threads(1)  # a model this small trains faster with a single thread
 
 PAD, START, END = 0, 1, 2
 SIZES = {"layers": 1, "d_model": 64, "heads": 4, "d_ff": 128, "dropout": 0.0, "norm_first": True}
@@ -142,9 +141,9 @@ for (read, right), row in zip(some, found, strict=True):
 # %% [markdown]
 # ### See it: what a trained model considers
 #
-# One caption, slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman is hanging
-# up a picture in a small restaurant". The German sentence puts the place first, and splits the verb in two: *hängt …
-# auf*.
+# Let's follow one caption slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman
+# is hanging up a picture in a small restaurant". The German sentence puts the place first, and splits the verb in two:
+# *hängt … auf*.
 #
 # Each row below is a step of the decoder: the four likeliest next words with their probabilities, a frame around the
 # word that was written, and on the right the source word to which cross-attention gave the most weight (the mean over
@@ -158,8 +157,8 @@ for (read, right), row in zip(some, found, strict=True):
 #    where in the source do they come from?
 # 3. **Does it ever give a word much more than 0.9?** It was trained with a smoothing of 0.1 (lesson 08).
 #
-# **Change something:** `number`, to look at another caption. The half-trained model:
-# `load_state_dict(checkpoints[120])`.
+# **Change something:** `number`, to look at another caption. For the half-trained model, load
+# `checkpoints[120]` instead of `checkpoints[360]`.
 
 # %% tags=["see"]
 seen = []
@@ -255,8 +254,8 @@ layers_and_heads(
 # | **the** | 0.4 | **dog** 0.9, **cat** 0.06, **man** 0.04 |
 
 # %% predict="predict_beam_of_two"
-# A search keeps both first words, and then the best sentences of two words. What is the probability
-# of the best sentence that it finds?
+# A search keeps both first words, and extends each by every second word in the table. What is the probability
+# of the best two-word sentence that it finds?
 
 # %% check="predict_beam_of_two"
 
@@ -283,7 +282,7 @@ layers_and_heads(
 # | symbol | in code | what it is |
 # |---|---|---|
 # | $n$ | `length` | the number of words after the start token, including the end token |
-# | $\alpha$ | `alpha` | how strongly length is compensated: 0 not at all; 0.6 in the paper |
+# | $\alpha$ | `alpha` | how strongly length is compensated for: 0 means not at all; the paper uses 0.6 |
 # | $\mathrm{lp}$ | `length_penalty` | the divisor; 1 if $n$ is 1, whatever $\alpha$ is |
 #
 # Log-probabilities are **negative**, so dividing by a larger number brings them closer to zero: the "penalty" *helps*
@@ -383,8 +382,8 @@ named_lines(
 #
 # ### Worked example: two beams, three words
 #
-# Let's search by hand. The words are `<end>`, `ha` and `ho`. Here the next word depends on the last
-# one only:
+# Let's search by hand. The words are `<end>`, `ha` and `ho`. Here the next word depends only on the
+# last one:
 #
 # | after | `<end>` | `ha` | `ho` |
 # |---|---|---|---|
@@ -431,8 +430,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 #
 # **The first step.** At the beginning there is one hypothesis, the start token. If $k$ copies of it were extended, they
 # would all pick the same best word and stay identical: an expensive greedy search. So give the first copy a total of 0,
-# and the others minus infinity. (This also works if the beam is wider than the vocabulary, as it may be: a single start
-# token has only $V$ continuations.)
+# and the others minus infinity. (This also works if the beam is wider than the vocabulary, which is allowed: the single
+# start token then has fewer than $k$ continuations.)
 #
 # **Where a candidate comes from.** Put the $k \cdot V$ candidates of a sentence in one row. Candidate number $i$ extends
 # beam $i \,//\, V$ with word $i \bmod V$.
@@ -452,9 +451,9 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and afterwards the
 # model is in the same mode as before: use `evaluating`.
 #
-# **When to stop** is up to you. The simplest rule: when all beams have ended, or at `max_length`. Some programs stop
-# earlier, when no unfinished beam is likely to win. (The paper allows 50 tokens more than the source has, and stops
-# early when possible: section 6.1.)
+# **When to stop** is up to you. The simplest rule is to stop when all beams have ended, or at `max_length`. Some
+# programs stop earlier, when no unfinished beam is likely to win. (The paper allows 50 tokens more than the source has,
+# and stops early when possible: section 6.1.)
 
 # %% predict="predict_candidates"
 # A beam of 4 and a vocabulary of 8,000 words. One of the four beams has ended. How many candidates of this sentence
@@ -465,7 +464,7 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 # %% [markdown]
 # ### Build it
 #
-# This is the longest function of the course. Write it on paper first, for one sentence and two beams.
+# This is the longest function in the course. Write it on paper first, for one sentence and two beams.
 
 # %% build="beam_search"
 ### BEGIN SOLUTION course_lib.transformer.decoding:beam_search
@@ -509,9 +508,9 @@ for beam in [1, 2]:
 # and afterwards we ask the model how probable each one is.
 #
 # The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption that
-# beam search translates exactly and greedy decoding doesn't. (Computers round differently, so yours may find another
-# caption, or report that it found none.) Of the hypotheses that end in the last step you see only the winner, because
-# they don't go through the decoder again.
+# beam search translates exactly like the reference, and greedy decoding doesn't. (Computers round differently, so yours
+# may find another caption, or report that it found none.) Of the hypotheses that end in the last step you see only the
+# winner, because they don't go through the decoder again.
 #
 # Each row is a step, with the most probable prefix on the left. In which steps is the winner's box not the leftmost
 # one? Where does greedy decoding take another path?
@@ -620,7 +619,7 @@ print(f"the reference translations have {reference_length:.2f} words on average"
 table
 
 # %% [markdown]
-# The wider the beam, the more probable the sentences, as they should be. But beyond some width they also get
+# The wider the beam, the more probable the sentences, as you would expect. But beyond some width they also get
 # **shorter**, and BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU
 # of its four rows.
 #
@@ -670,7 +669,7 @@ named_lines(
 # Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
 # right alpha is about as good as greedy decoding. (On sixty captions, a difference of one point says little.) This
 # model is rarely in doubt, because the captions come from a small grammar, so there is little for a search to repair.
-# The half-trained model is in doubt at every step, and the beam helps. The same is true of real text, where many words
+# The half-trained model is in doubt at every step, and the beam helps. It also helps with real text, where many words
 # could come next.
 #
 # The paper chose its beam of 4 and its alpha of 0.6 "after experimentation on the development set". Do the same:
@@ -679,8 +678,8 @@ named_lines(
 #
 # ### Explain it
 #
-# A fellow student: "I raised the beam from 4 to 100. The log-probability of my translations went up, so the search
-# works better, but BLEU went down. There must be a bug in my beam search." What do you answer? Say why the
+# A fellow student says: "I raised the beam from 4 to 100. The log-probability of my translations went up, so the
+# search works better, but BLEU went down. There must be a bug in my beam search." What do you answer? Say why the
 # translations are more probable, why they are worse, and what to try.
 
 # %% [markdown] explain="explain_width"
@@ -700,14 +699,14 @@ named_lines(
 # ## 5. One model out of several
 #
 # During training the loss goes down, but it also jitters: each update follows one batch, and the next batch pulls
-# somewhere else. So the weights are a little off, each time in a different direction. The remedy: average each weight
-# over several checkpoints.
+# somewhere else. So the weights are a little off, each time in a different direction. The remedy is to average each
+# weight over several checkpoints:
 #
 # $$\bar\theta = \frac{1}{m} \sum_{i=1}^{m} \theta_i$$
 #
-# where $m$ is the number of checkpoints, and $\theta_i$ are all the weights of checkpoint $i$. The jitter averages out,
-# and the result is **one** model, as large and as fast as each of them. The paper averages the last 5 checkpoints of its
-# base models, written ten minutes apart, and the last 20 of its big ones.
+# where $m$ is the number of checkpoints, $\theta_i$ are all the weights of checkpoint $i$, and $\bar\theta$ are the
+# averaged weights. The jitter averages out, and the result is **one** model, as large and as fast as each of them. The
+# paper averages the last 5 checkpoints of its base models, written ten minutes apart, and the last 20 of its big ones.
 #
 # The idea is old (Polyak and Juditsky 1992). It came back as *stochastic weight averaging* (Izmailov et al. 2018),
 # and as the moving average of weights in many image generators.
@@ -726,7 +725,7 @@ print("the counters:      ", first["steps"].dtype, "and", second["steps"].dtype)
 print("their plain mean:  ", (first["steps"] + second["steps"]) / 2, "is no longer an integer")
 
 # %% [markdown]
-# Two traps:
+# There are two traps:
 
 # %% tags=["see"]
 half = torch.tensor(60_000.0, dtype=torch.float16)
@@ -775,13 +774,13 @@ print(first)
 # %% [markdown]
 # ### See it: the loss of averaged checkpoints
 #
-# The loss on 150 validation captions, without smoothing: for each checkpoint, and for the average of it and the four
-# before it.
+# The picture shows the loss on 150 validation captions, without smoothing: for each checkpoint from the fifth on, and
+# for the average of it and the four before it.
 #
 # Is the average always better? If not, when, and why?
 #
-# **Change something:** average the last 2, or the last 10. A smaller learning rate in the training cell (0.001): does
-# averaging help as much when there is less jitter?
+# **Change something:** set `count` to 2 or to 10. Then train again with a smaller learning rate (`lr=0.001` in the
+# training cell): does averaging help as much when there is less jitter?
 
 # %% tags=["see"]
 unsmoothed = LabelSmoothingLoss(len(english), PAD, smoothing=0.0)
@@ -890,9 +889,9 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # <details><summary>My search sets finished sentences aside and refills the beam. Is that wrong?</summary>
 #
-# No, that is the other common way. Here a finished hypothesis keeps its place in the beam; there it goes into a
-# separate list, and the beam stays full of unfinished ones. That search explores a few more prefixes. The check accepts
-# both.
+# No, that is the other common way. In the search above, a finished hypothesis stays in the beam. In yours, it goes into
+# a separate list, and the beam stays full of unfinished ones, so your search explores a few more prefixes. The check
+# accepts both.
 #
 # </details>
 #
@@ -900,15 +899,15 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 #
 # Among unfinished beams it would change nothing, because they all have the same length. A finished one does compete
 # with longer ones in each step, and some programs compare scores there. In ours the plain total decides which
-# hypotheses stay, and the score which one wins.
+# hypotheses stay, and the score decides which one wins.
 #
 # </details>
 #
 # <details><summary>Chatbots don't use beam search. Why not?</summary>
 #
 # A sentence has few good translations, and the most probable one is a good guess. A story has countless ones, and the
-# most probable is dull and repeats itself. There one *samples*: the next word is drawn according to its probability,
-# often only from the likeliest few.
+# most probable is dull and repeats itself. So one *samples* instead: the next word is drawn according to its
+# probability, often only from the likeliest few.
 #
 # </details>
 #

@@ -62,7 +62,7 @@ Item = TypeVar("Item")
 # %% [markdown]
 # ## 1. Which rank works on what?
 #
-# Some terms first, the same in every library:
+# Here are some terms, which are the same in every library:
 #
 # | word | in code | what it is |
 # |---|---|---|
@@ -82,7 +82,7 @@ Item = TypeVar("Item")
 #
 # The ranks share the batches of **one update**, and all of them wait for the slowest. So deal these batches like cards:
 # the first to rank 0, the next to rank 1, round and round. Then any two ranks differ by at most one batch.
-# (Where batches are sorted by length, as in an evaluation, no rank gets all the long sentences.)
+# (If batches are sorted by length, as in an evaluation, no rank gets all the long sentences.)
 #
 # ### Worked example: seven batches
 #
@@ -133,7 +133,7 @@ for rank in range(4):
 #
 # In lesson 09 a mean of means was wrong. Here the pieces are on different machines, and the mistake is easier to
 # make: many programs log the mean of each rank, and average these. Rank $r$ has a loss *sum* $S_r$ over its $N_r$
-# real tokens. With $R$ ranks, what we want is
+# real tokens. With $R$ ranks, the mean loss that we want is
 #
 # $$L = \frac{\sum_r S_r}{\sum_r N_r} \qquad\text{and not}\qquad \frac{1}{R} \sum_r \frac{S_r}{N_r}$$
 #
@@ -152,7 +152,7 @@ print("mean of means:           ", sum(total / count for total, count in zip(sum
 print("mean over all tokens:    ", sum(sums) / sum(counts))
 
 # %% [markdown]
-# And the all-reduce of sums and token counts. Each rank calls it, and each gets the result:
+# And here is the all-reduce of sums and token counts. Each rank calls it, and each gets the result:
 
 
 # %% tags=["see"]
@@ -165,16 +165,16 @@ def summed(rank):
 on_ranks(2, summed)
 
 # %% predict="predict_global_mean"
-# Three ranks. The first has 100 real tokens that cost 300 nats together, the second 300 tokens that cost
-# 600 nats. The third has no batch. What is the mean loss of a token over all ranks?
+# There are three ranks. The first has 100 real tokens that cost 300 nats together, the second has 300 tokens
+# that cost 600 nats, and the third has no batch. What is the mean loss per token over all ranks?
 
 # %% check="predict_global_mean"
 
 # %% [markdown]
 # ### Build it
 #
-# An all-reduce costs about as much for two numbers as for one: put sum and count into **one tensor**. Consider these
-# cases:
+# An all-reduce costs about as much for two numbers as for one, so put the sum and the count into **one tensor**.
+# Consider these cases:
 #
 # - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False.
 # - **A rank may have no batch**: a sum of 0 over 0 tokens. Dividing before adding gives NaN.
@@ -206,18 +206,18 @@ print("alone:    ", global_token_mean(torch.tensor(60.0), 30))
 # their own batch. (That is correct only if all batches have the same number of tokens.)
 
 # %% predict="predict_scale"
-# Four ranks. Each divides its loss sum by the tokens of all four together. DistributedDataParallel takes
-# the mean of the four gradients. By what does each rank have to multiply its loss, so that the gradient is that of
-# the global mean?
+# There are four ranks. Each divides its loss sum by the number of tokens of all four. DistributedDataParallel
+# takes the mean of the four gradients. By what does each rank have to multiply its loss, so that the gradient is
+# that of the global mean?
 
 # %% check="predict_scale"
 
 # %% [markdown]
 # ### See it: the same gradient for every split
 #
-# A linear layer and 24 tokens, split in four ways: each rank holds a slice. The table shows for each split how far
-# the sum of the gradients is from the gradient of the whole, and how far off the mean of the gradients is if each rank
-# takes the mean over its own tokens.
+# Here 24 tokens go through a linear layer. They are split among ranks in four ways, and each rank holds a slice. The
+# table shows for each split how far the sum of the gradients is from the gradient of the whole, and how far off the
+# mean of the gradients is if each rank takes the mean loss over its own tokens.
 #
 # **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
 
@@ -326,8 +326,8 @@ print("after, on each:    ", total)
 # rank 1, the second meets the second, and so on. A rank that leaves one out is out of step from then on.
 
 # %% predict="predict_missing_gradient"
-# The same two ranks, but both call all_reduce only for gradients that are not None, one after the other: rank 0 three
-# times, rank 1 twice. What does rank 0 have as the gradient of its second weight after its second all-reduce?
+# Now the same two ranks call all_reduce only for gradients that are not None, in order: rank 0 three times, rank 1
+# twice. What does rank 0 have as the gradient of its second weight after its second all-reduce?
 
 # %% check="predict_missing_gradient"
 
@@ -381,12 +381,12 @@ on_ranks(2, with_your_sum)
 # %% [markdown]
 # ### See it: one update, however many ranks
 #
-# Three of the four functions at work (the fourth, `global_token_mean`, is only for logging): seven batches of different
-# sizes, each rank with its own random start, and one update. The table compares the weights after it with those after
-# an update on one rank.
+# Here are three of the four functions at work (the fourth, `global_token_mean`, is only for logging). There are seven
+# batches of different sizes, each rank has its own random start, and the ranks make one update. The table compares the
+# weights after this update with those after an update on one rank.
 #
 # **Change something:** leave out `broadcast_parameters`, or `all_reduce_gradients`. Divide by `features.shape[0]`, the
-# size of one batch, instead of `tokens`.
+# size of one batch, instead of `tokens`: why doesn't the table show this mistake?
 
 # %% tags=["see"]
 torch.manual_seed(1)
@@ -474,8 +474,8 @@ pd.DataFrame(
 #
 # ### Worked example: six parameters
 #
-# Six parameters, in the order of `model.parameters()`, and the sizes of their gradients. Buckets hold at most 100
-# bytes, and are filled from the last gradient to the first.
+# Here are six parameters, in the order of `model.parameters()`, with the sizes of their gradients. Buckets hold at most
+# 100 bytes, and are filled from the last gradient to the first.
 
 # %% tags=["see"]
 sizes, limit = {"a": 60, "b": 20, "c": 40, "d": 30, "e": 120, "f": 50}, 100
@@ -503,9 +503,9 @@ print("buckets, in the order in which they are sent:", example)
 #
 # - **The order must be the same on every rank.** Bucket 2 may be complete before bucket 1 on one rank and after it on
 #   another. So bucket 2 is *launched* (its all-reduce is started) only after bucket 1.
-# - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Its bucket is never
-#   complete. `finish()` launches what is left, with zeros where `parameter.grad` is None. (A
-#   gradient that only an earlier micro-batch produced isn't missing.)
+# - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Then its bucket is
+#   never complete. `finish()` launches what is left, with zeros where `parameter.grad` is None. (A gradient that only
+#   an earlier micro-batch produced isn't missing.)
 # - **Micro-batches.** Only the last one of an update should communicate. Inside `with buckets.no_sync():` gradients
 #   only accumulate.
 # - **Every update starts fresh.** `finish()` resets everything that you recorded during the last one.
@@ -526,7 +526,7 @@ two_layers(torch.ones(1, 2)).sum().backward()
 # The second layer comes first. Within a layer the order is up to autograd, so don't rely on it. (To remember parameters,
 # use a set or the keys of a dict, as here. `parameter in a_list` would compare their numbers.)
 #
-# One message for several gradients: make one flat tensor of them, and take it apart again when it has arrived.
+# To send several gradients in one message, make one flat tensor of them, and split it again when the sum has arrived.
 
 # %% tags=["see"]
 parts = [torch.ones(2, 2), torch.full((3,), 2.0)]
@@ -536,9 +536,9 @@ for part, summed in zip(parts, flat.split([part.numel() for part in parts]), str
     print(summed.view_as(part).tolist())
 
 # %% [markdown]
-# And how does a class get a `with` block? By a method that yields once, under `@contextmanager`: the code before the
-# `yield` runs at the beginning of the block, and the code after it at the end. The `finally` makes sure that the latter
-# runs even if the block raises an exception.
+# And how can `no_sync` be used in a `with` block? It is a method that yields once, under `@contextmanager`: the code
+# before the `yield` runs at the beginning of the block, and the code after it at the end. The `finally` makes sure that
+# the latter runs even if the block raises an exception.
 
 
 # %% tags=["see"]
@@ -587,11 +587,11 @@ on_ranks(2, accumulated)
 # %% check="GradientBuckets"
 
 # %% [markdown]
-# ### See it: when does it pay?
+# ### See it: when do buckets pay off?
 #
 # Your `GradientBuckets` packs the gradients of a Transformer. The times come from a simple model: the backward pass
 # takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One all-reduce is in
-# flight at a time. Three plans:
+# flight at a time. The picture compares three plans:
 #
 # - **all at the end**: as `all_reduce_gradients` does, one message for each parameter;
 # - **each gradient at once**: a bucket for each parameter, as soon as it is ready;
@@ -665,8 +665,8 @@ communication_timeline(pd.DataFrame(plans))
 # Every rank makes the same update, so every rank keeps a copy of the same optimiser state: for Adam, a mean of the
 # gradients and a mean of their squares. That is twice the memory of the model.
 #
-# ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) shares it out. Each rank **owns** some of the parameters: it
-# keeps the state for those only, updates them, and sends them to the others.
+# ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) divides this state among the ranks. Each rank **owns** some of
+# the parameters: it keeps the state for those only, updates them, and sends them to the others.
 #
 # ### Worked example: whose parameter is it?
 #
@@ -680,8 +680,8 @@ for name, size in numbers.items():
     print(f"{name:<9} ({size} numbers) belongs to rank {owner}; the shares are now {loads}")
 
 # %% [markdown]
-# And one step of plain gradient descent, with a learning rate of 1. Rank 0 owns the first weight, rank 1 the other
-# two. The gradients have already been summed.
+# And here is one step of plain gradient descent, with a learning rate of 1. Rank 0 owns the first weight, and rank 1
+# the other two. The gradients have already been summed.
 
 # %% tags=["see"]
 weight, grad = [5.0, 6.0, 7.0], [1.0, 2.0, 3.0]
@@ -733,9 +733,9 @@ for rank, (values, numbers) in enumerate(on_ranks(2, one_step)):
 # %% [markdown]
 # ### See it: what does a rank need?
 #
-# The memory of one rank in float32, for the 63 million parameters of the base model (lesson 06). The activations
-# aren't included; how much memory they need depends on the batch. With many ranks, your `ShardedOptimizer` saves
-# nearly half.
+# The picture shows the memory of one rank in float32, for the 63 million parameters of the base model (lesson 06). The
+# activations aren't included; how much memory they need depends on the batch. With many ranks, your `ShardedOptimizer`
+# saves nearly half.
 #
 # **Change something:** the paper's big model, with 213 million parameters; a model with 7 billion. How many ranks does
 # the larger one need before weights, gradients and state fit on GPUs of 80 GB?

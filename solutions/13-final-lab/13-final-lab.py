@@ -81,13 +81,13 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # %% [markdown]
 # ### How to start it
 #
-# In a terminal (File, New, Terminal), in this lesson's folder. One process:
+# Run these commands in a terminal (File, New, Terminal), in this lesson's folder. In one process:
 #
 # ```bash
 # course train my_run.yaml
 # ```
 #
-# Two processes on this machine, each with half of the cores or with its own GPU:
+# In two processes on this machine, each with half of the cores or with its own GPU:
 #
 # ```bash
 # course launch --standalone --nproc-per-node=2 -m course_lib.translation.train my_run.yaml
@@ -121,8 +121,8 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # ```
 #
 # It first compares each of your parts with the reference, and prints a table of them. If a part computes something
-# else, the program stops and names the part: fix it, or add `--parts-unequal=reference` to use the reference's instead.
-# The program can use these parts:
+# different, the program stops and names the part: fix it, or add `--parts-unequal=reference` to use the reference's
+# instead. The program can use these parts:
 
 # %% tags=["see"]
 from course_lib.curriculum import public_curriculum
@@ -151,10 +151,10 @@ for lesson, parts in public_curriculum().parts.items():
 # | `padded` | the share of all positions that is padding |
 # | `mfu` | *model FLOPs utilisation*: the floating-point operations (FLOPs) of the model's matrix products per second of the run, as a share of what the machine can do |
 # | `memory_gib` | the peak memory of any process so far |
-# | `bleu`, `test_bleu` | scores of the validation and the test split, explained below |
+# | `bleu`, `test_bleu` | BLEU on the validation and the test split, explained in section 3 |
 #
 # What happens to the validation loss? It is *below* the training loss, although its sentences are new to the model:
-# which line of the table explains that? (With dropout there would be a second reason, as in lesson 09, but this run
+# which row of the table explains that? (With dropout there would be a second reason, as in lesson 09, but this run
 # uses none.) Why does the throughput rise at the beginning?
 #
 # **Change something:** add a setting: `BackgroundRun.start("captions-small", "../runs/small",
@@ -172,9 +172,10 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 # First change a setting in `my_run.yaml` that affects what the model learns, for a reason that you can give (section
 # 6). Then start your run in a terminal.
 #
-# This cell draws what it has written so far. If your run is in another folder, change `RUN`: the rest of the lesson,
-# and the hand-in, use this folder. Set `WATCH = True` to redraw the picture every few seconds until the run has ended,
-# or until you press the stop button above (which stops the watching, not the run). Set `WATCH` back before you validate.
+# This cell draws what the run has written so far. If your run is in another folder, change `RUN`: the rest of the
+# lesson, and the hand-in, use this folder. Set `WATCH = True` to redraw the picture every few seconds until the run has
+# ended, or until you press the stop button above (which stops the watching, not the run). Set `WATCH` back before you
+# validate.
 #
 # How to read the curves:
 #
@@ -206,8 +207,8 @@ watch_live(
 #
 # ### See it: your own sentences
 #
-# **Change something:** write sentences of your own. Words that the model has never seen, a sentence without a verb, a
-# long one. What happens if a sentence isn't a caption?
+# **Change something:** write sentences of your own. Try words that the model has never seen, a sentence without a verb,
+# and a long one. What happens if a sentence isn't a caption?
 #
 # The course also comes with a model that was trained on Multi30k, so it knows more words. To try it, replace
 # `load_translator(chosen)` by `load_translator("multi30k")`. To translate into German with it, run
@@ -241,7 +242,7 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # there and, after the arrow, which one it **writes** next. For which of the two does it look up the German word? And
 # do the dark cells leave the diagonal where German and English differ in their word order?
 #
-# In the sentence below, *er* ("he") stands for the dog. Load the provided model as described above, and find the row
+# In the sentence below, *er* ("he") refers to the dog. Load the provided model as described above, and find the row
 # `er` of the first picture: in which layer and head does `Hund` get the most weight (hover over its cell), and what
 # else does *er* attend to? Then replace *Ein kleiner Hund* by *Eine kleine Katze* and *er* by *sie*: is it the same
 # head?
@@ -282,7 +283,7 @@ layers_and_heads(
 
 # %% [markdown]
 # Did you find a head for *er*? In the provided model it is head 3 of layer 2 both times, but *Hund* gets only 3% of the
-# weight there, and *Katze* 6%. To write *he* or *she*, the model needn't know which noun the pronoun stands for. (The
+# weight there, and *Katze* 6%. To write *he* or *she*, the model needn't know which noun the pronoun refers to. (The
 # captions of the course don't contain *er* at all.)
 #
 # Here are all heads of the cross-attention side by side. Which of them find the German word for each English one, and
@@ -298,10 +299,11 @@ heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 # ## 3. How good is it?
 #
 # **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes what share of
-# their words, and of their groups of two, three and four adjacent words, also occur in the reference. Each counts at
-# most as often as it occurs in the reference, so "the the the" scores badly. BLEU is the geometric mean of the four
-# shares, multiplied by a penalty if the translations are too short overall. For a single sentence it says little. A
-# score of 100 would mean the reference, word for word, which no human translator reaches.
+# the translations' words, and of their groups of two, three and four adjacent words, also occurs in the references.
+# Each word or group counts at most as often as it occurs in the reference, so "the the the" scores badly. BLEU is the
+# geometric mean of the four shares, multiplied by a penalty if the translations are too short overall. For a single
+# sentence it says little. A score of 100 would mean that every translation equals its reference word for word, which no
+# human translator achieves.
 #
 # BLEU varies by several points with how the text is split into words and whether case matters, so a score without
 # this information is worthless. `sacrebleu` (Post 2018, [arXiv 1804.08771](https://arxiv.org/abs/1804.08771)) takes
@@ -310,9 +312,9 @@ heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 #
 # ### See it: greedy, beam, averaged
 #
-# The same run, decoded greedily and with a beam of 4, each with the last weights, those with the best validation
-# result, and the average of the last snapshots (copies of the weights, which a run keeps if `training.average_last` is
-# above 0).
+# Here the same run translates greedily and with a beam of 4. It does both with the last weights, with those of the best
+# validation result, and with the average of the last snapshots (copies of the weights, which a run keeps if
+# `training.average_last` is above 0).
 #
 # The cell uses the first 300 sentences of the validation split, because the test split is for the end. How large are
 # the differences? How long does each way take?
@@ -412,8 +414,8 @@ for german, written, right in worst[:10]:
 # %% [markdown]
 # ## 4. What does it cost?
 #
-# Before you start a run for a night, you want to know whether it fits into memory, what its time is spent on, and
-# whether more processes would help. Write down your predictions first; they aren't graded.
+# Before you start a run that takes all night, you want to know whether it fits into memory, what its time is spent on,
+# and whether more processes would help. Write down your predictions first; they aren't graded.
 #
 # ### Predict: memory
 #
@@ -540,7 +542,7 @@ operations.head(12).round(3)
 # the short ones.) The model here is the reference from the lessons. `course train` merges what it can: one product
 # for query, key and value in self-attention, one operation for LayerNorm, and one for the loss.
 #
-# A run profiles itself with `training.profile=5`. Its folder then has `profile/operations.txt`, a table like this one,
+# With `training.profile=5`, a run profiles itself. Its folder then has `profile/operations.txt`, a table like this one,
 # and `profile/trace.json`, a timeline: open `ui.perfetto.dev`, or `chrome://tracing` in Chrome, and load the file. Each
 # bar is an operation. A gap in a CPU's row is time outside all operations, usually Python's. In a gap in a GPU's row
 # the GPU was idle, usually because Python hadn't started the next operation yet.
@@ -584,9 +586,9 @@ scaling.round(2)
 
 # %% [markdown]
 # The **speed-up** is the throughput divided by that of one process, and the **efficiency** is the speed-up divided by
-# the number of processes. It is usually below 1, for three reasons. At the end of an update all processes wait for the
-# slowest. They exchange gradients, 4 bytes for each weight, which takes the same time however few batches each process
-# had. And they share the machine's memory bandwidth and, if there are more processes than cores, the cores.
+# the number of processes. The efficiency is usually below 1, for three reasons. At the end of an update all processes
+# wait for the slowest. They exchange gradients, 4 bytes for each weight, which takes the same time however few batches
+# each process had. And they share the machine's memory bandwidth and, if there are more processes than cores, the cores.
 #
 # `DistributedDataParallel` begins the exchange while the backward pass is still computing the other gradients, as
 # your `GradientBuckets` did in lesson 12. How much of the exchange this hides depends on the network, so measure with
@@ -620,8 +622,8 @@ scaling.round(2)
 # ```
 #
 # - `heads`: both settings have the same number of parameters.
-# - `vocabulary`, `data`: compare BLEU alone. With other subwords, the loss of a token means something else, and in `data`
-#   the subwords differ too: they are learned from the training pairs.
+# - `vocabulary`, `data`: compare only BLEU. With other subwords, the loss of a token means something else. In `data` the
+#   subwords differ too: they are learned from the training pairs.
 # - `warmup`: with a warm-up of 10, the peak rate is also 4.5 times as high (lesson 07). Say so in your conclusion, or
 #   give A the same peak as B: `training.lr_factor=0.134`. (From update 74 on, its rate is then below B's.)
 # - `smoothing`: compare BLEU as well. The validation loss is not smoothed, so it favours the model that was trained
@@ -676,7 +678,7 @@ spread = spread.encode(
     x=alt.X(f"{MEASURE}:Q", scale=alt.Scale(zero=False)),
     y="setting:N",
     tooltip=["seed:N", "validation BLEU:Q"],
-).properties(width=480, height=120, title="How far apart are the settings, and how far the seeds?")
+).properties(width=480, height=120, title="How far apart are the settings, and how far apart are the seeds?")
 spread if found else "There is nothing to draw before the first run has finished an epoch."
 
 # %% [markdown]
@@ -687,10 +689,10 @@ spread if found else "There is nothing to draw before the first run has finished
 #
 # ### Explain it
 #
-# Write a report of about fifteen lines. Your **hypothesis**, with its reason, as you had it before the first run.
-# **What you did**: the two settings, what you kept the same, the number of seeds. A **table** of the results and what
-# the picture shows, with the spread over the seeds. And a **conclusion**: is the difference larger than the spread?
-# What can you claim, and what can't you?
+# Write a report of about fifteen lines. State your **hypothesis**, with its reason, as you had it before the first run.
+# Say **what you did**: the two settings, what you kept the same, the number of seeds. Show a **table** of the results,
+# and describe what the picture shows, with the spread over the seeds. End with a **conclusion**: is the difference
+# larger than the spread? What can you claim, and what can't you?
 
 # %% [markdown] explain="explain_experiment"
 # (An example, with the numbers of real runs on two cores.)
@@ -792,7 +794,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # %% [markdown]
 # ### Explain it
 #
-# Describe your run in about ten lines, as in a report. Which configuration, on what machine, and why this one? What
+# Describe your run in about ten lines, as in a report. Which configuration did you use, on what machine, and why? What
 # did the curves show? What is the score, with its signature, and what would you compare it with? Then take one
 # sentence that your translator gets wrong: what is wrong, what does its cross-attention look like there, and what
 # would you try?
@@ -831,8 +833,8 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 #
 # For a small model, yes: on two cores, `multi30k-tiny` trained a third faster. The threads of one process share every
 # single matrix product, and those of a small model are too small for that to pay off; two processes have a batch
-# each, and synchronise once per update. The larger the model, the smaller the gain. It is also a way to test on a
-# laptop what will run on a cluster.
+# each, and synchronise once per update. The larger the model, the smaller the gain. Running two processes is also a
+# way to test on a laptop what will run on a cluster.
 #
 # </details>
 #
@@ -857,7 +859,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # Yes, as an ensemble: `course translate ../runs/one german.txt --with ../runs/two`. For each next word the
 # probabilities of the models are averaged. Models with different random weights are wrong in different places: two runs
 # of `multi30k-tiny` with 41.9 and 41.5 BLEU, which differ only in their seed, reach 42.9 together, at the cost of
-# running both. Their sizes may differ, but not their vocabularies, because an id must mean the same word in all.
+# running both. Their sizes may differ, but not their vocabularies, because an id must mean the same word in each.
 #
 # </details>
 #
