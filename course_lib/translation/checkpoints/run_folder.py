@@ -11,7 +11,7 @@ MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 
 #: The subfolders of a run folder, each with a regular expression for the paths of the files in it.
 _SUBFOLDERS = {
-    "data": r"(train|train\.words|validation|test)\.(ids|offsets|json)|contents\.json",
+    "data": r"(train|validation|test)\.(ids|offsets|json)|contents\.json",
     "checkpoints": r"step-\d+\.pt",
     "snapshots": r"step-\d+\.pt",
     "models": rf"({'|'.join(MODEL_KINDS)})\.pt",

@@ -80,9 +80,6 @@ class DataConfig(Section):
     both_directions: bool = False
     """Train on each pair in both directions, with a token at the start of the source that names the target
     language. Helps on small corpora, at twice the updates per epoch. Only `direction` is scored."""
-    bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """BPE dropout: the probability of skipping a merge when words are split into subwords, which happens
-    again in each epoch (arXiv 1910.13267). Helps on small corpora; 0.1 is usual."""
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> "DataConfig":
@@ -93,8 +90,6 @@ class DataConfig(Section):
                 "both_directions: needs one vocabulary for both languages; set tokenizer to joint-bpe, "
                 f"not {self.tokenizer}"
             )
-        if self.bpe_dropout and self.tokenizer == "words":
-            raise ValueError("bpe_dropout: needs subwords, but tokenizer is 'words'")
         return self
 
     @property

@@ -27,14 +27,8 @@ from course_lib.translation.data.prepared import (
     require_same_settings,
     settings_of,
 )
-from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.data.token_pairs import WORD_IDS, IdPair, id_type, write_pairs
-from course_lib.translation.data.vocabularies import (
-    Vocabularies,
-    Vocabulary,
-    learn_vocabularies,
-    load_vocabularies,
-)
+from course_lib.translation.data.token_pairs import IdPair, id_type, write_pairs
+from course_lib.translation.data.vocabularies import Vocabularies, learn_vocabularies, load_vocabularies
 
 #: The number of pairs that are converted to ids at a time.
 CHUNK = 20_000
@@ -140,8 +134,6 @@ class _Writer:
                 f"no training pair is left: all {len(fits)} are longer than data.max_length "
                 f"{self._config.max_length}; raise it, or set data.too_long=truncate"
             )
-        if self._config.bpe_dropout:
-            self._write_words(directions, fits if drop else [True] * len(fits))
 
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
         """Write the evaluation split `name`, "validation" or "test", as ids, truncated, and as text."""
@@ -191,24 +183,6 @@ class _Writer:
                 f"{counted}"
             )
         return fits
-
-    def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
-        """Write the training pairs that are `kept` as word indices, for `BpeDropoutPairs`."""
-        word_ids: dict[tuple[int, str], int] = {}
-        keep = iter(kept)
-
-        def ids_of(side: int, vocabulary: Vocabulary, sentences: list[str]) -> list[list[int]]:
-            assert isinstance(vocabulary, Subwords), "BPE dropout needs subwords"
-            split = vocabulary.split_words(sentences)
-            return [[word_ids.setdefault((side, word), len(word_ids)) for word in words] for words in split]
-
-        def chunks() -> Iterator[list[IdPair]]:
-            for vocabularies, sources, targets in _chunks(directions):
-                sides = ids_of(0, vocabularies.source, sources), ids_of(1, vocabularies.target, targets)
-                yield [pair for pair in zip(*sides, strict=True) if next(keep)]
-
-        self._write_pairs("train.words", chunks(), WORD_IDS)
-        self._write_json("train.words.json", list(word_ids))
 
     def _write_pairs(self, name: str, chunks: Iterable[list[IdPair]], dtype: str) -> None:
         ids, offsets = f"{name}.ids", f"{name}.offsets"

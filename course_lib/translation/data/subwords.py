@@ -1,7 +1,6 @@
 """Byte-pair encoding with the `tokenizers` library (section 5.1 of the paper)."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -28,8 +27,6 @@ class Subwords:
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
-    #: "Words" that are special tokens and are never split.
-    UNSPLIT = frozenset({TO_ENGLISH, TO_GERMAN})
     #: The selected direction of a vocabulary for both directions; None for any other vocabulary.
     direction: Direction | None = None
 
@@ -95,20 +92,6 @@ class Subwords:
         number: int | None = self._tokenizer.token_to_id(special)
         return number
 
-    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words with their leading spaces, written with one symbol per byte."""
-        split = self._tokenizer.pre_tokenizer.pre_tokenize_str
-        return [[word for word, _ in split(sentence)] for sentence in sentences]
-
-    def merge_ranks(self) -> dict[tuple[str, str], int]:
-        """Return the rank of each merge of two symbols: its position in the order of learning."""
-        merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
-        return {(left, right): rank for rank, (left, right) in enumerate(merges)}
-
-    def ids(self) -> dict[str, int]:
-        """Return the id of every subword and special token, by its text."""
-        return dict(self._tokenizer.get_vocab(with_added_tokens=True))
-
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()
 
@@ -138,10 +121,6 @@ class TaggedSubwords(Subwords):
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Convert each sentence to ids: the tag, then the subwords. Empty sentences get no tag."""
         return [[self.tag_id, *ids] if ids else [] for ids in super().encode(sentences)]
-
-    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, and insert the tag before the first word of each."""
-        return [[self.tag, *words] for words in super().split_words(sentences)]
 
 
 class BidirectionalSubwords(Subwords):

@@ -15,9 +15,8 @@ from course_lib.atomic_files import atomic_write
 
 #: The ids of a source sentence and its translation, without start and end tokens.
 IdPair = tuple[Sequence[int], Sequence[int]]
-#: The data types of offsets and word indices in files, with a fixed byte order.
+#: The data type of offsets in files, with a fixed byte order.
 OFFSETS = "<i8"
-WORD_IDS = "<u4"
 
 
 class TokenPairs(Sequence[IdPair]):
@@ -42,10 +41,6 @@ class TokenPairs(Sequence[IdPair]):
     def mapped(cls, ids: Path, offsets: Path, dtype: str) -> "TokenPairs":
         """Memory-map the files written by `write_pairs`. `dtype` is the data type of the ids."""
         return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
-
-    def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
-        """Return the pairs for one epoch, which differ from epoch to epoch only with BPE dropout."""
-        return self
 
     @property
     def lengths(self) -> NDArray[np.int64]:

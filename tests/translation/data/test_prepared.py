@@ -189,11 +189,11 @@ def test_each_file_is_hashed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch)
 
     for module in (preparation, prepared):
         monkeypatch.setattr(module, "digest", recorded)
-    bench.prepare(bpe_dropout=0.1)
+    bench.prepare()
     written = [*(path.name for path in bench.data.iterdir()), bench.vocabulary.name]
     assert sorted(hashed) == sorted(set(written) - {"contents.json"})
     hashed.clear()
-    bench.prepare(bpe_dropout=0.1)
+    bench.prepare()
     assert sorted(hashed) == sorted(set(written) - {"contents.json"})
 
 

@@ -151,11 +151,11 @@ def test_prepared_data_that_does_not_fit_is_refused_by_name(
     ids.write_bytes(ids.read_bytes()[:-2])
     assert "is damaged or incomplete" in refusal(tiny_config(*QUICK, here))
     contents = given / "contents.json"
-    contents.write_text(contents.read_text().replace('"layout": 4', '"layout": 3'))
-    assert "prepared by a different version of the course (layout 3, this version needs 4)" in refusal(
+    contents.write_text(contents.read_text().replace('"layout": 5', '"layout": 4'))
+    assert "prepared by a different version of the course (layout 4, this version needs 5)" in refusal(
         tiny_config(*QUICK, here)
     )
-    contents.write_text('{"layout": 4}')
+    contents.write_text('{"layout": 5}')
     assert "holds no prepared data, or only part of it" in refusal(tiny_config(*QUICK, here))
     assert not (tmp_path / "run" / "checkpoints").exists()
 
