@@ -65,15 +65,12 @@ class DataConfig(Section):
     train_pairs: int | None = Field(default=None, ge=1)
     """Train only on the first pairs of the training split, up to this number. Default: all pairs."""
     vocab_size: int = Field(default=8000, ge=300)
-    """Number of subwords in a vocabulary, learned from the training split. tokenizer: words uses min_count
-    instead."""
+    """Number of subwords in a vocabulary, learned from the training split."""
     max_length: int = Field(default=128, ge=3, le=4000)
     """Longest sentence in tokens, including the start and end tokens. See too_long for longer ones."""
-    tokenizer: Literal["joint-bpe", "separate-bpe", "words"] = "joint-bpe"
+    tokenizer: Literal["joint-bpe", "separate-bpe"] = "joint-bpe"
     """joint-bpe: subwords from one vocabulary for both languages, as in the paper. separate-bpe: one
-    vocabulary for each language. words: whole words split by spaCy, as in early neural translation."""
-    min_count: int = Field(default=2, ge=1)
-    """With tokenizer: words, words that occur less often in the training split become unknown."""
+    vocabulary for each language."""
     too_long: Literal["truncate", "drop"] = "truncate"
     """How to treat a training pair with a side longer than max_length. truncate: shorten that side, keeping
     the end token. drop: omit the pair. Validation and test sentences are always truncated, never dropped."""

@@ -11,18 +11,14 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, Direction
 from course_lib.translation.data.corpora import ParallelText
 from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, BidirectionalSubwords, Subwords
-from course_lib.translation.data.words import Words
-
-#: The tokens of one language, and the conversion from text to ids and back.
-Vocabulary: TypeAlias = Subwords | Words
 
 
 @dataclass(frozen=True)
 class SeparateVocabularies:
-    """Two vocabularies of the same class, one for the source and one for the target."""
+    """Two vocabularies, one for the source and one for the target."""
 
-    source: Vocabulary
-    target: Vocabulary
+    source: Subwords
+    target: Subwords
     pad_id, start_id, end_id, unknown_id = range(4)
     direction: ClassVar[Direction | None] = None
     """Always None, because separate vocabularies serve only one direction."""
@@ -41,13 +37,10 @@ class SeparateVocabularies:
         atomic_write_text(path, self._to_json())
 
     def _to_json(self) -> str:
-        (kind,) = (name for name, side in _KINDS.items() if isinstance(self.source, side))
         source, target = json.loads(self.source.to_json()), json.loads(self.target.to_json())
-        return json.dumps({"kind": kind, "source": source, "target": target}, ensure_ascii=False, indent=1)
+        content = {"kind": "separate-bpe", "source": source, "target": target}
+        return json.dumps(content, ensure_ascii=False, indent=1)
 
-
-#: The class of separate vocabularies for each "kind" in a vocabulary file.
-_KINDS: dict[str, type[Subwords] | type[Words]] = {"separate-bpe": Subwords, "words": Words}
 
 #: The vocabularies of source and target. `Subwords` are one vocabulary for both sides. Padding, start, end
 #: and unknown have the same ids on both sides.
@@ -55,10 +48,7 @@ Vocabularies: TypeAlias = Subwords | SeparateVocabularies
 
 
 def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
-    """Learn the vocabularies for a config. `train` must contain only the training split.
-
-    Raises BadInputError if the config needs spaCy and it isn't installed.
-    """
+    """Learn the vocabularies for a config. `train` must contain only the training split."""
     size, both = config.vocab_size, [*train.german, *train.english]
     if config.both_directions:
         subwords = Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN])
@@ -66,13 +56,7 @@ def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
     if config.tokenizer == "joint-bpe":
         return Subwords.learn(both, size)
     source, target = train.sides(config.direction)
-    if config.tokenizer == "separate-bpe":
-        return SeparateVocabularies(Subwords.learn(source, size), Subwords.learn(target, size))
-    from_language, to_language = config.direction.split("-")
-    return SeparateVocabularies(
-        Words.learn(source, from_language, config.min_count),
-        Words.learn(target, to_language, config.min_count),
-    )
+    return SeparateVocabularies(Subwords.learn(source, size), Subwords.learn(target, size))
 
 
 def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:
@@ -93,8 +77,7 @@ def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularie
             if subwords.id_of(TO_ENGLISH) is None:
                 return subwords
             return BidirectionalSubwords(subwords, direction)
-        kind = _KINDS[content["kind"]]
-        source, target = (kind.from_json(json.dumps(content[side])) for side in ("source", "target"))
+        source, target = (Subwords.from_json(json.dumps(content[side])) for side in ("source", "target"))
         return SeparateVocabularies(source, target)
     except Exception:  # `tokenizers` raises a plain Exception for an invalid file.
         raise BadInputError(

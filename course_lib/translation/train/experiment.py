@@ -188,10 +188,9 @@ class Experiment:
         parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
         source, target = len(vocabularies.source), len(vocabularies.target)
         size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
-        kind = "words" if config.data.tokenizer == "words" else "subwords"
         position = f"resuming after update {trainer.step}" if trainer.step else "starting"
         self.display.print(
-            f"{config.data.corpus}: {len(self.data.train):,} training pairs, {size} {kind}. Model: "
+            f"{config.data.corpus}: {len(self.data.train):,} training pairs, {size} subwords. Model: "
             f"{parameters:,} parameters in {used.precision} on {trainer.model.generator.weight.device.type}, "
             f"{processes} process{'' if processes == 1 else 'es'}; {position}."
         )

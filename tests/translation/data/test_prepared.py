@@ -52,7 +52,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text("utf-8").removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe", "words"])
+@pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe"])
 def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
     data = bench.prepare(tokenizer=tokens, max_length=400)
     vocabularies = load_vocabularies(bench.vocabulary)
@@ -69,8 +69,6 @@ def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
 def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> None:
     for split in ("validation", "test"):
         write_split(bench.corpus, split, [("Quitten Quitten", "quinces quinces")] * 9)
-    data = bench.prepare(tokenizer="words", min_count=1)
-    assert set(data.test.pairs[0][0]) == {data.vocabularies.unknown_id}
     train = lines(bench.corpus / "train.de") + lines(bench.corpus / "train.en")
     assert bench.prepare().vocabularies.fingerprint == Subwords.learn(train, 320).fingerprint
 
@@ -285,19 +283,15 @@ def test_a_run_does_not_resume_with_a_different_corpus(
         train(tiny_config("training.epochs=2", *QUICK), SINGLE_PROCESS)
 
 
-@pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_a_run_learns_with_two_vocabularies(
-    tiny_config: Callable[..., RunConfig], corpus_folder: Path, tokens: str
+    tiny_config: Callable[..., RunConfig], corpus_folder: Path
 ) -> None:
     config = tiny_config(
-        f"data.tokenizer={tokens}", "model.tie_embeddings=false", "training.epochs=4", *QUICK
+        "data.tokenizer=separate-bpe", "model.tie_embeddings=false", "training.epochs=4", *QUICK
     )
     write_split(corpus_folder, "train", phrase_pairs(240, seed=0) + [("Guten Tag", "hello")] * 9)
     result = train(config, SINGLE_PROCESS)
-    data = open_run_data(result.folder.data, result.folder.vocabulary)
-    if tokens == "words":
-        assert len(data.vocabularies.source) == len(data.vocabularies.target) + 1
     rows = [json.loads(line) for line in result.folder.metrics.read_text("utf-8").splitlines()]
     losses = [row["validation_loss"] for row in rows if "validation_loss" in row]
     assert losses[-1] < losses[0] - 0.5

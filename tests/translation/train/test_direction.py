@@ -34,7 +34,7 @@ def refusal(config: RunConfig) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("tokenizer", ["joint-bpe", "separate-bpe", "words"])
+@pytest.mark.parametrize("tokenizer", ["joint-bpe", "separate-bpe"])
 def test_sources_and_targets_change_places(
     tiny_config: Configs, tmp_path: Path, corpus_folder: Path, tokenizer: str
 ) -> None:
