@@ -33,7 +33,7 @@ class RunFolder:
         self.config = path / "config.yaml"
         """The config file, with every key and with all overrides applied."""
         self.vocabulary = path / "vocabulary.json"
-        """The file of the vocabulary, or of both vocabularies."""
+        """The file of the vocabulary."""
         self.data = path / "data"
         """The folder of the prepared data: all sentences as token ids."""
         self.metrics = path / "metrics.jsonl"

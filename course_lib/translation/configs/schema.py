@@ -65,12 +65,9 @@ class DataConfig(Section):
     train_pairs: int | None = Field(default=None, ge=1)
     """Train only on the first pairs of the training split, up to this number. Default: all pairs."""
     vocab_size: int = Field(default=8000, ge=300)
-    """Number of subwords in a vocabulary, learned from the training split."""
+    """Number of subwords in the vocabulary, which is learned from both languages of the training split."""
     max_length: int = Field(default=128, ge=3, le=4000)
     """Longest sentence in tokens, including the start and end tokens. See too_long for longer ones."""
-    tokenizer: Literal["joint-bpe", "separate-bpe"] = "joint-bpe"
-    """joint-bpe: subwords from one vocabulary for both languages, as in the paper. separate-bpe: one
-    vocabulary for each language."""
     too_long: Literal["truncate", "drop"] = "truncate"
     """How to treat a training pair with a side longer than max_length. truncate: shorten that side, keeping
     the end token. drop: omit the pair. Validation and test sentences are always truncated, never dropped."""
@@ -82,17 +79,7 @@ class DataConfig(Section):
     def _keys_fit_together(self) -> "DataConfig":
         if (self.corpus == "folder") != (self.folder is not None):
             raise ValueError("folder: must be set if corpus is 'folder', and only then")
-        if self.both_directions and not self.shares_vocabulary:
-            raise ValueError(
-                "both_directions: needs one vocabulary for both languages; set tokenizer to joint-bpe, "
-                f"not {self.tokenizer}"
-            )
         return self
-
-    @property
-    def shares_vocabulary(self) -> bool:
-        """Whether source and target share one vocabulary."""
-        return self.tokenizer == "joint-bpe"
 
 
 class ModelConfig(Section):
@@ -297,11 +284,6 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _sections_fit_together(self) -> "RunConfig":
-        if self.model.tie_embeddings and not self.data.shares_vocabulary:
-            raise ValueError(
-                f"model.tie_embeddings: needs one vocabulary for both languages, but data.tokenizer="
-                f"{self.data.tokenizer} makes two; set data.tokenizer=joint-bpe or model.tie_embeddings=false"
-            )
         max_length = self.data.max_length
         for name, budget in (
             ("training", self.training.tokens_per_batch),
