@@ -13,7 +13,7 @@ from pathlib import Path
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, Direction
-from course_lib.translation.data.corpora import ParallelText, load_corpus
+from course_lib.translation.data.corpora import ParallelText, corpus_fingerprint, load_corpus
 from course_lib.translation.data.prepared import (
     CONTENTS,
     LAYOUT,
@@ -21,7 +21,6 @@ from course_lib.translation.data.prepared import (
     Contents,
     PreparedData,
     digest,
-    key_of,
     open_contents,
     read_intact_contents,
     require_same_settings,
@@ -47,12 +46,11 @@ def prepare(
     those in the file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training
     pair is left, or if the data cannot be written.
     """
+    origin = reused.fingerprint if reused else _LEARNED
     contents = read_intact_contents(folder, vocabulary)
-    if not learn and contents and contents.are_of(config):
+    if contents and contents.are_of(config) and (not learn or contents.origin == origin):
         return open_contents(contents, folder, vocabulary)
-    key, origin = key_of(config), reused.fingerprint if reused else _LEARNED
-    if learn and contents and (contents.key, contents.origin) == (key, origin):
-        return open_contents(contents, folder, vocabulary)
+    fingerprint = corpus_fingerprint(config)
     corpus = load_corpus(config)
     train = _without_empty(corpus.train)
     try:
@@ -68,7 +66,7 @@ def prepare(
         writer.write_train(train)
         writer.write_evaluation_split("validation", corpus.validation)
         writer.write_evaluation_split("test", corpus.test)
-        contents = writer.write_contents(vocabulary, key, origin if learn else _KEPT)
+        contents = writer.write_contents(vocabulary, fingerprint, origin if learn else _KEPT)
     except OSError as error:
         raise BadInputError(f"{folder}: cannot write the prepared data ({error.strerror})") from None
     return open_contents(contents, folder, vocabulary)
@@ -141,11 +139,11 @@ class _Writer:
         self._write(name, [(self._vocabularies, sources, references)], drop=False)
         self._write_json(f"{name}.json", {"sources": sources, "references": references})
 
-    def write_contents(self, vocabulary: Path, key: str, origin: str) -> Contents:
+    def write_contents(self, vocabulary: Path, corpus: str, origin: str) -> Contents:
         """Write and return the description of all files, which marks the data as complete."""
         contents = Contents(
             layout=LAYOUT,
-            key=key,
+            corpus=corpus,
             settings=settings_of(self._config),
             origin=origin,
             vocabulary=digest(vocabulary),

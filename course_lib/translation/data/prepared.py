@@ -60,8 +60,8 @@ class Contents(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     layout: int
-    key: str
-    """The result of `key_of` for the config that the data was prepared with."""
+    corpus: str = ""
+    """The result of `corpus_fingerprint` when the data was prepared. Layouts before 5 don't contain it."""
     settings: dict[str, Any]
     """The result of `settings_of` for the config that the data was prepared with."""
     origin: str
@@ -79,10 +79,12 @@ class Contents(BaseModel):
 
         If the corpus is missing, as on a node that has only a copy of the prepared data, it isn't compared.
         """
+        if (self.layout, self.settings) != (LAYOUT, settings_of(config)):
+            return False
         try:
-            return self.key == key_of(config)
+            return self.corpus == corpus_fingerprint(config)
         except BadInputError:
-            return self.layout == LAYOUT and self.settings == settings_of(config)
+            return True
 
     def are_intact(self, folder: Path, vocabulary: Path) -> bool:
         """Return whether all files exist and have their checksums."""
@@ -196,15 +198,6 @@ def require_same_settings(config: DataConfig, contents: Contents, origin: str) -
             f"{origin} was prepared with different settings: {'; '.join(differences)}. Use the same "
             "settings, or another folder."
         )
-
-
-def key_of(config: DataConfig) -> str:
-    """Return a hash of everything that the prepared data depends on, except vocabularies of another run.
-
-    Raises BadInputError if a file of the corpus is missing.
-    """
-    facts = [LAYOUT, corpus_fingerprint(config), settings_of(config)]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def settings_of(config: DataConfig) -> dict[str, Any]:
