@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,16 +50,11 @@ class TokenPairs(Sequence[IdPair]):
     def __len__(self) -> int:
         return len(self._offsets) // 2
 
-    @overload
-    def __getitem__(self, index: int) -> IdPair: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[IdPair]: ...
-    def __getitem__(self, index: int | slice) -> IdPair | list[IdPair]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+    # The lab uses neither slices nor negative indices.
+    def __getitem__(self, index: int) -> IdPair:  # type: ignore[override]
+        if not 0 <= index < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} pairs")
-        source, target, end = self._offsets[2 * (index % len(self)) :][:3].tolist()
+        source, target, end = self._offsets[2 * index :][:3].tolist()
         return self._ids[source:target].tolist(), self._ids[target:end].tolist()
 
     def collate(

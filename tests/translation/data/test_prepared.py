@@ -121,8 +121,8 @@ def test_training_uses_both_directions_and_evaluation_one(bench: Bench) -> None:
     plain = data.vocabularies.target
     german, english = (plain.encode(lines(bench.corpus / f"train.{language}")) for language in ("de", "en"))
     to_english, to_german = plain.id_of(TO_ENGLISH), plain.id_of(TO_GERMAN)
-    assert data.train[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
-    assert data.train[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
+    assert list(data.train)[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
+    assert list(data.train)[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
     for split in (data.validation, data.test):
         assert [source[0] for source, _ in split.pairs] == [to_english] * len(split.sources)
         assert plain.decode([source for source, _ in split.pairs]) == split.sources
