@@ -20,7 +20,6 @@ from course_lib.translation.checkpoints.provided import find_run, provided_model
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.schema import Direction
 from course_lib.translation.data.prepared import validation_split
-from course_lib.translation.decoding.attention_maps import SUFFIXES, AttentionMaps, save_attention_maps
 from course_lib.translation.decoding.search_settings import save_settings
 from course_lib.translation.decoding.translator import DecodingPrecision, Translator, load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS
@@ -30,9 +29,6 @@ from course_lib.translation.train.progress_bar import reading_bar
 #: The direction for each target language, and the source language of each direction.
 _DIRECTIONS: dict[str, Direction] = {"english": "de-en", "german": "en-de"}
 _SOURCE = {"de-en": "German", "en-de": "English"}
-#: The maximum number of lines for which attention maps are written: the maps of a whole corpus wouldn't fit
-#: into memory.
-MAX_ATTENTION_LINES = 200
 #: The maximum number of bytes per read, about 900 captions. Larger reads don't make translation faster.
 READ_BYTES = 1 << 16
 
@@ -97,13 +93,6 @@ def _parser() -> argparse.ArgumentParser:
         help="another run with the same vocabulary, whose model decodes together with the first; may be "
         "given several times",
     )
-    parser.add_argument(
-        "--attention",
-        metavar="FILE",
-        type=Path,
-        help="write the attention weights of all layers and heads of the first run to this file "
-        f"({' or '.join(SUFFIXES)})",
-    )
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     parser.add_argument(
         "--precision",
@@ -124,8 +113,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if options.attention is not None and options.attention.suffix not in SUFFIXES:
-        raise BadInputError(f"--attention: expected a file name ending in {' or '.join(SUFFIXES)}.")
     translator = load_translator(
         options.run,
         options.checkpoint,
@@ -156,8 +143,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _translate(translator: Translator, options: argparse.Namespace) -> None:
-    """Translate the input line by line, and write the translations and the attention maps."""
-    maps: list[AttentionMaps] = []
+    """Translate the input line by line, and write the translations."""
     on_screen = options.output is None and sys.stdout.isatty()
     with (
         _opened(options.file, translator.direction) as descriptor,
@@ -166,8 +152,6 @@ def _translate(translator: Translator, options: argparse.Namespace) -> None:
     ):
         done = 0
         for lines in arriving_lines(descriptor, options.file or "standard input"):
-            if options.attention is not None and done + len(lines) > MAX_ATTENTION_LINES:
-                raise BadInputError(f"--attention: expected at most {MAX_ATTENTION_LINES} lines, got more.")
             for index, length in translator.too_long(lines).items():
                 print(
                     f"translate: line {done + index + 1} has {length} tokens, and only the first "
@@ -177,11 +161,6 @@ def _translate(translator: Translator, options: argparse.Namespace) -> None:
             write(_rows(translator, lines, done, options.n_best))
             done += len(lines)
             advance()
-            if options.attention is not None:
-                maps += [translator.attention(line) for line in lines]
-        if options.attention is not None:
-            with _write_errors_reported(options.attention):
-                save_attention_maps(options.attention, maps)
 
 
 def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:

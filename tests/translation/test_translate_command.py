@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import os
 import pty
 import re
@@ -11,7 +10,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from course_lib.errors import ExitCode
@@ -126,24 +124,6 @@ def test_a_terminal_shows_how_much_of_a_file_is_done_where_no_text_goes(
     assert (f"{size}/{size} bytes" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode())) is shown
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".json"])
-def test_attention_is_written(
-    suffix: str, trained_folder: Path, translator: Translator, german: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / f"attention{suffix}"
-    assert main([str(trained_folder), str(german), "--attention", str(path)]) == 0
-    maps = translator.attention(GERMAN[1])
-    if suffix == ".npz":
-        with np.load(path) as arrays:
-            assert len(arrays.files) == 3 * 6
-            found = {name.partition(".")[2]: arrays[name] for name in arrays.files if name.startswith("2.")}
-    else:
-        found = json.loads(path.read_text("utf-8"))[2]
-    assert list(found["target_tokens"]) == maps.target_tokens
-    np.testing.assert_allclose(np.array(found["cross"]), maps.cross.numpy(), atol=1e-6)
-    np.testing.assert_allclose(np.array(found["encoder_self"]), maps.encoder_self.numpy(), atol=1e-6)
-
-
 def test_tuning_keeps_what_it_finds(trained_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = RunFolder(trained_folder).search
     before = load_settings(kept)
@@ -182,7 +162,6 @@ def test_tuning_saves_the_length_penalty_alone(trained_folder: Path) -> None:
         (["--beam", "2", "--n-best", "3"], "n_best: expected a number from 1 to the beam, which is 2, got 3"),
         (["--n-best", "0"], "n_best: expected a number from 1 to the beam"),
         (["--checkpoint", "best.pt"], "best.pt: this model cannot be read"),
-        (["--attention", "picture.png"], "--attention: expected a file name ending in .npz or .json"),
         (["--device", "meta"], "device: expected cpu, cuda or auto, got meta"),
         (["--device", "abacus"], "device: expected cpu, cuda or auto, got abacus"),
     ],
@@ -237,17 +216,11 @@ def test_a_read_error_names_the_input(
     assert not output.exists()
 
 
-def test_output_that_cannot_be_kept_and_too_many_pictures_are_refused(
-    trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_output_that_cannot_be_kept_is_refused(
+    trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(trained_folder), str(german), "--output", str(german / "x")]) == 2
     assert "this file cannot be written (Not a directory)" in capsys.readouterr().err
-    monkeypatch.setattr(command, "MAX_ATTENTION_LINES", 2)
-    assert main([str(trained_folder), str(german), "--attention", str(german.with_suffix(".npz"))]) == 2
-    told = capsys.readouterr()
-    assert "--attention: expected at most 2 lines, got more" in told.err
-    assert not told.out
-    assert not german.with_suffix(".npz").exists()
 
 
 def test_from_a_pipe_to_a_reader_who_has_seen_enough(trained_folder: Path, translator: Translator) -> None:

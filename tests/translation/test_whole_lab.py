@@ -1,4 +1,4 @@
-"""The lab from end to end, through its commands: train, resume, translate, record attention, score."""
+"""The lab from end to end, through its commands: train, resume, translate, score."""
 
 import json
 import re
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from course_lib.translation.checkpoints.run_folder import RunFolder
@@ -56,19 +55,14 @@ def test_the_whole_lab(config_file: Path, tmp_path: Path, lessons: Path) -> None
 
     corpus = tmp_path / "corpus"
     german = (corpus / "test.de").read_text("utf-8").splitlines()[:3]
-    picture = tmp_path / "attention.npz"
     translate = ["-m", "course_lib.translation.translate", str(run.path)]
-    said = command(*translate, "--n-best=2", "--attention", str(picture), given="\n".join(german) + "\n")
+    said = command(*translate, "--n-best=2", given="\n".join(german) + "\n")
     found = [line.split("\t") for line in said.splitlines()]
     assert [row[0] for row in found] == ["1", "1", "2", "2", "3", "3"]
     assert all(float(row[1]) <= float(best[1]) for best, row in zip(found[::2], found[1::2], strict=True))
     # The student's beam search translated the test split, and the lab's own search finds the same here.
     written = run.translations.read_text("utf-8").splitlines()
     assert [row[3] for row in found[::2]] == written[:3]
-    weights = np.load(picture)
-    cross = [weights[name] for name in weights.files if "cross" in name]
-    assert len(cross) == 3
-    assert all(np.allclose(each.sum(axis=-1), 1.0, atol=1e-2) for each in cross)
 
     bleu = command("-m", "sacrebleu", str(corpus / "test.en"), "-i", str(run.translations), "-b", "-w", "6")
     assert float(bleu) == pytest.approx(rows[-1]["test_bleu"], abs=1e-5)

@@ -11,7 +11,7 @@ MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
 
 #: The subfolders of a run folder, each with a regular expression for the paths of the files in it.
 _SUBFOLDERS = {
-    "data": r"(train|train\.words|validation|test)\.(ids|offsets|json)|contents\.json",
+    "data": r"(train|validation|test)\.(ids|offsets|json)|contents\.json",
     "checkpoints": r"step-\d+\.pt",
     "snapshots": r"step-\d+\.pt",
     "models": rf"({'|'.join(MODEL_KINDS)})\.pt",
@@ -33,7 +33,7 @@ class RunFolder:
         self.config = path / "config.yaml"
         """The config file, with every key and with all overrides applied."""
         self.vocabulary = path / "vocabulary.json"
-        """The file of the vocabulary, or of both vocabularies."""
+        """The file of the vocabulary."""
         self.data = path / "data"
         """The folder of the prepared data: all sentences as token ids."""
         self.metrics = path / "metrics.jsonl"

@@ -26,7 +26,6 @@ _MAX_ERRORS = 10
 
 #: Keys of version 0.1.0 that have been renamed, with their new names.
 RENAMED = {
-    "data.tokens": "data.tokenizer",
     "data.vocabulary_size": "data.vocab_size",
     "model.tied": "model.tie_embeddings",
     "training.clip_norm": "training.max_grad_norm",

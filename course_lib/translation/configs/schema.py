@@ -65,42 +65,21 @@ class DataConfig(Section):
     train_pairs: int | None = Field(default=None, ge=1)
     """Train only on the first pairs of the training split, up to this number. Default: all pairs."""
     vocab_size: int = Field(default=8000, ge=300)
-    """Number of subwords in a vocabulary, learned from the training split. tokenizer: words uses min_count
-    instead."""
+    """Number of subwords in the vocabulary, which is learned from both languages of the training split."""
     max_length: int = Field(default=128, ge=3, le=4000)
     """Longest sentence in tokens, including the start and end tokens. See too_long for longer ones."""
-    tokenizer: Literal["joint-bpe", "separate-bpe", "words"] = "joint-bpe"
-    """joint-bpe: subwords from one vocabulary for both languages, as in the paper. separate-bpe: one
-    vocabulary for each language. words: whole words split by spaCy, as in early neural translation."""
-    min_count: int = Field(default=2, ge=1)
-    """With tokenizer: words, words that occur less often in the training split become unknown."""
     too_long: Literal["truncate", "drop"] = "truncate"
     """How to treat a training pair with a side longer than max_length. truncate: shorten that side, keeping
     the end token. drop: omit the pair. Validation and test sentences are always truncated, never dropped."""
     both_directions: bool = False
     """Train on each pair in both directions, with a token at the start of the source that names the target
     language. Helps on small corpora, at twice the updates per epoch. Only `direction` is scored."""
-    bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """BPE dropout: the probability of skipping a merge when words are split into subwords, which happens
-    again in each epoch (arXiv 1910.13267). Helps on small corpora; 0.1 is usual."""
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> "DataConfig":
         if (self.corpus == "folder") != (self.folder is not None):
             raise ValueError("folder: must be set if corpus is 'folder', and only then")
-        if self.both_directions and not self.shares_vocabulary:
-            raise ValueError(
-                "both_directions: needs one vocabulary for both languages; set tokenizer to joint-bpe, "
-                f"not {self.tokenizer}"
-            )
-        if self.bpe_dropout and self.tokenizer == "words":
-            raise ValueError("bpe_dropout: needs subwords, but tokenizer is 'words'")
         return self
-
-    @property
-    def shares_vocabulary(self) -> bool:
-        """Whether source and target share one vocabulary."""
-        return self.tokenizer == "joint-bpe"
 
 
 class ModelConfig(Section):
@@ -305,11 +284,6 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _sections_fit_together(self) -> "RunConfig":
-        if self.model.tie_embeddings and not self.data.shares_vocabulary:
-            raise ValueError(
-                f"model.tie_embeddings: needs one vocabulary for both languages, but data.tokenizer="
-                f"{self.data.tokenizer} makes two; set data.tokenizer=joint-bpe or model.tie_embeddings=false"
-            )
         max_length = self.data.max_length
         for name, budget in (
             ("training", self.training.tokens_per_batch),

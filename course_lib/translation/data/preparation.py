@@ -13,7 +13,7 @@ from pathlib import Path
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, Direction
-from course_lib.translation.data.corpora import ParallelText, load_corpus
+from course_lib.translation.data.corpora import ParallelText, corpus_fingerprint, load_corpus
 from course_lib.translation.data.prepared import (
     CONTENTS,
     LAYOUT,
@@ -21,20 +21,13 @@ from course_lib.translation.data.prepared import (
     Contents,
     PreparedData,
     digest,
-    key_of,
     open_contents,
     read_intact_contents,
     require_same_settings,
     settings_of,
 )
-from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.data.token_pairs import WORD_IDS, IdPair, id_type, write_pairs
-from course_lib.translation.data.vocabularies import (
-    Vocabularies,
-    Vocabulary,
-    learn_vocabularies,
-    load_vocabularies,
-)
+from course_lib.translation.data.token_pairs import IdPair, id_type, write_pairs
+from course_lib.translation.data.vocabularies import Vocabularies, learn_vocabularies, load_vocabularies
 
 #: The number of pairs that are converted to ids at a time.
 CHUNK = 20_000
@@ -53,12 +46,11 @@ def prepare(
     those in the file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training
     pair is left, or if the data cannot be written.
     """
+    origin = reused.fingerprint if reused else _LEARNED
     contents = read_intact_contents(folder, vocabulary)
-    if not learn and contents and contents.are_of(config):
+    if contents and contents.are_of(config) and (not learn or contents.origin == origin):
         return open_contents(contents, folder, vocabulary)
-    key, origin = key_of(config), reused.fingerprint if reused else _LEARNED
-    if learn and contents and (contents.key, contents.origin) == (key, origin):
-        return open_contents(contents, folder, vocabulary)
+    fingerprint = corpus_fingerprint(config)
     corpus = load_corpus(config)
     train = _without_empty(corpus.train)
     try:
@@ -74,7 +66,7 @@ def prepare(
         writer.write_train(train)
         writer.write_evaluation_split("validation", corpus.validation)
         writer.write_evaluation_split("test", corpus.test)
-        contents = writer.write_contents(vocabulary, key, origin if learn else _KEPT)
+        contents = writer.write_contents(vocabulary, fingerprint, origin if learn else _KEPT)
     except OSError as error:
         raise BadInputError(f"{folder}: cannot write the prepared data ({error.strerror})") from None
     return open_contents(contents, folder, vocabulary)
@@ -140,8 +132,6 @@ class _Writer:
                 f"no training pair is left: all {len(fits)} are longer than data.max_length "
                 f"{self._config.max_length}; raise it, or set data.too_long=truncate"
             )
-        if self._config.bpe_dropout:
-            self._write_words(directions, fits if drop else [True] * len(fits))
 
     def write_evaluation_split(self, name: str, text: ParallelText) -> None:
         """Write the evaluation split `name`, "validation" or "test", as ids, truncated, and as text."""
@@ -149,11 +139,11 @@ class _Writer:
         self._write(name, [(self._vocabularies, sources, references)], drop=False)
         self._write_json(f"{name}.json", {"sources": sources, "references": references})
 
-    def write_contents(self, vocabulary: Path, key: str, origin: str) -> Contents:
+    def write_contents(self, vocabulary: Path, corpus: str, origin: str) -> Contents:
         """Write and return the description of all files, which marks the data as complete."""
         contents = Contents(
             layout=LAYOUT,
-            key=key,
+            corpus=corpus,
             settings=settings_of(self._config),
             origin=origin,
             vocabulary=digest(vocabulary),
@@ -191,24 +181,6 @@ class _Writer:
                 f"{counted}"
             )
         return fits
-
-    def _write_words(self, directions: list[_Direction], kept: list[bool]) -> None:
-        """Write the training pairs that are `kept` as word indices, for `BpeDropoutPairs`."""
-        word_ids: dict[tuple[int, str], int] = {}
-        keep = iter(kept)
-
-        def ids_of(side: int, vocabulary: Vocabulary, sentences: list[str]) -> list[list[int]]:
-            assert isinstance(vocabulary, Subwords), "BPE dropout needs subwords"
-            split = vocabulary.split_words(sentences)
-            return [[word_ids.setdefault((side, word), len(word_ids)) for word in words] for words in split]
-
-        def chunks() -> Iterator[list[IdPair]]:
-            for vocabularies, sources, targets in _chunks(directions):
-                sides = ids_of(0, vocabularies.source, sources), ids_of(1, vocabularies.target, targets)
-                yield [pair for pair in zip(*sides, strict=True) if next(keep)]
-
-        self._write_pairs("train.words", chunks(), WORD_IDS)
-        self._write_json("train.words.json", list(word_ids))
 
     def _write_pairs(self, name: str, chunks: Iterable[list[IdPair]], dtype: str) -> None:
         ids, offsets = f"{name}.ids", f"{name}.offsets"

@@ -14,14 +14,12 @@ from pydantic import BaseModel, ConfigDict
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, MayChangeMarker, yaml_value
-from course_lib.translation.data.bpe_dropout import BpeDropoutPairs
 from course_lib.translation.data.corpora import corpus_fingerprint, load_corpus
-from course_lib.translation.data.subwords import Subwords
-from course_lib.translation.data.token_pairs import WORD_IDS, TokenPairs
+from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
 
 #: The version of the file layout. Data in a different layout must be prepared again.
-LAYOUT = 4
+LAYOUT = 5
 #: The file of the vocabularies in a folder written by `course prepare`.
 VOCABULARY = "vocabulary.json"
 #: The file that describes the others. It is written last, so it marks the data as complete.
@@ -62,8 +60,8 @@ class Contents(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     layout: int
-    key: str
-    """The result of `key_of` for the config that the data was prepared with."""
+    corpus: str = ""
+    """The result of `corpus_fingerprint` when the data was prepared. Layouts before 5 don't contain it."""
     settings: dict[str, Any]
     """The result of `settings_of` for the config that the data was prepared with."""
     origin: str
@@ -81,10 +79,12 @@ class Contents(BaseModel):
 
         If the corpus is missing, as on a node that has only a copy of the prepared data, it isn't compared.
         """
+        if (self.layout, self.settings) != (LAYOUT, settings_of(config)):
+            return False
         try:
-            return self.key == key_of(config)
+            return self.corpus == corpus_fingerprint(config)
         except BadInputError:
-            return self.layout == LAYOUT and self.settings == settings_of(config)
+            return True
 
     def are_intact(self, folder: Path, vocabulary: Path) -> bool:
         """Return whether all files exist and have their checksums."""
@@ -162,26 +162,16 @@ def validation_split(
 def open_contents(contents: Contents, folder: Path, vocabulary: Path) -> PreparedData:
     """Open the files that `contents` describes, without verifying their checksums."""
 
-    def pairs(name: str, dtype: str) -> TokenPairs:
-        return TokenPairs.mapped(folder / f"{name}.ids", folder / f"{name}.offsets", dtype)
+    def pairs(name: str) -> TokenPairs:
+        return TokenPairs.mapped(folder / f"{name}.ids", folder / f"{name}.offsets", contents.dtype)
 
     def evaluation_split(name: str) -> EvaluationSplit:
         text = json.loads((folder / f"{name}.json").read_text("utf-8"))
-        return EvaluationSplit(text["sources"], text["references"], pairs(name, contents.dtype))
+        return EvaluationSplit(text["sources"], text["references"], pairs(name))
 
-    vocabularies = load_vocabularies(vocabulary, contents.settings["direction"])
-    train = pairs("train", contents.dtype)
-    if "train.words.ids" in contents.files:
-        words = [tuple(word) for word in json.loads((folder / "train.words.json").read_text("utf-8"))]
-        word_pairs, rate = pairs("train.words", WORD_IDS), contents.settings["bpe_dropout"]
-        source, target = vocabularies.source, vocabularies.target
-        assert isinstance(source, Subwords), "BPE dropout needs subwords"
-        assert isinstance(target, Subwords), "BPE dropout needs subwords"
-        longest = contents.settings["max_length"] - 2  # without the start and end tokens
-        train = BpeDropoutPairs(train, word_pairs, words, (source, target), rate, longest)
     return PreparedData(
-        vocabularies=vocabularies,
-        train=train,
+        vocabularies=load_vocabularies(vocabulary, contents.settings["direction"]),
+        train=pairs("train"),
         validation=evaluation_split("validation"),
         test=evaluation_split("test"),
         notes=contents.notes,
@@ -208,15 +198,6 @@ def require_same_settings(config: DataConfig, contents: Contents, origin: str) -
             f"{origin} was prepared with different settings: {'; '.join(differences)}. Use the same "
             "settings, or another folder."
         )
-
-
-def key_of(config: DataConfig) -> str:
-    """Return a hash of everything that the prepared data depends on, except vocabularies of another run.
-
-    Raises BadInputError if a file of the corpus is missing.
-    """
-    facts = [LAYOUT, corpus_fingerprint(config), settings_of(config)]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def settings_of(config: DataConfig) -> dict[str, Any]:

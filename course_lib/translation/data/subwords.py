@@ -1,14 +1,9 @@
 """Byte-pair encoding with the `tokenizers` library (section 5.1 of the paper)."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-from course_lib.atomic_files import atomic_write_text
-from course_lib.translation.configs.schema import Direction
 
 PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unknown>"
 #: The special tokens of every vocabulary, in the order of their ids.
@@ -23,15 +18,9 @@ class Subwords:
     Bytes are the smallest symbols, so any text can be encoded, and decoding restores it exactly: no
     detokenizer is needed before scoring. `pad_id`, `start_id`, `end_id` and `unknown_id` are the first four
     ids. Text is never encoded as one of them, not even the text "<pad>".
-
-    Subwords that were learned from both languages serve as both vocabularies, `source` and `target`.
     """
 
     pad_id, start_id, end_id, unknown_id = range(4)
-    #: "Words" that are special tokens and are never split.
-    UNSPLIT = frozenset({TO_ENGLISH, TO_GERMAN})
-    #: The selected direction of a vocabulary for both directions; None for any other vocabulary.
-    direction: Direction | None = None
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -58,10 +47,6 @@ class Subwords:
         tokenizer.train_from_iterator(sentences, trainer)
         return cls(tokenizer)
 
-    def save(self, path: Path) -> None:
-        """Write the vocabulary to a JSON file, atomically."""
-        atomic_write_text(path, self.to_json())
-
     @classmethod
     def from_json(cls, text: str) -> "Subwords":
         """Load a vocabulary serialised by `to_json`. For any other text, `tokenizers` raises an Exception."""
@@ -72,20 +57,6 @@ class Subwords:
         return self._tokenizer.to_str(pretty=True)
 
     @property
-    def source(self) -> "Subwords":
-        """The source vocabulary, which is also the target vocabulary."""
-        return self
-
-    @property
-    def target(self) -> "Subwords":
-        """The target vocabulary, which is also the source vocabulary."""
-        return self
-
-    def in_direction(self, direction: Direction) -> "Subwords":
-        """Return the vocabularies for a direction. Only `BidirectionalSubwords` depend on it."""
-        return self
-
-    @property
     def fingerprint(self) -> str:
         """A hash of the vocabulary."""
         return hashlib.sha256(self._tokenizer.to_str().encode("utf-8")).hexdigest()
@@ -94,20 +65,6 @@ class Subwords:
         """Return the id of a special token, or None if there is no such token."""
         number: int | None = self._tokenizer.token_to_id(special)
         return number
-
-    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words with their leading spaces, written with one symbol per byte."""
-        split = self._tokenizer.pre_tokenizer.pre_tokenize_str
-        return [[word for word, _ in split(sentence)] for sentence in sentences]
-
-    def merge_ranks(self) -> dict[tuple[str, str], int]:
-        """Return the rank of each merge of two symbols: its position in the order of learning."""
-        merges = json.loads(self._tokenizer.to_str())["model"]["merges"]
-        return {(left, right): rank for rank, (left, right) in enumerate(merges)}
-
-    def ids(self) -> dict[str, int]:
-        """Return the id of every subword and special token, by its text."""
-        return dict(self._tokenizer.get_vocab(with_added_tokens=True))
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()
@@ -138,24 +95,3 @@ class TaggedSubwords(Subwords):
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Convert each sentence to ids: the tag, then the subwords. Empty sentences get no tag."""
         return [[self.tag_id, *ids] if ids else [] for ids in super().encode(sentences)]
-
-    def split_words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Split each sentence into words, and insert the tag before the first word of each."""
-        return [[self.tag, *words] for words in super().split_words(sentences)]
-
-
-class BidirectionalSubwords(Subwords):
-    """A shared vocabulary for a model that is trained in both directions, and evaluated in `direction`."""
-
-    def __init__(self, subwords: Subwords, direction: Direction = "de-en") -> None:
-        super().__init__(subwords._tokenizer)
-        self.direction = direction
-
-    @property
-    def source(self) -> TaggedSubwords:
-        """The vocabulary of source sentences, with the tag of the target language."""
-        return TaggedSubwords(self, TO_ENGLISH if self.direction == "de-en" else TO_GERMAN)
-
-    def in_direction(self, direction: Direction) -> "BidirectionalSubwords":
-        """Return the same vocabulary for a model that is evaluated in `direction`."""
-        return BidirectionalSubwords(self, direction)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,8 @@ from course_lib.atomic_files import atomic_write
 
 #: The ids of a source sentence and its translation, without start and end tokens.
 IdPair = tuple[Sequence[int], Sequence[int]]
-#: The data types of offsets and word indices in files, with a fixed byte order.
+#: The data type of offsets in files, with a fixed byte order.
 OFFSETS = "<i8"
-WORD_IDS = "<u4"
 
 
 class TokenPairs(Sequence[IdPair]):
@@ -43,10 +42,6 @@ class TokenPairs(Sequence[IdPair]):
         """Memory-map the files written by `write_pairs`. `dtype` is the data type of the ids."""
         return cls(_mapped(ids, dtype), _mapped(offsets, OFFSETS))
 
-    def of_epoch(self, seed: int, epoch: int) -> "TokenPairs":
-        """Return the pairs for one epoch, which differ from epoch to epoch only with BPE dropout."""
-        return self
-
     @property
     def lengths(self) -> NDArray[np.int64]:
         """The number of tokens in each source and target, as an array of shape (pairs, 2)."""
@@ -55,16 +50,11 @@ class TokenPairs(Sequence[IdPair]):
     def __len__(self) -> int:
         return len(self._offsets) // 2
 
-    @overload
-    def __getitem__(self, index: int) -> IdPair: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[IdPair]: ...
-    def __getitem__(self, index: int | slice) -> IdPair | list[IdPair]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+    # The lab uses neither slices nor negative indices.
+    def __getitem__(self, index: int) -> IdPair:  # type: ignore[override]
+        if not 0 <= index < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} pairs")
-        source, target, end = self._offsets[2 * (index % len(self)) :][:3].tolist()
+        source, target, end = self._offsets[2 * index :][:3].tolist()
         return self._ids[source:target].tolist(), self._ids[target:end].tolist()
 
     def collate(

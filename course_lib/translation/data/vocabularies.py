@@ -1,78 +1,58 @@
-"""The vocabularies of source and target, which are either separate or shared."""
+"""The vocabularies of source and target, which contain the same subwords."""
 
-import hashlib
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, TypeAlias
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, Direction
 from course_lib.translation.data.corpora import ParallelText
-from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, BidirectionalSubwords, Subwords
-from course_lib.translation.data.words import Words
-
-#: The tokens of one language, and the conversion from text to ids and back.
-Vocabulary: TypeAlias = Subwords | Words
+from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords, TaggedSubwords
 
 
 @dataclass(frozen=True)
-class SeparateVocabularies:
-    """Two vocabularies of the same class, one for the source and one for the target."""
+class Vocabularies:
+    """The vocabularies of source and target: the same subwords, learned from both languages.
 
-    source: Vocabulary
-    target: Vocabulary
+    If they were learned for a model that is trained in both directions, source sentences start with a tag for
+    the target language.
+    """
+
+    target: Subwords
+    """The vocabulary of target sentences."""
+    direction: Direction | None = None
+    """The selected direction, which determines the tag; None if there are no tags."""
+
     pad_id, start_id, end_id, unknown_id = range(4)
-    direction: ClassVar[Direction | None] = None
-    """Always None, because separate vocabularies serve only one direction."""
 
-    def in_direction(self, direction: Direction) -> "SeparateVocabularies":
-        """Return these vocabularies, which have only one direction."""
-        return self
+    @property
+    def source(self) -> Subwords:
+        """The vocabulary of source sentences, with the tag for the target language if there are tags."""
+        if self.direction is None:
+            return self.target
+        return TaggedSubwords(self.target, TO_ENGLISH if self.direction == "de-en" else TO_GERMAN)
+
+    def in_direction(self, direction: Direction) -> "Vocabularies":
+        """Return the vocabularies for a direction. They only depend on it if there are tags."""
+        return self if self.direction is None else replace(self, direction=direction)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of both vocabularies."""
-        return hashlib.sha256(self._to_json().encode("utf-8")).hexdigest()
+        """A hash of the subwords, which doesn't depend on the direction."""
+        return self.target.fingerprint
 
     def save(self, path: Path) -> None:
-        """Write the vocabularies to one JSON file, atomically."""
-        atomic_write_text(path, self._to_json())
-
-    def _to_json(self) -> str:
-        (kind,) = (name for name, side in _KINDS.items() if isinstance(self.source, side))
-        source, target = json.loads(self.source.to_json()), json.loads(self.target.to_json())
-        return json.dumps({"kind": kind, "source": source, "target": target}, ensure_ascii=False, indent=1)
-
-
-#: The class of separate vocabularies for each "kind" in a vocabulary file.
-_KINDS: dict[str, type[Subwords] | type[Words]] = {"separate-bpe": Subwords, "words": Words}
-
-#: The vocabularies of source and target. `Subwords` are one vocabulary for both sides. Padding, start, end
-#: and unknown have the same ids on both sides.
-Vocabularies: TypeAlias = Subwords | SeparateVocabularies
+        """Write the subwords to a JSON file, atomically."""
+        atomic_write_text(path, self.target.to_json())
 
 
 def learn_vocabularies(train: ParallelText, config: DataConfig) -> Vocabularies:
-    """Learn the vocabularies for a config. `train` must contain only the training split.
-
-    Raises BadInputError if the config needs spaCy and it isn't installed.
-    """
-    size, both = config.vocab_size, [*train.german, *train.english]
-    if config.both_directions:
-        subwords = Subwords.learn(both, size, tags=[TO_ENGLISH, TO_GERMAN])
-        return BidirectionalSubwords(subwords, config.direction)
-    if config.tokenizer == "joint-bpe":
-        return Subwords.learn(both, size)
-    source, target = train.sides(config.direction)
-    if config.tokenizer == "separate-bpe":
-        return SeparateVocabularies(Subwords.learn(source, size), Subwords.learn(target, size))
-    from_language, to_language = config.direction.split("-")
-    return SeparateVocabularies(
-        Words.learn(source, from_language, config.min_count),
-        Words.learn(target, to_language, config.min_count),
-    )
+    """Learn the vocabularies for a config. `train` must contain only the training split."""
+    sentences = [*train.german, *train.english]
+    if not config.both_directions:
+        return Vocabularies(Subwords.learn(sentences, config.vocab_size))
+    subwords = Subwords.learn(sentences, config.vocab_size, tags=[TO_ENGLISH, TO_GERMAN])
+    return Vocabularies(subwords, config.direction)
 
 
 def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularies:
@@ -80,23 +60,16 @@ def load_vocabularies(path: Path, direction: Direction = "de-en") -> Vocabularie
 
     `direction` only matters for a model trained in both directions: its file is the same for both, and
     `direction` selects the one to translate in. Raises BadInputError if the file cannot be read or doesn't
-    contain vocabularies.
+    contain a vocabulary.
     """
     try:
         text = path.read_text("utf-8")
     except OSError as error:
         raise BadInputError(f"{path}: cannot read the run's vocabulary ({error.strerror})") from None
     try:
-        content = json.loads(text)
-        if "kind" not in content:
-            subwords = Subwords.from_json(text)
-            if subwords.id_of(TO_ENGLISH) is None:
-                return subwords
-            return BidirectionalSubwords(subwords, direction)
-        kind = _KINDS[content["kind"]]
-        source, target = (kind.from_json(json.dumps(content[side])) for side in ("source", "target"))
-        return SeparateVocabularies(source, target)
+        subwords = Subwords.from_json(text)
     except Exception:  # `tokenizers` raises a plain Exception for an invalid file.
         raise BadInputError(
             f"{path}: not a vocabulary written by a run. Restore the run's own file."
         ) from None
+    return Vocabularies(subwords, None if subwords.id_of(TO_ENGLISH) is None else direction)

@@ -1,24 +1,17 @@
 """The attention weights of every layer and head for a sentence and its translation."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib.atomic_files import atomic_write
 from course_lib.transformer import causal_mask, evaluating, scaled_dot_product_attention
 from course_lib.translation.model.seq2seq import TransformerModel
-
-#: The file types that `save_attention_maps` writes.
-SUFFIXES = (".npz", ".json")
 
 
 @dataclass(frozen=True)
@@ -88,28 +81,3 @@ def _record(
         output, found = scaled_dot_product_attention(query, key, value, mask)
     weights[module] = found
     return output, found
-
-
-def save_attention_maps(path: Path, sentences: Sequence[AttentionMaps]) -> None:
-    """Write the weights and tokens of the given sentences, atomically.
-
-    An .npz file holds one array for each field of each sentence. The array's name consists of the sentence's
-    index and the field, such as "0.cross". A .json file holds a list of objects with the same fields, and the
-    weights are rounded to six decimals.
-    """
-    with atomic_write(path) as file:
-        if path.suffix == ".npz":
-            arrays = {
-                f"{number}.{name}": np.asarray(value)
-                for number, maps in enumerate(sentences)
-                for name, value in vars(maps).items()
-            }
-            save: Any = np.savez_compressed  # The type stub mistakes the names of arrays for options.
-            save(file, **arrays)
-        else:
-            objects = [{name: _rounded(value) for name, value in vars(maps).items()} for maps in sentences]
-            file.write(json.dumps(objects, ensure_ascii=False).encode("utf-8"))
-
-
-def _rounded(value: Tensor | list[str]) -> Any:
-    return value.double().round(decimals=6).tolist() if isinstance(value, Tensor) else value

@@ -14,8 +14,8 @@ from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.schema import Direction, RunConfig
-from course_lib.translation.data.subwords import SPECIALS, TaggedSubwords
-from course_lib.translation.data.vocabularies import Vocabularies, Vocabulary
+from course_lib.translation.data.subwords import SPECIALS, Subwords, TaggedSubwords
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding.attention_maps import AttentionMaps, record_attention
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
@@ -162,7 +162,7 @@ class Translator:
         return Translation(text, found.score, found.log_probability, token_texts(target, found.ids))
 
 
-def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
+def token_texts(vocabulary: Subwords, ids: Sequence[int]) -> list[str]:
     """Return the readable text of each token, with a "+" before a subword that continues a word.
 
     Special tokens have names such as "<end>".

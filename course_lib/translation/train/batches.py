@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from course_lib.translation.configs.schema import RunConfig
@@ -52,8 +51,9 @@ class BatchLoader:
     components: Components = REFERENCE
 
     def __post_init__(self) -> None:
-        self._current: tuple[int, TokenPairs, NDArray[np.int64]] | None = None
-        self._prefetched: tuple[tuple[int, UpdatePlan], Future[list[DeviceBatch]]] | None = None
+        # The length of each source and target, with start and end tokens.
+        self._lengths = np.minimum(self.pairs.lengths + 2, self.config.data.max_length)
+        self._prefetched: tuple[UpdatePlan, Future[list[DeviceBatch]]] | None = None
         # Select the GPU in the new thread, whose current device would otherwise be the first GPU.
         on_device = partial(torch.cuda.set_device, self.device) if self.device.index is not None else None
         self._thread = ThreadPoolExecutor(1, "prefetch", on_device)
@@ -68,35 +68,35 @@ class BatchLoader:
         """Return the plan of an epoch: a list of updates, as returned by `epoch_plan`."""
         training = self.config.training
         sizes = training.tokens_per_batch, training.batches_per_update
-        return epoch_plan(self._pairs_of(epoch)[1], *sizes, self.config.seed, epoch)
+        return epoch_plan(self._lengths, *sizes, self.config.seed, epoch)
 
-    def label_count(self, epoch: int, batches: UpdatePlan) -> int:
+    def label_count(self, batches: UpdatePlan) -> int:
         """Count the labels of an update on all ranks, without communication: every rank knows the plan."""
-        _, lengths = self._pairs_of(epoch)
         # The start token of a target is not a label.
-        return sum(int((lengths[batch, 1] - 1).sum()) for batch in batches)
+        return sum(int((self._lengths[batch, 1] - 1).sum()) for batch in batches)
 
-    def load(self, epoch: int, batches: UpdatePlan) -> list[DeviceBatch]:
+    def load(self, batches: UpdatePlan) -> list[DeviceBatch]:
         """Return this rank's share of the batches of an update, on its device."""
         prefetched, self._prefetched = self._prefetched, None
-        if prefetched is not None and prefetched[0] == (epoch, batches):
+        if prefetched is not None and prefetched[0] == batches:
             return prefetched[1].result()
-        return self._load_share(epoch, batches)
+        return self._load_share(batches)
 
-    def prefetch(self, epoch: int, batches: UpdatePlan) -> None:
+    def prefetch(self, batches: UpdatePlan) -> None:
         """Start loading batches that the next call to `load` will probably request."""
-        self._prefetched = (epoch, batches), self._thread.submit(self._load_share, epoch, batches)
+        self._prefetched = batches, self._thread.submit(self._load_share, batches)
 
-    def _load_share(self, epoch: int, batches: UpdatePlan) -> list[DeviceBatch]:
+    def _load_share(self, batches: UpdatePlan) -> list[DeviceBatch]:
         rank, world_size = self.distributed.rank, self.distributed.world_size
         share = self.components.shard(list(enumerate(batches)), rank, world_size)
-        pairs, _ = self._pairs_of(epoch)
-        return [self._load_batch(pairs, number, batch) for number, batch in share]
+        return [self._load_batch(number, batch) for number, batch in share]
 
-    def _load_batch(self, pairs: TokenPairs, number: int, batch: Sequence[int]) -> DeviceBatch:
+    def _load_batch(self, number: int, batch: Sequence[int]) -> DeviceBatch:
         """Collate a batch, count its tokens, and start copying it to the device."""
         ids, config, device = self.vocabularies, self.config, self.device
-        source, target = pairs.collate(batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length)
+        source, target = self.pairs.collate(
+            batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length
+        )
         positions = real_positions(target, ids.pad_id, self.components)
         source_lengths, target_lengths = (source != ids.pad_id).sum(1), (target != ids.pad_id).sum(1)
         counts = BatchCounts(
@@ -112,14 +112,6 @@ class BatchLoader:
             return (matrix.pin_memory() if device.type == "cuda" else matrix).to(device, non_blocking=True)
 
         return DeviceBatch(number, move(source), move(target), move(positions), counts)
-
-    def _pairs_of(self, epoch: int) -> tuple[TokenPairs, NDArray[np.int64]]:
-        """Return the pairs of an epoch and their lengths, (pairs, 2), with start and end tokens."""
-        if self._current is None or self._current[0] != epoch:
-            pairs = self.pairs.of_epoch(self.config.seed, epoch)
-            lengths = np.minimum(pairs.lengths + 2, self.config.data.max_length)
-            self._current = epoch, pairs, lengths
-        return self._current[1:]
 
 
 def example_batches(config: RunConfig, token: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:

@@ -180,18 +180,15 @@ class Experiment:
 
     def print_introduction(self) -> None:
         """Print a summary of the run before its first update."""
-        config, trainer, vocabularies = self.config, self.trainer, self.data.vocabularies
+        config, trainer, vocab_size = self.config, self.trainer, len(self.data.vocabularies.target)
         used, given = config.training, self.given.training
         processes = self.distributed.world_size
         if self.student is not None:
             self.display.print(self.student.table())
         parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-        source, target = len(vocabularies.source), len(vocabularies.target)
-        size = f"{target:,}" if config.data.shares_vocabulary else f"{source:,} and {target:,}"
-        kind = "words" if config.data.tokenizer == "words" else "subwords"
         position = f"resuming after update {trainer.step}" if trainer.step else "starting"
         self.display.print(
-            f"{config.data.corpus}: {len(self.data.train):,} training pairs, {size} {kind}. Model: "
+            f"{config.data.corpus}: {len(self.data.train):,} training pairs, {vocab_size:,} subwords. Model: "
             f"{parameters:,} parameters in {used.precision} on {trainer.model.generator.weight.device.type}, "
             f"{processes} process{'' if processes == 1 else 'es'}; {position}."
         )

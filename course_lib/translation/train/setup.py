@@ -420,7 +420,6 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
         ) from None
     before = run.model.config
     facts = [(f"model.{name}", getattr(before.model, name), getattr(config.model, name)) for name in _SHAPE]
-    facts.append(("data.tokenizer", before.data.tokenizer, config.data.tokenizer))
     if run.vocabularies.direction is None:
         facts.append(("data.direction", before.data.direction, config.data.direction))
     differences = [

@@ -142,12 +142,11 @@ class Trainer:
 
         `upcoming`, the batches of the next update in the epoch, are prefetched. Must be called on every rank.
         """
-        epoch = self.epochs_done
-        own = self.loader.load(epoch, batches)
+        own = self.loader.load(batches)
         if upcoming is not None:
-            self.loader.prefetch(epoch, upcoming)
+            self.loader.prefetch(upcoming)
         # DDP averages the gradients over the ranks; the world size turns that average into a sum.
-        scale = self._distributed.world_size / self.loader.label_count(epoch, batches)
+        scale = self._distributed.world_size / self.loader.label_count(batches)
 
         # Calling `train` takes a millisecond, even if nothing changes.
         if not all(module.training for module in self._modules):

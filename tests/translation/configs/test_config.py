@@ -156,7 +156,7 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
         ),
         ("training.lr_factor=.inf", "training.lr_factor: expected a finite number, got .inf"),
         ("training.clip_norm=1", 'there is no key "training.clip_norm"; it is now "training.max_grad_norm"'),
-        ("data.tokens=words", 'there is no key "data.tokens"; it is now "data.tokenizer"'),
+        ("data.tokenizer=words", 'there is no key "data.tokenizer"; the keys there are corpus, direction,'),
         ("data.too_long=cut", 'data.too_long: expected "truncate" or "drop", got cut'),
         (
             "evaluation.alpha=-1",

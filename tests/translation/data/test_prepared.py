@@ -1,6 +1,5 @@
 """Data is prepared once and completely, from the training split alone, and no evaluation sentence is lost."""
 
-import json
 import resource
 import signal
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from course_lib.translation.data import preparation, prepared
 from course_lib.translation.data.preparation import prepare
 from course_lib.translation.data.prepared import PreparedData, digest, open_run_data
 from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.data.vocabularies import load_vocabularies
+from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.experiment import train
 from tests.translation.phrases import phrase_pairs, write_split
@@ -52,9 +51,8 @@ def lines(path: Path) -> list[str]:
     return path.read_text("utf-8").removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe", "words"])
-def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
-    data = bench.prepare(tokenizer=tokens, max_length=400)
+def test_the_ids_are_those_of_the_sentences(bench: Bench) -> None:
+    data = bench.prepare(max_length=400)
     vocabularies = load_vocabularies(bench.vocabulary)
     assert vocabularies.fingerprint == data.vocabularies.fingerprint
     for name, pairs in {"train": data.train, "test": data.test.pairs}.items():
@@ -69,8 +67,6 @@ def test_the_ids_are_those_of_the_sentences(bench: Bench, tokens: str) -> None:
 def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> None:
     for split in ("validation", "test"):
         write_split(bench.corpus, split, [("Quitten Quitten", "quinces quinces")] * 9)
-    data = bench.prepare(tokenizer="words", min_count=1)
-    assert set(data.test.pairs[0][0]) == {data.vocabularies.unknown_id}
     train = lines(bench.corpus / "train.de") + lines(bench.corpus / "train.en")
     assert bench.prepare().vocabularies.fingerprint == Subwords.learn(train, 320).fingerprint
 
@@ -125,8 +121,8 @@ def test_training_uses_both_directions_and_evaluation_one(bench: Bench) -> None:
     plain = data.vocabularies.target
     german, english = (plain.encode(lines(bench.corpus / f"train.{language}")) for language in ("de", "en"))
     to_english, to_german = plain.id_of(TO_ENGLISH), plain.id_of(TO_GERMAN)
-    assert data.train[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
-    assert data.train[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
+    assert list(data.train)[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
+    assert list(data.train)[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
     for split in (data.validation, data.test):
         assert [source[0] for source, _ in split.pairs] == [to_english] * len(split.sources)
         assert plain.decode([source for source, _ in split.pairs]) == split.sources
@@ -189,11 +185,11 @@ def test_each_file_is_hashed_once(bench: Bench, monkeypatch: pytest.MonkeyPatch)
 
     for module in (preparation, prepared):
         monkeypatch.setattr(module, "digest", recorded)
-    bench.prepare(bpe_dropout=0.1)
+    bench.prepare()
     written = [*(path.name for path in bench.data.iterdir()), bench.vocabulary.name]
     assert sorted(hashed) == sorted(set(written) - {"contents.json"})
     hashed.clear()
-    bench.prepare(bpe_dropout=0.1)
+    bench.prepare()
     assert sorted(hashed) == sorted(set(written) - {"contents.json"})
 
 
@@ -219,7 +215,7 @@ def test_different_data_or_options_cause_a_new_preparation(bench: Bench) -> None
         {"max_length": 30},
         {"too_long": "drop"},
         {"vocab_size": 310},
-        {"tokenizer": "separate-bpe"},
+        {"both_directions": True},
         {"train_pairs": 100},
     ]
     prints += [bench.prepare(**keys).fingerprint for keys in others]
@@ -242,7 +238,7 @@ def test_a_run_that_has_begun_keeps_its_vocabulary(bench: Bench) -> None:
 
 def test_data_of_another_vocabulary_is_not_opened(bench: Bench) -> None:
     bench.prepare()
-    Subwords.learn(["etwas anderes"], 300).save(bench.vocabulary)
+    Vocabularies(Subwords.learn(["etwas anderes"], 300)).save(bench.vocabulary)
     with pytest.raises(BadInputError, match="check that all see the same run_folder"):
         open_run_data(bench.data, bench.vocabulary)
 
@@ -283,22 +279,3 @@ def test_a_run_does_not_resume_with_a_different_corpus(
     write_split(corpus_folder, "train", phrase_pairs(240, seed=9))
     with pytest.raises(BadInputError, match="the corpus has changed since this run was started"):
         train(tiny_config("training.epochs=2", *QUICK), SINGLE_PROCESS)
-
-
-@pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
-@pytest.mark.usefixtures("shapes_unchecked")
-def test_a_run_learns_with_two_vocabularies(
-    tiny_config: Callable[..., RunConfig], corpus_folder: Path, tokens: str
-) -> None:
-    config = tiny_config(
-        f"data.tokenizer={tokens}", "model.tie_embeddings=false", "training.epochs=4", *QUICK
-    )
-    write_split(corpus_folder, "train", phrase_pairs(240, seed=0) + [("Guten Tag", "hello")] * 9)
-    result = train(config, SINGLE_PROCESS)
-    data = open_run_data(result.folder.data, result.folder.vocabulary)
-    if tokens == "words":
-        assert len(data.vocabularies.source) == len(data.vocabularies.target) + 1
-    rows = [json.loads(line) for line in result.folder.metrics.read_text("utf-8").splitlines()]
-    losses = [row["validation_loss"] for row in rows if "validation_loss" in row]
-    assert losses[-1] < losses[0] - 0.5
-    assert len(result.translations) == 23

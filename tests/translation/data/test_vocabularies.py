@@ -1,66 +1,64 @@
-"""Shared or separate vocabularies, learned from the training split and saved in one file."""
+"""Vocabularies are learned from the training split and saved in one file."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from course_lib.errors import BadInputError
-from course_lib.translation.configs.loader import load_config
+from course_lib.translation.checkpoints.provided import find_run
 from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora.parallel_text import ParallelText
-from course_lib.translation.data.subwords import BidirectionalSubwords, Subwords
-from course_lib.translation.data.vocabularies import (
-    SeparateVocabularies,
-    Vocabularies,
-    Vocabulary,
-    learn_vocabularies,
-    load_vocabularies,
-)
-from course_lib.translation.data.words import Words
+from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.vocabularies import Vocabularies, learn_vocabularies, load_vocabularies
 from tests.translation.phrases import phrase_pairs
 
 PAIRS = phrase_pairs(150, seed=0)
+#: The fingerprint of the provided model's vocabulary when the model was trained.
+FINGERPRINT = "359e3d948bd91c33a7a58c306d6900f060e9cf2f1bf5b27a520c0456da8cd271"
 TRAIN = ParallelText([german for german, _ in PAIRS], [english for _, english in PAIRS])
-KINDS = ("joint-bpe", "separate-bpe", "words")
 
 
-def learn(tokens: str, size: int = 330) -> Vocabularies:
-    config = {"corpus": "captions", "tokenizer": tokens, "vocab_size": size, "min_count": 1}
+def learn(**keys: object) -> Vocabularies:
+    config = {"corpus": "captions", "vocab_size": 330, **keys}
     return learn_vocabularies(TRAIN, DataConfig.model_validate(config))
 
 
-@pytest.mark.parametrize("tokens", KINDS)
-def test_every_kind_is_written_and_read_back(tmp_path: Path, tokens: str) -> None:
+@pytest.mark.parametrize("both_directions", [False, True])
+def test_vocabularies_are_written_and_read_back(tmp_path: Path, both_directions: bool) -> None:
     path = tmp_path / "vocabulary.json"
-    vocabularies = learn(tokens)
+    vocabularies = learn(both_directions=both_directions)
     vocabularies.save(path)
     again = load_vocabularies(path)
-    assert type(again) is type(vocabularies)
-    assert again.fingerprint == vocabularies.fingerprint == learn(tokens).fingerprint
+    assert again.direction == vocabularies.direction == ("de-en" if both_directions else None)
+    assert again.fingerprint == vocabularies.fingerprint == learn(both_directions=both_directions).fingerprint
     for mine, other, sentences in (
         (vocabularies.source, again.source, TRAIN.german),
         (vocabularies.target, again.target, TRAIN.english),
     ):
-        assert isinstance(mine, Vocabulary)
         assert mine.encode([*sentences, "<pad> zwei"]) == other.encode([*sentences, "<pad> zwei"])
         assert other.decode(mine.encode(sentences)) == sentences
     assert [entry.name for entry in tmp_path.iterdir()] == ["vocabulary.json"]
 
 
-def test_joint_subwords_are_the_same_on_both_sides() -> None:
-    vocabularies = learn("joint-bpe")
-    assert isinstance(vocabularies, Subwords)
-    assert vocabularies.source is vocabularies.target is vocabularies
+def test_both_languages_share_the_subwords() -> None:
+    vocabularies = learn()
+    assert vocabularies.source is vocabularies.target
     assert vocabularies.fingerprint == Subwords.learn([*TRAIN.german, *TRAIN.english], 330).fingerprint
 
 
+def test_the_format_of_the_file_and_the_fingerprint_have_not_changed(tmp_path: Path) -> None:
+    provided = find_run("multi30k")[0].vocabulary
+    vocabularies = load_vocabularies(provided)
+    vocabularies.save(tmp_path / "vocabulary.json")
+    assert json.loads((tmp_path / "vocabulary.json").read_bytes()) == json.loads(provided.read_bytes())
+    assert vocabularies.fingerprint == FINGERPRINT
+
+
 def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path) -> None:
-    config = DataConfig(corpus="captions", vocab_size=330, both_directions=True)
-    vocabularies = learn_vocabularies(TRAIN, config)
-    assert isinstance(vocabularies, BidirectionalSubwords)
+    vocabularies = learn(both_directions=True)
     vocabularies.save(tmp_path / "vocabulary.json")
     again = load_vocabularies(tmp_path / "vocabulary.json")
-    assert isinstance(again, BidirectionalSubwords)
     assert again.fingerprint == vocabularies.fingerprint
     other = again.in_direction("en-de")
     assert (again.direction, other.direction, other.fingerprint) == ("de-en", "en-de", again.fingerprint)
@@ -74,48 +72,9 @@ def test_directed_subwords_say_into_which_language_and_come_back(tmp_path: Path)
     assert forth[0] not in again.target.encode(["<to-english>"])[0]
 
 
-def test_two_vocabularies_cannot_serve_both_directions() -> None:
-    with pytest.raises(ValueError, match="both_directions: needs one vocabulary for both languages"):
-        DataConfig(corpus="captions", tokenizer="separate-bpe", both_directions=True)
-
-
-@pytest.mark.parametrize("tokens", ["joint-bpe", "separate-bpe", "words"])
-def test_vocabularies_of_one_direction_have_none_to_select(tokens: str) -> None:
-    config = DataConfig(corpus="captions", vocab_size=300, tokenizer=tokens)
-    vocabularies = learn_vocabularies(TRAIN, config)
-    assert vocabularies.direction is None
+def test_vocabularies_of_one_direction_have_none_to_select() -> None:
+    vocabularies = learn()
     assert vocabularies.in_direction("en-de") is vocabularies
-
-
-@pytest.mark.parametrize(("tokens", "kind"), [("separate-bpe", Subwords), ("words", Words)])
-def test_separate_ones_know_their_own_language(tokens: str, kind: type) -> None:
-    vocabularies = learn(tokens)
-    assert isinstance(vocabularies, SeparateVocabularies)
-    assert isinstance(vocabularies.source, kind)
-    assert isinstance(vocabularies.target, kind)
-    (hunde,), (dogs,) = vocabularies.source.encode(["Hunde"]), vocabularies.target.encode(["dogs"])
-    assert len(hunde) == len(dogs) == 1
-    other_way = vocabularies.source.encode(["dogs"])[0]
-    assert other_way == [vocabularies.unknown_id] if kind is Words else len(other_way) > 1
-
-
-def test_sides_may_be_of_different_sizes() -> None:
-    text = ParallelText(["eins zwei", "zwei"], ["one", "two"])
-    config = DataConfig(corpus="captions", tokenizer="words", min_count=2)
-    vocabularies = learn_vocabularies(text, config)
-    assert (len(vocabularies.source), len(vocabularies.target)) == (5, 4)
-
-
-@pytest.mark.parametrize("tokens", ["separate-bpe", "words"])
-def test_two_vocabularies_cannot_be_tied(tokens: str) -> None:
-    with pytest.raises(BadInputError) as refused:
-        load_config("captions", [f"data.tokenizer={tokens}"])
-    assert str(refused.value) == (
-        "captions: model.tie_embeddings: needs one vocabulary for both languages, but "
-        f"data.tokenizer={tokens} makes two; set data.tokenizer=joint-bpe or model.tie_embeddings=false"
-    )
-    config = load_config("captions", [f"data.tokenizer={tokens}", "model.tie_embeddings=false"])
-    assert config.data.tokenizer == tokens
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from course_lib.transformer import length_penalty, padding_mask
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding import backends
 from course_lib.translation.decoding import beam_search as batched_search
 from course_lib.translation.decoding.backends import make_backend, supports_cache
@@ -254,7 +255,8 @@ def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) 
     subwords = Subwords.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
     pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))
-    trainer = Trainer(BatchLoader(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu")))
+    vocabularies = Vocabularies(subwords)
+    trainer = Trainer(BatchLoader(config, pairs, vocabularies, SINGLE_PROCESS, torch.device("cpu")))
     trainer.update(trainer.plan()[0])
     assert supports_cache(trainer.model)
 

@@ -10,14 +10,8 @@ import torch
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, save_model
-from course_lib.translation.data.subwords import (
-    END,
-    START,
-    TO_ENGLISH,
-    TO_GERMAN,
-    BidirectionalSubwords,
-    Subwords,
-)
+from course_lib.translation.data.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding import translator as decoding_translator
 from course_lib.translation.decoding.search_settings import SearchSettings, load_settings, save_settings
 from course_lib.translation.decoding.translator import (
@@ -113,7 +107,7 @@ def test_the_model_that_is_asked_for_is_taken(trained_folder: Path, translator: 
 
 def test_a_source_starts_with_the_target_language() -> None:
     subwords = Subwords.learn(["ein Hund", "a dog"], 300, tags=(TO_ENGLISH, TO_GERMAN))
-    source = BidirectionalSubwords(subwords).source
+    source = Vocabularies(subwords, "de-en").source
     (ids,) = source.encode(["ein Hund"])
     texts = token_texts(source, [source.start_id, *ids, source.end_id])
     assert (texts[:2], texts[-1]) == ([START, TO_ENGLISH], END)

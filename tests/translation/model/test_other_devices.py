@@ -32,9 +32,9 @@ def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
-    pairs, subwords = material(config)
-    (batch,) = BatchLoader(config, pairs, subwords, SINGLE_PROCESS, META).load(0, [range(20)])
-    return batch, len(subwords)
+    pairs, vocabularies = material(config)
+    (batch,) = BatchLoader(config, pairs, vocabularies, SINGLE_PROCESS, META).load([range(20)])
+    return batch, len(vocabularies.target)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

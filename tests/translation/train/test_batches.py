@@ -30,9 +30,9 @@ def test_the_thread_ends_with_the_block(tiny_config: Configs) -> None:
     before = set(threading.enumerate())
     with new_loader(tiny_config()) as loader:
         first, second, *_ = loader.plan(0)
-        loader.load(0, first)
+        loader.load(first)
         assert set(threading.enumerate()) <= before
-        loader.prefetch(0, second)
+        loader.prefetch(second)
         assert [thread.name for thread in set(threading.enumerate()) - before] == ["prefetch_0"]
     assert set(threading.enumerate()) <= before
 
@@ -40,29 +40,26 @@ def test_the_thread_ends_with_the_block(tiny_config: Configs) -> None:
 def test_prefetched_batches_are_those_that_are_loaded(tiny_config: Configs) -> None:
     with new_loader(tiny_config()) as loader:
         first, second, third, *_ = loader.plan(0)
-        expected = [loader.load(0, update) for update in (first, second, third)]
-        loader.prefetch(0, first)
+        expected = [loader.load(update) for update in (first, second, third)]
+        loader.prefetch(first)
         assert loader._prefetched is not None
         prefetched = loader._prefetched[1].result()
-        assert loader.load(0, first) is prefetched
+        assert loader.load(first) is prefetched
         assert_equal_batches(prefetched, expected[0])
-        # Batches that weren't prefetched are loaded, and so are the same batches in a different epoch.
-        loader.prefetch(0, second)
-        assert_equal_batches(loader.load(0, third), expected[2])
-        loader.prefetch(0, second)
-        prefetched = loader._prefetched[1].result()
-        assert loader.load(1, second) is not prefetched
+        # Batches that weren't prefetched are loaded.
+        loader.prefetch(second)
+        assert_equal_batches(loader.load(third), expected[2])
 
 
 def test_the_ranks_share_the_batches_and_count_all_labels(tiny_config: Configs) -> None:
     config = tiny_config("training.batches_per_update=3")
     (update, *_) = new_loader(config).plan(0)
-    whole = new_loader(config).load(0, update)
+    whole = new_loader(config).load(update)
     shares = []
     for rank in range(2):
         loader = new_loader(config, DistributedInfo(rank, 2, rank, 2))
-        shares += loader.load(0, update)
-        assert loader.label_count(0, update) == sum(batch.counts.target_tokens for batch in whole)
+        shares += loader.load(update)
+        assert loader.label_count(update) == sum(batch.counts.target_tokens for batch in whole)
     assert_equal_batches(sorted(shares, key=lambda batch: batch.number), whole)
 
 

@@ -21,6 +21,7 @@ from course_lib.translation.configs.schema import EvaluationConfig, RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.seq2seq import build_model
@@ -47,7 +48,8 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
     for parameter in model.parameters():
         parameter.data *= 1.5  # Enlarge the initial weights, so that translations end and differ.
     pairs = list(zip(subwords.encode(validation.german), subwords.encode(validation.english), strict=True))
-    return Evaluator(config, subwords, SINGLE_PROCESS, torch.device("cpu")), model, subwords, pairs[:6]
+    evaluator = Evaluator(config, Vocabularies(subwords), SINGLE_PROCESS, torch.device("cpu"))
+    return evaluator, model, subwords, pairs[:6]
 
 
 def test_the_loss_is_the_mean_over_tokens(
@@ -158,8 +160,8 @@ def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
 def test_the_config_says_how_to_search(
     overrides: list[str], expected: SearchSettings, tiny_config: Callable[..., RunConfig]
 ) -> None:
-    subwords = Subwords.learn(["ein Hund"], 300)
-    evaluator = Evaluator(tiny_config(*overrides), subwords, SINGLE_PROCESS, torch.device("cpu"))
+    vocabularies = Vocabularies(Subwords.learn(["ein Hund"], 300))
+    evaluator = Evaluator(tiny_config(*overrides), vocabularies, SINGLE_PROCESS, torch.device("cpu"))
     model = Transformer(9, 9, TransformerConfig(layers=1, d_model=8, heads=2, d_ff=8))
     assert evaluator.settings(model, [], []) == expected, "without looking at the model"
 

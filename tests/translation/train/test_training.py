@@ -20,14 +20,15 @@ from tests.translation.train.micro_training import assert_equal_weights, materia
 
 def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) -> None:
     config = tiny_config("training.precision=float64", "model.dropout=0")
-    pairs, subwords = material(config)
+    pairs, vocabularies = material(config)
+    size = len(vocabularies.target)
     trainer = new_trainer(config)
 
     torch.manual_seed(config.seed)
-    model = build_model(config.model, len(subwords), len(subwords)).double()
+    model = build_model(config.model, size, size).double()
     optimizer = make_optimizer(list(model.parameters()), config.training)
     scheduler = make_scheduler(optimizer, config.model.d_model, config.training.warmup_steps)
-    loss = LabelSmoothingLoss(len(subwords), subwords.pad_id, config.training.label_smoothing)
+    loss = LabelSmoothingLoss(size, vocabularies.pad_id, config.training.label_smoothing)
     for batches in trainer.plan()[:4]:
         micro_batches = [as_matrices([pairs[index] for index in batch], config) for batch in batches]
         expected_loss = train_step(model, loss, micro_batches, optimizer, scheduler)

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer, models
 
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
+from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
-from course_lib.translation.data.vocabularies import SeparateVocabularies
-from course_lib.translation.data.words import Words
+from course_lib.translation.data.vocabularies import Vocabularies
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.setup import require_enough_memory
@@ -40,10 +41,10 @@ GPU = Scale(MODELS, vocabulary=37_000, tokens_per_batch=27_200, sentences=60_000
 REHEARSAL = Scale({"small": SMALL}, vocabulary=300, tokens_per_batch=800, sentences=400, seconds=0.3)
 
 
-def number_vocabularies(size: int) -> SeparateVocabularies:
+def number_vocabularies(size: int) -> Vocabularies:
     """Return vocabularies of `size` tokens, in which each token is the text of its own id."""
-    numbers = Words("en", [str(number) for number in range(size)], joined=((), ()))
-    return SeparateVocabularies(numbers, numbers)
+    ids = {str(number): number for number in range(size)}
+    return Vocabularies(Subwords(Tokenizer(models.WordLevel(ids, unk_token="3"))))
 
 
 def sentence_pairs(scale: Scale) -> list[IdPair]:
