@@ -166,7 +166,7 @@ class Experiment:
     def __post_init__(self) -> None:
         self._fingerprint = self.student.fingerprint if self.student else None
         profiled = self.config.training.profile if self.distributed.is_rank_zero else 0
-        self._profiler = UpdateProfiler(self.files.folder.path / "profile", profiled)
+        self._profiler = UpdateProfiler(self.files.folder.path / "profile", profiled, self.display.print)
         self._best = BestWeights(self.config.selection)
         self._validated_step = 0
         self._saved: tuple[int, int] | None = None
@@ -227,8 +227,7 @@ class Experiment:
             while not self._complete and not self._best.patience_exhausted:
                 self._train_epoch()
                 self._validate()
-        if note := self._profiler.end():
-            self.display.print(note)
+        self._profiler.end()
         if not self._complete:
             selection = self.config.selection
             self.display.print(
@@ -259,8 +258,7 @@ class Experiment:
             with timeouts_reported(), full_memory_reported(self.config, "training"):
                 learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self.display.advance()
-            if note := self._profiler.step():
-                self.display.print(note)
+            self._profiler.step()
             last = trainer.updates_done == len(plan) or trainer.step == training.updates
             if trainer.step % training.log_every == 0 or last:
                 self._record({"lr": learning_rate, **trainer.window.close()})
