@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard, cast
+from typing import TypeGuard, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -106,25 +106,27 @@ class CachedBackend:
         return CachedDecoder(self.model, self.model.encode(source, source_mask), source_mask, beam)
 
 
-@dataclass(frozen=True)
 class UncachedBackend:
     """A backend for any `TransformerModel`, which recomputes the whole prefix for every token.
 
     Only one thread may use it at a time, because the model may not be thread-safe.
     """
 
-    module: Any
-    """The model, which is a `TransformerModel` and an `nn.Module`."""
-    precision: Precision
-    thread_safe: bool = False
+    thread_safe = False
+
+    def __init__(self, model: TransformerModel, precision: Precision) -> None:
+        assert isinstance(model, nn.Module), "a TransformerModel is a module"
+        self.module: nn.Module = model
+        self._model: TransformerModel = model
+        self._precision = precision
 
     def start(
         self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
     ) -> "UncachedDecoder":
         """Encode a batch, and return a decoder for it. `beam` is not used."""
-        with autocast(self.precision, source.device):
-            memory = self.module.encode(source, source_mask)
-        return UncachedDecoder(self.module, memory, source_mask, self.precision)
+        with autocast(self._precision, source.device):
+            memory = self._model.encode(source, source_mask)
+        return UncachedDecoder(self._model, memory, source_mask, self._precision)
 
 
 class UncachedDecoder:
