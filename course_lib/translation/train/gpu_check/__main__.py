@@ -4,8 +4,8 @@
 
 It needs no corpus and no network. All parts together take about ten minutes on an H200. If they take longer
 than `--minutes`, measurements are shortened and parts are left out. Each row is printed and written to a JSON
-file as soon as it is measured, so a part that is killed keeps its rows. Without a GPU, every part runs on the
-CPU at a small size, as a rehearsal.
+file as soon as it is measured, so a part that is killed keeps its rows. A part ends with a table of its rows.
+Without a GPU, every part runs on the CPU at a small size, as a rehearsal.
 """
 
 import argparse
@@ -19,6 +19,8 @@ from datetime import date
 from pathlib import Path
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError, ExitCode
@@ -71,11 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BadInputError, OSError) as error:
         print(f"gpu-check: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
+    # In a file, the tables may be wider than rich's default of 80 columns.
+    width = None if sys.stdout.isatty() else 200
+    console = Console(highlight=False, soft_wrap=True, width=width)
     scale = REHEARSAL if device.type == "cpu" else GPU
     machine = describe_machine(device) | {"size": "rehearsal" if scale is REHEARSAL else "full"}
-    _print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    console.print(", ".join(f"{key} {value}" for key, value in machine.items()))
     if scale is REHEARSAL:
-        _print("A rehearsal at a small size: it shows that every part runs. The figures mean nothing.")
+        console.print("A rehearsal at a small size: it shows that every part runs. The figures mean nothing.")
     choose_kernels("auto", device)
     failed = False
     parts, left_out = options.parts or list(PARTS), []
@@ -92,18 +97,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result: dict[str, object] = {"machine": machine, "complete": False, "rows": rows}
         for row in _rows(part, device, shortened, options.output.parent):
             rows.append(row)
-            _print(f"{part}: {', '.join(f'{key} {value}' for key, value in row.items())}")
+            console.print(f"{part}: {', '.join(f'{key} {value}' for key, value in row.items())}")
             _write_report(options.output, part, result)
         seconds = round(time.perf_counter() - started, 1)
-        _print(f"{part}: finished in {seconds} s")
+        _print(console, f"{part} ({seconds} s)", rows)
         _write_report(options.output, part, {**result, "complete": True, "seconds": seconds})
         failed = failed or any(row.get("result") == "FAILED" for row in rows)
     if left_out:
         row = {"result": "left out", "why": f"it may not fit into --minutes {options.minutes:g}"}
+        _print(console, "left out", [{"part": part, **row} for part in left_out])
         for part in set(left_out) - set(_read_report(options.output)):
             _write_report(options.output, part, {"machine": machine, "complete": False, "rows": [row]})
-        _print(f"Left out for lack of time: {', '.join(left_out)}. Run them with a larger --minutes.")
-    _print(f"Report: {options.output}")
+        console.print(f"Left out for lack of time: {', '.join(left_out)}. Run them with a larger --minutes.")
+    console.print(f"Report: {options.output}")
     return ExitCode.FAILED if failed or left_out else 0
 
 
@@ -164,8 +170,14 @@ def _write_report(path: Path, part: str, result: object) -> None:
     atomic_write_text(path, json.dumps(report, indent=1) + "\n")
 
 
-def _print(line: str) -> None:
-    print(line, flush=True)
+def _print(console: Console, title: str, rows: list[speed.Row]) -> None:
+    table = Table(title=title, title_justify="left")
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if row.get(column) is None else str(row[column]) for column in columns))
+    console.print(table)
 
 
 if __name__ == "__main__":
