@@ -27,6 +27,8 @@ from course_lib.errors import BadInputError
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
+#: How long the processes of a run wait for each other when they start.
+_RENDEZVOUS_TIMEOUT = timedelta(minutes=5)
 #: How long ranks wait for rank 0 to prepare the data, which may include downloading and tokenising a corpus.
 _PREPARATION_TIMEOUT = timedelta(days=1)
 #: The timeout of a collective over gloo, which is gloo's default.
@@ -77,7 +79,7 @@ SINGLE_PROCESS = DistributedInfo(rank=0, world_size=1, local_rank=0, local_world
 
 
 @contextlib.contextmanager
-def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[DistributedInfo]:
+def process_group() -> Iterator[DistributedInfo]:
     """Initialise the process group of the processes that torchrun started, and destroy it after the block.
 
     The backend is gloo on CPUs and NCCL on GPUs. If an exception leaves the block, the group is not
@@ -88,13 +90,13 @@ def process_group(timeout: timedelta = timedelta(minutes=5)) -> Iterator[Distrib
     if "WORLD_SIZE" not in os.environ:
         yield SINGLE_PROCESS
         return
-    distributed = _join(timeout)
+    distributed = _join()
     with lost_peers_reported(distributed):
         yield distributed
     dist.destroy_process_group()
 
 
-def _join(timeout: timedelta) -> DistributedInfo:
+def _join() -> DistributedInfo:
     # Imported here because a PyTorch built without distributed support can still train in a single process.
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
@@ -117,7 +119,7 @@ def _join(timeout: timedelta) -> DistributedInfo:
     try:
         # The store is created separately so that this timeout applies to the rendezvous alone and not to
         # later collectives.
-        store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+        store, rank, world_size = next(rendezvous("env://", timeout=_RENDEZVOUS_TIMEOUT))
         if os.environ.get("GROUP_WORLD_SIZE") == "1":
             # torchrun keeps its store when it restarts the processes. The prefix hides the addresses of the
             # dead processes. (With several nodes, each node counts its own restarts; `launch` solves that.)
@@ -130,7 +132,8 @@ def _join(timeout: timedelta) -> DistributedInfo:
         )
         control_group = dist.new_group(backend="gloo", timeout=_PREPARATION_TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        seconds, reason = timeout.total_seconds(), next(iter(str(error).splitlines()), "")
+        seconds = _RENDEZVOUS_TIMEOUT.total_seconds()
+        reason = next(iter(str(error).splitlines()), "")
         if "gloo" in reason.lower():  # The processes have found each other, but can't connect.
             reason += (
                 ". If the name of a node resolves to an address that begins with 127 (getent hosts "
@@ -187,19 +190,18 @@ def lost_peers_reported(distributed: DistributedInfo) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def timeouts_reported(timeout: timedelta = _COLLECTIVE_TIMEOUT) -> Iterator[None]:
-    """Raise LostPeerError in place of a RuntimeError if the block took about `timeout` or longer.
+def timeouts_reported() -> Iterator[None]:
+    """Raise LostPeerError in place of a RuntimeError if the block took about half an hour or longer.
 
     A collective waits that long for a lost peer, and other errors occur much sooner.
     """
-    started = time.monotonic()
+    started, limit = time.monotonic(), _COLLECTIVE_TIMEOUT.total_seconds()
     try:
         yield
     except RuntimeError as error:
-        if time.monotonic() - started < 0.9 * timeout.total_seconds():
+        if time.monotonic() - started < 0.9 * limit:
             raise
-        minutes = timeout.total_seconds() / 60
-        raise LostPeerError(f"another process has not answered for {minutes:.0f} minutes") from error
+        raise LostPeerError(f"another process has not answered for {limit / 60:.0f} minutes") from error
 
 
 def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:

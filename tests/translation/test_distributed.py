@@ -37,6 +37,9 @@ from course_lib.translation.train.peer_watch import watched_peers
 from tests.free_ports import free_ports
 from tests.translation.real_processes import SECONDS, in_processes, kill, received, start
 
+#: The module whose timeouts some tests shorten.
+MODULE = "course_lib.translation.distributed"
+
 
 def collectives(distributed: DistributedInfo) -> tuple[list[str], list[float], list[float]]:
     values = torch.tensor([float(distributed.rank), 1.0])
@@ -119,10 +122,8 @@ def test_others_that_do_not_come_are_not_waited_for_forever(
 ) -> None:
     [port] = free_ports(1)
     place_in_environment(monkeypatch, rank, port)
-    with (
-        pytest.raises(BadInputError, match="not all of them arrived within 1 seconds"),
-        process_group(timeout=timedelta(seconds=1)),
-    ):
+    monkeypatch.setattr(f"{MODULE}._RENDEZVOUS_TIMEOUT", timedelta(seconds=1))
+    with pytest.raises(BadInputError, match="not all of them arrived within 1 seconds"), process_group():
         pass
 
 
@@ -252,14 +253,12 @@ def test_a_watch_ends_with_its_run() -> None:
     assert in_processes(3, freeze, 99) == ["continued"] * 3
 
 
-def test_an_error_after_a_long_wait_is_a_lost_peer() -> None:
-    with (
-        pytest.raises(LostPeerError, match="has not answered for 0 minutes"),
-        timeouts_reported(timedelta(0)),
-    ):
-        raise RuntimeError("Timed out")
+def test_an_error_after_a_long_wait_is_a_lost_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match=r"^own$"), timeouts_reported():
         raise RuntimeError("own")
+    monkeypatch.setattr(f"{MODULE}._COLLECTIVE_TIMEOUT", timedelta(0))
+    with pytest.raises(LostPeerError, match="has not answered for 0 minutes"), timeouts_reported():
+        raise RuntimeError("Timed out")
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -307,8 +306,7 @@ def outcome_of_an_error(distributed: DistributedInfo, dies: bool) -> str:
         dist.barrier()
         return "waited"
     if not dies:  # The peer never answers the probe, so a short timeout is enough.
-        module = sys.modules[DistributedInfo.__module__]
-        pytest.MonkeyPatch().setattr(module, "_PROBE_TIMEOUT", timedelta(seconds=1))
+        pytest.MonkeyPatch().setattr(f"{MODULE}._PROBE_TIMEOUT", timedelta(seconds=1))
     time.sleep(0.5)
     try:
         with lost_peers_reported(distributed):

@@ -20,7 +20,6 @@ from pathlib import Path
 import safetensors.torch
 import torch
 import yaml
-from torch import Tensor
 
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
@@ -32,6 +31,8 @@ _FOLDER = Path(__file__).with_name("provided")
 _PIECE_BYTES = 450_000
 #: The file with the SHA-256 of the whole safetensors file, before it is split into parts.
 _CHECKSUM = "model.sha256"
+#: The weights that are tied to the first one if `model.tie_embeddings` is set. They are not stored.
+_FIRST, *_TIED = ("source_embedding.table.weight", "target_embedding.table.weight", "generator.weight")
 
 
 def provided_models() -> list[str]:
@@ -86,7 +87,8 @@ def load_provided(folder: RunFolder) -> TrainedRun:
             f"{folder.vocabulary}: the vocabulary of the provided model is damaged. Install the course again."
         )
     weights = {name: weight.float() for name, weight in weights.items()}
-    weights |= {name: weights[same] for name, same in json.loads(facts["tied"]).items()}
+    if config.model.tie_embeddings:
+        weights |= dict.fromkeys(_TIED, weights[_FIRST])
     return TrainedRun(TrainedModel(config, facts["vocabulary"], weights, int(facts["step"])), vocabularies)
 
 
@@ -96,16 +98,13 @@ def provide(run: RunFolder, folder: Path) -> None:
     No model card is written. Raises BadInputError for the same reasons as `load_trained_run`.
     """
     model = load_trained_run(run).model
-    kept: dict[str, Tensor] = {}
-    tied: dict[str, str] = {}
-    for name, weight in model.weights.items():
-        same = next((other for other in kept if torch.equal(model.weights[other], weight)), None)
-        if same is None or weight.unique().numel() < 2:
-            kept[name] = weight.to(torch.float16).contiguous()
-        else:
-            tied[name] = same
-    facts = {"vocabulary": model.vocabulary, "step": str(model.step), "tied": json.dumps(tied)}
-    data = safetensors.torch.save(kept, facts)
+    tied = _TIED if model.config.model.tie_embeddings else []
+    kept = {
+        name: weight.to(torch.float16).contiguous()
+        for name, weight in model.weights.items()
+        if name not in tied
+    }
+    data = safetensors.torch.save(kept, {"vocabulary": model.vocabulary, "step": str(model.step)})
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("model.safetensors.*"):
         old.unlink()

@@ -12,6 +12,8 @@ from course_lib.translation.model.precision import resolve_precision
 
 #: The minimum number of measurements. Several are needed, because other programs may slow down some of them.
 _MIN_REPEATS = 5
+#: The minimum duration of all measurements together.
+_MIN_SECONDS = 0.3
 
 
 def training_flops(
@@ -37,12 +39,12 @@ def training_flops(
     return float(6 * weights + 12 * d * attended_pairs)
 
 
-def measure_matmul_rate(device: torch.device, precision: Precision, seconds: float = 0.3) -> float:
+def measure_matmul_rate(device: torch.device, precision: Precision) -> float:
     """Measure the floating-point operations per second that a device reaches on large matrix products.
 
-    Return the best of at least five measurements in `precision`, which together take at least `seconds`. The
-    model FLOPs utilisation (MFU) is relative to this rate. The first product is not measured, because loading
-    its kernels can take fifty times as long as the product itself.
+    Return the best of at least five measurements in `precision`. The model FLOPs utilisation (MFU) is
+    relative to this rate. The first product is not measured, because loading its kernels can take fifty times
+    as long as the product itself.
     """
     resolved = resolve_precision(precision, device)
     dtype = torch.float32 if resolved == "tf32" else getattr(torch, resolved)
@@ -53,7 +55,7 @@ def measure_matmul_rate(device: torch.device, precision: Precision, seconds: flo
     a, b = torch.randn(2, size, size, device=device).to(dtype)
     torch.mm(a, b)
     durations: list[float] = []
-    end = _now(device) + seconds
+    end = _now(device) + _MIN_SECONDS
     while len(durations) < _MIN_REPEATS or time.perf_counter() < end:
         started = _now(device)
         torch.mm(a, b)

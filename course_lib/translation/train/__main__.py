@@ -10,6 +10,7 @@ student's code from the lessons.
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import get_args
 
 from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.configs.loader import describe_keys, load_config, provided_configs
@@ -25,7 +26,7 @@ from course_lib.translation.distributed import (
 )
 from course_lib.translation.train.experiment import Result, train
 from course_lib.translation.train.interruption import Interrupted, Interruption
-from course_lib.translation.train.student_code.parts import UNEQUAL_PARTS, PartsChoice, UpdateFailedError
+from course_lib.translation.train.student_code.parts import UnequalParts, UpdateFailedError
 
 #: How long a rank that has lost a peer waits for its own signal. A cluster may signal the ranks at different
 #: times.
@@ -73,8 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(options: argparse.Namespace, distributed: DistributedInfo, interruption: Interruption) -> None:
     config = rank_zero_first(distributed, lambda: load_config(options.config, options.overrides))
-    choice = PartsChoice(options.parts, options.parts_unequal) if options.parts else None
-    result = train(config, distributed, interruption, choice)
+    result = train(config, distributed, interruption, options.parts, options.parts_unequal)
     if distributed.is_rank_zero:
         print(_summary(result))
 
@@ -101,8 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--parts-unequal",
-        choices=UNEQUAL_PARTS,
-        default=UNEQUAL_PARTS[0],
+        choices=get_args(UnequalParts),
+        default="refuse",
         help="what to do if a part doesn't compute what the reference does: refuse to start (the default), "
         "or use the reference's part",
     )

@@ -4,11 +4,18 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.train.metrics import MetricsRow
+
+
+class _Dashboard(NamedTuple):
+    """The functions of an open dashboard: send a row, and close it, given whether the run has failed."""
+
+    write: Callable[[MetricsRow], None]
+    close: Callable[[bool], None]
 
 
 class Dashboards:
@@ -19,7 +26,7 @@ class Dashboards:
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
-        self._open: dict[str, _TensorBoard | _WeightsAndBiases] = {}
+        self._open: dict[str, _Dashboard] = {}
 
     @classmethod
     def open(cls, run_folder: Path, config: RunConfig, report: Callable[[str], None]) -> "Dashboards":
@@ -27,11 +34,10 @@ class Dashboards:
         dashboards = cls(report)
         if config.training.tensorboard:
             with dashboards._reported("tensorboard"):
-                dashboards._open["tensorboard"] = _TensorBoard.open(run_folder)
+                dashboards._open["tensorboard"] = _tensorboard(run_folder)
         if config.training.wandb:
             with dashboards._reported("wandb"):
-                wandb = _WeightsAndBiases.open(run_folder, config, config.training.wandb)
-                dashboards._open["wandb"] = wandb
+                dashboards._open["wandb"] = _weights_and_biases(run_folder, config, config.training.wandb)
         return dashboards
 
     def write(self, row: MetricsRow) -> None:
@@ -55,56 +61,41 @@ class Dashboards:
             self._report(f"training.{name}: {str(error).rstrip('.')}. The run continues without it.")
 
 
-class _TensorBoard:
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
+def _tensorboard(run_folder: Path) -> _Dashboard:
+    from torch.utils.tensorboard import SummaryWriter
 
-    @classmethod
-    def open(cls, run_folder: Path) -> "_TensorBoard":
-        from torch.utils.tensorboard import SummaryWriter
+    # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
+    writer = SummaryWriter(str(run_folder / "tensorboard"))
 
-        # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
-        return cls(SummaryWriter(str(run_folder / "tensorboard")))
-
-    def write(self, row: MetricsRow) -> None:
+    def write(row: MetricsRow) -> None:
         for key, value in _numbers(row).items():
-            self._writer.add_scalar(key, value, row["step"])
-        self._writer.flush()
+            writer.add_scalar(key, value, row["step"])
+        writer.flush()
 
-    def close(self, failed: bool) -> None:
-        self._writer.close()
+    return _Dashboard(write, lambda failed: writer.close())
 
 
-class _WeightsAndBiases:
-    def __init__(self, run: Any) -> None:
-        self._run = run
+def _weights_and_biases(run_folder: Path, config: RunConfig, project: str) -> _Dashboard:
+    import wandb
 
-    @classmethod
-    def open(cls, run_folder: Path, config: RunConfig, project: str) -> "_WeightsAndBiases":
-        import wandb
-
-        # The id depends on the folder, so that a resumed run continues its chart.
-        try:
-            run = wandb.init(
-                project=project,
-                name=run_folder.name,
-                id=hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16],
-                resume="allow",
-                dir=run_folder,
-                config=config.model_dump(mode="json"),
-            )
-        except wandb.errors.Error as error:
-            raise BadInputError(f"{error} WANDB_MODE=offline needs no account.") from None
-        # W&B's own step count can't decrease, but a resumed run repeats updates. So log the update as a
-        # metric.
-        run.define_metric("*", step_metric="update")
-        return cls(run)
-
-    def write(self, row: MetricsRow) -> None:
-        self._run.log({"update": row["step"], **_numbers(row)})
-
-    def close(self, failed: bool) -> None:
-        self._run.finish(exit_code=int(failed))
+    # The id depends on the folder, so that a resumed run continues its chart.
+    try:
+        run = wandb.init(
+            project=project,
+            name=run_folder.name,
+            id=hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:16],
+            resume="allow",
+            dir=run_folder,
+            config=config.model_dump(mode="json"),
+        )
+    except wandb.errors.Error as error:
+        raise BadInputError(f"{error} WANDB_MODE=offline needs no account.") from None
+    # W&B's own step count can't decrease, but a resumed run repeats updates. So log the update as a metric.
+    run.define_metric("*", step_metric="update")
+    return _Dashboard(
+        write=lambda row: run.log({"update": row["step"], **_numbers(row)}),
+        close=lambda failed: run.finish(exit_code=int(failed)),
+    )
 
 
 def _numbers(row: MetricsRow) -> dict[str, float]:

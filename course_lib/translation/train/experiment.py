@@ -39,8 +39,8 @@ from course_lib.translation.train.setup import (
 )
 from course_lib.translation.train.student_code.adapters import reference_view, student_search
 from course_lib.translation.train.student_code.parts import (
-    PartsChoice,
     StudentCode,
+    UnequalParts,
     failing_cell_named,
     load_student_code,
 )
@@ -69,12 +69,13 @@ def train(
     config: RunConfig,
     distributed: DistributedInfo,
     interruption: Interruption | None = None,
-    choice: PartsChoice | None = None,
+    parts: str | None = None,
+    unequal: UnequalParts = "refuse",
 ) -> Result:
     """Train a model, evaluate it and translate the test set. Resume from the latest checkpoint, if any.
 
-    With a `choice`, the model and its training use the student's parts. The process ends with a message if it
-    waits for a rank that is frozen or has exited. Must be called on every rank.
+    With `parts`, the model and its training use the student's parts, as in `load_student_code`. The process
+    ends with a message if it waits for a rank that is frozen or has exited. Must be called on every rank.
 
     Raises:
         BadInputError: if the config cannot be satisfied, if another process is training in the run folder, if
@@ -86,7 +87,7 @@ def train(
     with contextlib.ExitStack() as stack:
         unfinished = stack.enter_context(watched_peers(distributed, config.training.peer_timeout))
         given, device = set_up_process(config, distributed)
-        student = load_student_code(choice, given, distributed, device) if choice else None
+        student = load_student_code(parts, unequal, given, distributed, device) if parts else None
         folder = RunFolder(Path(given.run_folder))
         if student is not None:
             stack.enter_context(failing_cell_named(student.parts, distributed))
@@ -166,7 +167,7 @@ class Experiment:
     def __post_init__(self) -> None:
         self._fingerprint = self.student.fingerprint if self.student else None
         profiled = self.config.training.profile if self.distributed.is_rank_zero else 0
-        self._profiler = UpdateProfiler(self.files.folder.path / "profile", profiled)
+        self._profiler = UpdateProfiler(self.files.folder.path / "profile", profiled, self.display.print)
         self._best = BestWeights(self.config.selection)
         self._validated_step = 0
         self._saved: tuple[int, int] | None = None
@@ -224,8 +225,7 @@ class Experiment:
             while not self._complete and not self._best.patience_exhausted:
                 self._train_epoch()
                 self._validate()
-        if note := self._profiler.end():
-            self.display.print(note)
+        self._profiler.end()
         if not self._complete:
             selection = self.config.selection
             self.display.print(
@@ -256,8 +256,7 @@ class Experiment:
             with timeouts_reported(), full_memory_reported(self.config, "training"):
                 learning_rate = trainer.update(plan[trainer.updates_done], *upcoming)
             self.display.advance()
-            if note := self._profiler.step():
-                self.display.print(note)
+            self._profiler.step()
             last = trainer.updates_done == len(plan) or trainer.step == training.updates
             if trainer.step % training.log_every == 0 or last:
                 self._record({"lr": learning_rate, **trainer.window.close()})

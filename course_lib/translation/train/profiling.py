@@ -1,5 +1,6 @@
 """The profiler for `training.profile`: a trace of updates, a table of operations, and a memory snapshot."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -17,49 +18,40 @@ class UpdateProfiler:
 
     Open `trace.json` in Perfetto (ui.perfetto.dev) or chrome://tracing, and `memory.pickle`, which is only
     written on a GPU, at pytorch.org/memory_viz. `operations.txt` is a table of the operations that take the
-    most time. With a count of 0, nothing is profiled.
+    most time. With a count of 0, nothing is profiled. `report` is called with each message for the user.
     """
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, report: Callable[[str], None]) -> None:
         self._folder = folder
-        self._remaining = _SKIPPED + _WARMUP + count if count else 0
         self._count = count
+        self._report = report
         self._profiler: profile | None = None
 
-    def step(self) -> str | None:
-        """Count an update. Return a message for the user if it completes the profile, otherwise None."""
-        if not self._remaining:
-            return None
+    def step(self) -> None:
+        """Count an update. If it completes the profile, save the profile."""
+        if self._count == 0:
+            return
         if self._profiler is None:
-            self._profiler = self._started()
-        self._remaining -= 1
-        if self._remaining == 0:
-            return self._save(self._profiler, self._count)
+            phases = schedule(wait=_SKIPPED, warmup=_WARMUP, active=self._count, repeat=1)
+            self._profiler = profile(schedule=phases, profile_memory=True, on_trace_ready=self._save)
+            self._profiler.start()
+            if uses_gpu():
+                torch.cuda.memory._record_memory_history(max_entries=100_000)
         self._profiler.step()
-        return None
 
-    def end(self) -> str | None:
-        """Save an incomplete profile. Return a message for the user, or None if the profile is complete."""
-        recorded, self._remaining = self._count - self._remaining, 0
-        if recorded >= self._count:
-            return None
-        if self._profiler is None or recorded <= 0:
-            return (
+    def end(self) -> None:
+        """Save the profile if it is incomplete. If no update was profiled, report that."""
+        if self._count == 0:
+            return
+        if self._profiler is None or _recorded(self._profiler) <= 0:
+            self._report(
                 f"training.profile: nothing was profiled, because the first {_SKIPPED + _WARMUP} updates are "
                 "skipped and training ended before the next one."
             )
-        return self._save(self._profiler, recorded)
+        else:
+            self._profiler.stop()
 
-    def _started(self) -> profile:
-        phases = schedule(wait=_SKIPPED, warmup=_WARMUP, active=self._count)
-        profiler = profile(schedule=phases, profile_memory=True)
-        profiler.start()
-        if uses_gpu():
-            torch.cuda.memory._record_memory_history(max_entries=100_000)
-        return profiler
-
-    def _save(self, profiler: profile, count: int) -> str:
-        profiler.stop()
+    def _save(self, profiler: profile) -> None:
         on_gpu = uses_gpu()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -70,8 +62,13 @@ class UpdateProfiler:
             if on_gpu:
                 torch.cuda.memory._dump_snapshot(str(self._folder / "memory.pickle"))
         except OSError as error:
-            return f"The profile could not be saved ({error.strerror})."
+            self._report(f"The profile could not be saved ({error.strerror}).")
+        else:
+            self._report(f"Profile of {_recorded(profiler)} updates: {self._folder}")
         finally:
             if on_gpu:
                 torch.cuda.memory._record_memory_history(enabled=None)
-        return f"Profile of {count} updates: {self._folder}"
+
+
+def _recorded(profiler: profile) -> int:
+    return profiler.step_num - _SKIPPED - _WARMUP

@@ -22,8 +22,8 @@ from course_lib.translation.train.__main__ import main
 from course_lib.translation.train.experiment import train
 from course_lib.translation.train.student_code.adapters import reference_view
 from course_lib.translation.train.student_code.parts import (
-    PartsChoice,
     StudentCode,
+    UnequalParts,
     UpdateFailedError,
     load_student_code,
     require_same_code,
@@ -105,17 +105,15 @@ def with_habits(student: Student) -> Student:
     return student
 
 
-def parts_of(
-    student: Student, config: RunConfig, distributed: DistributedInfo = SINGLE_PROCESS, **choice: Any
-) -> StudentCode:
-    return load_student_code(PartsChoice(str(student.folder), **choice), config, distributed, CPU)
+def parts_of(student: Student, config: RunConfig, unequal: UnequalParts = "refuse") -> StudentCode:
+    return load_student_code(str(student.folder), unequal, config, SINGLE_PROCESS, CPU)
 
 
 def weights_after(distributed: DistributedInfo, folder: str, cases: list[tuple[RunConfig, Any]]) -> list[Any]:
     """For each case, train with the parts in a folder, and return the weights."""
     found = []
     for config, updates in cases:
-        components = load_student_code(PartsChoice(folder), config, distributed, CPU).components()
+        components = load_student_code(folder, "refuse", config, distributed, CPU).components()
         trainer = new_trainer(config, distributed, components=components)
         for batches in updates:
             trainer.update(batches)
@@ -164,10 +162,10 @@ def test_a_run_is_trained_kept_and_translated_with(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    choice = PartsChoice(str(with_habits.folder))
+    parts = str(with_habits.folder)
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     beam = "evaluation.beam_size=3"
-    train(tiny_config(f"run_folder={straight}", beam), SINGLE_PROCESS, choice=choice)
+    train(tiny_config(f"run_folder={straight}", beam), SINGLE_PROCESS, parts=parts)
     said = capsys.readouterr().out
     assert "28 of the 30 parts come from your code. What it prints is not shown." in said
     assert re.search(r"beam_search +yours \(translates the test split\)", said)
@@ -175,19 +173,19 @@ def test_a_run_is_trained_kept_and_translated_with(
 
     # Train the same run in two steps. The second uses the run's copy of the code, because the notebooks
     # have changed.
-    train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), SINGLE_PROCESS, choice=choice)
+    train(tiny_config(f"run_folder={stopped}", beam, "training.epochs=1"), SINGLE_PROCESS, parts=parts)
     with_habits.swap("LayerNorm", "x - x.mean(-1,", "x - x.mean(dim=-1,")
     with_habits.write()
     with pytest.raises(
         BadInputError, match=r"was made with a different version of LayerNorm. Add --parts .*parts.json"
     ):
-        train(tiny_config(f"run_folder={stopped}", beam), SINGLE_PROCESS, choice=choice)
+        train(tiny_config(f"run_folder={stopped}", beam), SINGLE_PROCESS, parts=parts)
     with pytest.raises(BadInputError, match=r"was made with a student's parts\. Add --parts"):
         train(tiny_config(f"run_folder={stopped}", beam), SINGLE_PROCESS)
     train(
         tiny_config(f"run_folder={stopped}", beam),
         SINGLE_PROCESS,
-        choice=PartsChoice(str(RunFolder(stopped).parts)),
+        parts=str(RunFolder(stopped).parts),
     )
     models = [load_model(RunFolder(folder).model("last")) for folder in (straight, stopped)]
     for name, value in models[0].weights.items():
@@ -293,7 +291,7 @@ def test_code_that_raises_in_the_middle_is_named(
 
 def told_in_a_run(distributed: DistributedInfo, config: RunConfig, folder: str) -> str:
     try:
-        train(config, distributed, choice=PartsChoice(folder))
+        train(config, distributed, parts=folder)
     except UpdateFailedError as error:
         return str(error)
     return ""
@@ -364,7 +362,7 @@ def test_parts_without_use_are_said_and_not_compared(
 def refusals(distributed: DistributedInfo, config: RunConfig, folder: str) -> str:
     """Return the error of this rank, which reads its own folder, or an empty string."""
     try:
-        load_student_code(PartsChoice(folder.format(rank=distributed.rank)), config, distributed, CPU)
+        load_student_code(folder.format(rank=distributed.rank), "refuse", config, distributed, CPU)
     except BadInputError as error:
         return str(error)
     return ""

@@ -36,22 +36,13 @@ from course_lib.translation.model.precision import product_dtype
 from course_lib.translation.model.seq2seq import Components, TransformerModel
 from course_lib.translation.train.student_code.adapters import StudentSchedule, search_exercises
 
+#: What to do if a part differs from the reference: refuse to start, or use the reference's part.
 UnequalParts = Literal["refuse", "reference"]
-UNEQUAL_PARTS: tuple[UnequalParts, ...] = ("refuse", "reference")
 
 #: The exercises whose code doesn't affect the weights.
 _AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
 _NOT_USED = "not used: "
 _MAX_MESSAGE = 200
-
-
-@dataclass(frozen=True)
-class PartsChoice:
-    """The location of a student's code, and the action if a part differs from the reference."""
-
-    folder: str
-    """The lessons' folder, or the `parts.json` of a run."""
-    unequal: UnequalParts = "refuse"
 
 
 @dataclass(frozen=True)
@@ -131,15 +122,15 @@ def print_to_files(*values: object, **options: Any) -> None:
 
 
 def load_student_code(
-    choice: PartsChoice, config: RunConfig, distributed: DistributedInfo, device: torch.device
+    folder: str, unequal: UnequalParts, config: RunConfig, distributed: DistributedInfo, device: torch.device
 ) -> StudentCode:
     """Load a student's parts and compare those that the config uses. Must be called on every rank.
 
-    Raises BadInputError on all ranks if the folder doesn't exist or contains no completed exercise, if the
-    ranks have different code, or if a part fails or differs from the reference, unless the choice is to use
-    the reference's parts instead.
+    `folder` is the lessons' folder, or the `parts.json` of a run. Raises BadInputError on all ranks if it
+    doesn't exist or contains no completed exercise, or if the ranks have different code. If a part fails or
+    differs from the reference, also raises it unless `unequal` is "reference".
     """
-    parts = _read(choice.folder, distributed)
+    parts = _read(folder, distributed)
     code = dict.fromkeys((name for names in LESSONS.values() for name in names), "the reference's")
     code |= {name: value[:12] for name, value in parts.fingerprints.items()}
     require_equal(distributed, {f"the code of {name}:": value for name, value in code.items()})
@@ -156,7 +147,7 @@ def load_student_code(
         while found := _unequal(parts, unused, distributed, device):
             faults |= found
             parts = parts.without({name: f"it is left out: {reason}" for name, reason in found.items()})
-    if faults and choice.unequal == "refuse":
+    if faults and unequal == "refuse":
         raise_on_all_ranks(distributed, _refusal(faults))
     notes = dict.fromkeys(search_exercises(config.evaluation.beam_size), "translates the test split") | unused
     return StudentCode(parts, {name: note for name, note in notes.items() if name in parts.yours})
