@@ -4,7 +4,7 @@ import copy
 import itertools
 import json
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +47,6 @@ class PartialMistake:
 
     exercise: Exercise
     misconception: Misconception
-    cost: float
     code: str
     """The code of the exercise, including the mistake."""
 
@@ -110,21 +109,19 @@ def partial_mistake(lesson: Lesson) -> PartialMistake:
         assert isinstance(entry, ExerciseCheck)
         for misconception in entry.misconceptions:
             if misconception.name in exercise.deductions:
-                cost, code = exercise.deductions[misconception.name], entry.source_with(misconception)
-                return PartialMistake(exercise, misconception, cost, code)
+                return PartialMistake(exercise, misconception, entry.source_with(misconception))
     raise ValueError(
         f"course.toml has no deductions for {lesson.name}, so this lesson cannot show partial credit. "
         "Choose another lesson."
     )
 
 
-def hand_in(course: Path, lesson: Lesson, only: Container[str] | None = None) -> list[ExampleSubmission]:
+def hand_in(course: Path, lesson: Lesson) -> list[ExampleSubmission]:
     """Write the example class's submissions for a lesson to the course's submitted folder, and return them.
 
-    If `only` is given, only the students in it hand in a submission. Raises ValueError if the lesson has
-    exercises but `course.toml` has no deductions for them.
+    Raises ValueError if the lesson has exercises but `course.toml` has no deductions for them.
     """
-    submissions = [each for each in example_class(course, lesson) if only is None or each.student in only]
+    submissions = list(example_class(course, lesson))
     for submission in submissions:
         folder = course / "autograder" / "submitted" / submission.student / lesson.name
         folder.mkdir(parents=True, exist_ok=True)

@@ -146,7 +146,9 @@ c.HTMLExporter.filters = {
     "clean_html": "autograder.graded_notebooks.safe_html.clean_output",
     "markdown2html": "autograder.graded_notebooks.safe_html.clean_markdown",
     "highlight_code": "autograder.graded_notebooks.safe_html.highlight_code",
-    "strip_files_prefix": "autograder.graded_notebooks.safe_html.keep_addresses",
+    # nbconvert's own filter takes quadratic time, and only corrects addresses in very old notebooks. This
+    # function returns the page unchanged.
+    "strip_files_prefix": "markupsafe.soft_str",
 }
 
 # --- The solution notebooks, which are not in git -----------------------------------------------------------

@@ -132,14 +132,6 @@ def highlight_code(source: str, language: str = "ipython3", metadata: NotebookNo
     return str(Highlight2HTML(pygments_lexer="ipython3")(source, language, metadata))
 
 
-def keep_addresses(page: str) -> str:
-    """Return a page unchanged, in place of nbconvert's filter `strip_files_prefix`.
-
-    That filter corrects addresses in very old notebooks, and takes quadratic time.
-    """
-    return page
-
-
 #: Longer text is shown as it is. Converting some Markdown takes quadratic time, and highlighting a million
 #: characters of code takes half a minute.
 _MAX_CONVERTED = 100_000

@@ -21,7 +21,7 @@ from nbgrader.api import (
 
 from autograder.graded_notebooks.verdicts import UNREADABLE
 from autograder.nbgrader.course_folder import CourseFolder
-from autograder.nbgrader.gradebook import display_name
+from autograder.nbgrader.gradebook import display_name, unknown_entry
 from autograder.nbgrader.grading_folder import graded_folder
 from autograder.nbgrader.mark_scheme import MarkScheme, mark_schemes
 from course_lib.curriculum.course_file import SOURCES, CourseError
@@ -123,10 +123,7 @@ class LessonAnswers:
         with self._course.gradebook() as gradebook:
             assignment = gradebook.db.query(Assignment).filter_by(name=self.lesson).one_or_none()
             if assignment is None:
-                raise CourseError(
-                    f"the gradebook has no lesson {self.lesson!r}; it has: "
-                    f"{', '.join(sorted(each.name for each in gradebook.assignments)) or 'none'}"
-                )
+                raise unknown_entry("lesson", self.lesson, (each.name for each in gradebook.assignments))
             found = [question for notebook in assignment.notebooks for question in self._questions(notebook)]
         if not found:
             raise CourseError(f"{self.lesson} has no explanations, so there is nothing to mark by hand")

@@ -3,7 +3,6 @@
 import asyncio
 import hmac
 import logging
-import math
 import secrets
 from collections.abc import Iterable
 from functools import cached_property
@@ -267,8 +266,6 @@ class _Marks(_Handler):
         question = self.server.question(request.notebook, request.question)
         if len(request.comment) > _MAX_COMMENT:
             return self.refuse(400, f"A comment can have at most {_MAX_COMMENT} characters.")
-        if request.points is not None and not math.isfinite(request.points):
-            return self.refuse(400, "The points must be a number.")
         try:
             saved = self.server.answers.save(question, request.versions, request.points, request.comment)
         except ChangedError as error:

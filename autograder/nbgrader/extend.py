@@ -5,13 +5,14 @@ after the student hands in.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.nbgrader.gradebook import unknown_entry
 from course_lib.curriculum.course_file import CourseError
 
 #: The units of time that the options use, in minutes.
@@ -31,11 +32,11 @@ def extend(gradebook: Gradebook, lesson: str, student: str, time: timedelta) -> 
     try:
         assignment = gradebook.find_assignment(lesson)
     except MissingEntry:
-        raise _unknown("lesson", lesson, (each.name for each in gradebook.assignments)) from None
+        raise unknown_entry("lesson", lesson, (each.name for each in gradebook.assignments)) from None
     try:
         gradebook.find_student(student)
     except MissingEntry:
-        raise _unknown("student", student, (each.id for each in gradebook.students)) from None
+        raise unknown_entry("student", student, (each.id for each in gradebook.students)) from None
     if assignment.duedate is None:
         raise CourseError(
             f"{lesson} has no deadline to extend. Set one with `nbgrader db assignment add {lesson} "
@@ -58,10 +59,6 @@ def extend(gradebook: Gradebook, lesson: str, student: str, time: timedelta) -> 
     new = submission.duedate
     gradebook.db.commit()
     return old, new
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> CourseError:
-    return CourseError(f"the gradebook has no {kind} {name!r}; it has: {', '.join(sorted(known)) or 'none'}")
 
 
 @reporting_errors

@@ -1,5 +1,6 @@
 """Open and read a course's gradebook, with messages for errors that an instructor can correct."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ def error_message(error: Exception) -> str:
         return str(error)
     cause = " ".join(str(error.orig).split())
     return f"the gradebook cannot be used: {cause}. Check the database and its address, COURSE_GRADEBOOK"
+
+
+def unknown_entry(kind: str, name: str, known: Iterable[str]) -> CourseError:
+    """Return the error for a lesson or student that isn't in the gradebook, with a list of those that are."""
+    return CourseError(f"the gradebook has no {kind} {name!r}; it has: {', '.join(sorted(known)) or 'none'}")
 
 
 def display_name(student: Student) -> str:

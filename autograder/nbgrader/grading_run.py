@@ -66,7 +66,6 @@ class GradingRun:
         self._not_graded = NotGraded(grading_folder(self._course), self._log)
         self._failed: list[str] = []
         self._preparation = Preparation(self._course, execute)
-        self._releases = self._preparation.releases
         self._stale: Counter[str] = Counter()
         """The number of submissions, by lesson, that were graded with different checks or limits."""
 
@@ -101,7 +100,7 @@ class GradingRun:
     # --- Submissions to grade ------------------------------------------------------------------------------
     def _require_release(self, lesson: str) -> None:
         if not released_notebooks(self._course, lesson):
-            folder = os.path.relpath(self._releases.folder(lesson), self._course.root)
+            folder = os.path.relpath(self._preparation.releases.folder(lesson), self._course.root)
             named = "" if self._course.notebook_id == "*" else f" called {self._course.notebook_id}"
             raise NbGraderException(
                 f"there is no notebook{named} in {folder} to compare submissions with. "

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+import nbformat
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_grade
@@ -64,7 +65,9 @@ class Preparation:
         `depends_on` is taken from the result's job. Raises CourseError if the gradebook can't be opened.
         """
         if (lesson, name) not in self._current:
-            job = self._execute.job(lesson, self.releases.with_hidden_tests(lesson, name), {})
+            notebook = nbformat.from_dict(self.releases.notebook(lesson, name))
+            self.releases.insert_hidden_tests(lesson, name, notebook)
+            job = self._execute.job(lesson, notebook, {})
             self._current[lesson, name] = {part: job.depends_on[part] for part in ("checks", "limits")}
         return self._current[lesson, name].items() <= depends_on.items()
 

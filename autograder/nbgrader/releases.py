@@ -101,12 +101,6 @@ class Releases:
             if is_grade(cell) and metadata["points"] != known.points.get(grade_id, metadata["points"]):
                 metadata["points"] = known.points[grade_id]
 
-    def with_hidden_tests(self, lesson: str, name: str) -> NotebookNode:
-        """Return a copy of a released notebook with its hidden tests."""
-        notebook = nbformat.from_dict(self.notebook(lesson, name))
-        self.insert_hidden_tests(lesson, name, notebook)
-        return notebook
-
     def _kept(self, lesson: str) -> Path:
         return grading_folder(self._course) / _KEPT / lesson
 

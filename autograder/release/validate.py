@@ -165,7 +165,7 @@ def leaks(course: Path, lesson: Lesson) -> list[str]:
     Short lines are ignored. Hints may contain lines of a solution, and the given code of a class may repeat
     a line of another exercise.
     """
-    solution = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
+    solution = nbformat.read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
     hidden = {cell.id: set(_hidden_lines(cell)) for cell in solution.cells}
     given = {cell.id: set(cell.source.splitlines()) - hidden[cell.id] for cell in solution.cells}
     everything = set().union(*hidden.values())
@@ -189,7 +189,7 @@ def _texts(shown: str, path: Path) -> Iterator[tuple[str, str, str]]:
         yield shown, "", path.read_text(encoding="utf-8", errors="replace")
         return
     try:
-        cells = _read(path).cells
+        cells = nbformat.read(path, as_version=4).cells
     except nbformat.reader.NotJSONError:  # `differences` reports this.
         return
     for cell in cells:
@@ -237,7 +237,7 @@ def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
     lessons, because the notebook runs next to the lesson's released files.
     """
     source = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
-    notebook = _read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb")
+    notebook = nbformat.read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
     notebook.cells = list(_with_practice(notebook.cells))
     _run(notebook, _with_files(folder / lesson.name, lesson))
     problems: list[str] = []
@@ -280,7 +280,7 @@ def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:
     Every check must fail, and the check of an exercise must fail with the message of its stub. Cells that
     only draw pictures are skipped. `folder` contains the released lessons.
     """
-    notebook = _read(folder / lesson.name / f"{lesson.name}.ipynb")
+    notebook = nbformat.read(folder / lesson.name / f"{lesson.name}.ipynb", as_version=4)
     notebook.cells = _without_pictures(notebook.cells, lesson)
     _run(notebook, folder / lesson.name)
     exercises = {f"check_{exercise.name}": exercise.name for exercise in lesson.exercises}
@@ -333,7 +333,3 @@ def _failure(cell: NotebookNode) -> str:
         if output.output_type == "stream" and output.name == "stderr":
             return str(output.text).strip()
     return ""
-
-
-def _read(path: Path) -> NotebookNode:
-    return nbformat.read(path, as_version=4)

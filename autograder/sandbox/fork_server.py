@@ -39,7 +39,6 @@ class ForkServerError(CourseError):
 class KernelState:
     """The state of the kernel that a fork server has forked."""
 
-    running: bool
     ended: int | None
     """The kernel's exit status, negative if a signal ended it; None if it has not ended."""
     violations: tuple[str, ...]
@@ -49,7 +48,7 @@ class KernelState:
 
 
 #: The state of a kernel whose fork server has ended.
-GONE = KernelState(False, -signal.SIGKILL, ())
+GONE = KernelState(-signal.SIGKILL, ())
 
 
 @dataclass
@@ -212,9 +211,7 @@ class ForkServer:
         except OSError:
             raise ForkServerError(f"the grading sandbox exited unexpectedly:\n{self.log_tail()}") from None
         answer = self._receive(ANSWER_TIMEOUT)
-        return KernelState(
-            answer["running"], answer["ended"], tuple(answer["violations"]), answer["seconds_without_core"]
-        )
+        return KernelState(answer["ended"], tuple(answer["violations"]), answer["seconds_without_core"])
 
     def _receive(self, timeout: float) -> dict[str, Any]:
         assert self._control is not None

@@ -102,7 +102,6 @@ class Supervisor:
             case "kill":
                 self.kill()
         return {
-            "running": self.kernel is not None,
             "ended": self.ended,
             "violations": self.violations,
             "seconds_without_core": 0.0 if self.kernel is None else _seconds_without_core(self.kernel),

@@ -98,8 +98,7 @@ class SandboxProvisioner(KernelProvisionerBase):
         """
         if self._launch is None or not self._running:
             return GONE.ended
-        state = self._launch.fork_server.state()
-        return None if state.running else (state.ended or 0)
+        return self._launch.fork_server.state().ended
 
     async def wait(self) -> int | None:
         """Wait until the kernel has ended, and return its exit status."""

@@ -1,5 +1,6 @@
 """An instructor's session in Formgrader: release, grade, read, enter points manually, generate feedback."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,8 +51,11 @@ def instructors_lab(course: Path, tmp_path: Path) -> Iterator[JupyterLab]:
 
 def hand_in_class(course: Path, lesson: Lesson) -> None:
     """Submit for three students. Bruno's first explanation tries to run scripts in its reader's browser."""
-    hand_in(course, lesson, STUDENTS)
-    path = course / "autograder" / "submitted" / "bruno" / lesson.name / f"{lesson.name}.ipynb"
+    submitted = course / "autograder" / "submitted"
+    for submission in hand_in(course, lesson):
+        if submission.student not in STUDENTS:
+            shutil.rmtree(submitted / submission.student)
+    path = submitted / "bruno" / lesson.name / f"{lesson.name}.ipynb"
     notebook = nbformat.read(path, as_version=4)
     next(cell for cell in notebook.cells if cell.id == lesson.explanations[0].name).source = ANSWER
     nbformat.write(notebook, path)
@@ -62,6 +66,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     automatic = sum(entry.points for entry in lesson.checked.values())
     max_points = sum(lesson.points.values())
     mistake = partial_mistake(lesson)
+    cost = mistake.exercise.deductions[mistake.misconception.name]
     said_by_scripts: list[str] = []
     page.on("console", lambda message: said_by_scripts.append(message.text))
     page.set_viewport_size({"width": 1700, "height": 1100})
@@ -91,7 +96,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     # Formgrader suggests this command, because it has no button for a whole class.
     nbgrader(course / "autograder", "autograde", lesson.name)
     formgrader.submissions(lesson.name)
-    expect(formgrader.row("bruno")).to_contain_text(f"{automatic - mistake.cost:g} / {max_points:g}")
+    expect(formgrader.row("bruno")).to_contain_text(f"{automatic - cost:g} / {max_points:g}")
     expect(formgrader.row("chiyo")).to_contain_text(f"0 / {max_points:g}")
     shoot(page, "formgrader-4-autograded")
 
@@ -99,7 +104,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
     formgrader.read(lesson.name, "bruno")
     check = formgrader.graded_cell(f"check_{mistake.exercise.name}")
     expect(check.locator("input.score")).to_have_attribute(
-        "placeholder", f"{mistake.exercise.points - mistake.cost:g}"
+        "placeholder", f"{mistake.exercise.points - cost:g}"
     )
     output = formgrader.frame.locator(".output", has_text=mistake.misconception.statement)
     expect(output).to_contain_text(f"✗ {mistake.exercise.name}: {mistake.misconception.statement}")
@@ -123,7 +128,7 @@ def test_an_instructor_grades_in_formgrader(instructors_lab: JupyterLab, page: P
 
     # The feedback contains the points and the comment.
     by_hand = len(lesson.explanations)
-    score = automatic - mistake.cost + by_hand
+    score = automatic - cost + by_hand
     formgrader.submissions(lesson.name)
     expect(formgrader.row("bruno").locator(".status")).to_have_text("graded")
     expect(formgrader.row("bruno")).to_contain_text(f"{score:g} / {max_points:g}")

@@ -1,7 +1,7 @@
 """The tables of the class report, which are written as CSV files and drawn as charts."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean
@@ -85,7 +85,7 @@ def figures(records: ClassRecords) -> Figures:
             "all_students",
         ),
         similar_answers=_table(
-            _similar(records), "lesson exercise students other similarity usual code other_code"
+            similar_answers(records), "lesson exercise students other similarity usual code other_code"
         ),
         time_per_lesson=_table(
             _times(records), "lesson student name handed_in_utc due_utc days_since_lesson_before hours_late"
@@ -108,7 +108,7 @@ _NUMBERS = (
 )
 
 
-def _table(rows: Iterator[dict[str, object] | tuple[object, ...]], columns: str) -> pd.DataFrame:
+def _table(rows: Iterable[dict[str, object] | tuple[object, ...]], columns: str) -> pd.DataFrame:
     table = pd.DataFrame(list(rows), columns=columns.split())
     return table.astype({name: float for name in _NUMBERS if name in table})
 
@@ -265,12 +265,6 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "example": example.code.get(exercise, ""),
             "all_students": "; ".join(entry.student for entry in submissions),
         }
-
-
-def _similar(records: ClassRecords) -> Iterator[tuple[object, ...]]:
-    for pair in similar_answers(records):
-        people = ("; ".join(pair.students), "; ".join(pair.other))
-        yield pair.lesson, pair.exercise, *people, pair.similarity, pair.usual, pair.code, pair.other_code
 
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:

@@ -148,8 +148,9 @@ class _Reader:
             read = self._notebook(submission, notebook)
             verdicts: dict[str, Finding] = {}
             if read is not None:
-                verdicts, code = verdicts | verdicts_in(read), code | _code(read)
-                grading.append(GradingRecord.of(read))
+                verdicts, code_here, record = read
+                code |= code_here
+                grading.append(record)
             cells += (GradedCell.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
         index = {name: number for number, name in enumerate(lesson.cells)}
         cells.sort(key=lambda cell: index.get(cell.name, len(index)))
@@ -184,14 +185,17 @@ class _Reader:
             ).is_dir()
         )
 
-    def _notebook(self, submission: SubmittedAssignment, notebook: SubmittedNotebook) -> NotebookNode | None:
+    def _notebook(
+        self, submission: SubmittedAssignment, notebook: SubmittedNotebook
+    ) -> tuple[dict[str, Finding], dict[str, str], GradingRecord] | None:
+        """Return a graded notebook's verdicts, code and grading record, or None if it can't be read."""
         folder = graded_folder(self._course, submission.student_id, submission.name)
         path = folder / f"{notebook.name}.ipynb"
         if not path.is_file():
             return None
         try:
             read = nbformat.read(path, as_version=4)
-            verdicts_in(read), _code(read)
+            return verdicts_in(read), _code(read), GradingRecord.of(read)
         except UNREADABLE as error:
             student, lesson = submission.student_id, submission.name
             self._records.notes.append(
@@ -200,7 +204,6 @@ class _Reader:
                 f"not counted. Grade it again: nbgrader autograde {lesson} --student {student} --force"
             )
             return None
-        return read
 
     def _reasons(self) -> Iterator[tuple[tuple[str, str], str]]:
         folder = grading_folder(self._course)

@@ -9,7 +9,6 @@ import ast
 import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -35,40 +34,30 @@ _MIN_LENGTH = 120
 _MAX_PAIRS = 100
 
 
-@dataclass(frozen=True)
-class SimilarAnswers:
-    """A group of identical answers to an exercise, and possibly another answer that is similar to them."""
+def similar_answers(records: ClassRecords) -> list[dict[str, Any]]:
+    """Return at most 100 rows of answers that are unusually alike, the most similar first.
 
-    lesson: str
-    exercise: str
-    students: tuple[str, ...]
-    """The ids of students whose answers are identical except for names and comments."""
-    other: tuple[str, ...]
-    """The ids of the students with the other answer, perhaps with `REFERENCE`; empty if there is no other."""
-    similarity: float
-    """The share of the shorter answer's text that is also in the other answer, from 0 to 1."""
-    usual: float
-    """The median similarity over all pairs of different answers in the class."""
-    code: str
-    other_code: str
+    Each row describes a group of identical answers to an exercise, and possibly another answer that is
+    similar to them. Besides `lesson`, `exercise`, `code` and `other_code`, it contains:
 
-
-def similar_answers(records: ClassRecords) -> list[SimilarAnswers]:
-    """Return at most 100 pairs or groups of answers that are unusually alike, the most similar first."""
+    - students: the ids of the students whose answers are identical except for names and comments
+    - other: the ids of the students with the other answer, perhaps with `REFERENCE`; empty if there is none
+    - similarity: the share of the shorter answer's text that is also in the other answer, from 0 to 1
+    - usual: the median similarity over all pairs of different answers in the class
+    """
     answers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for submission in records.submissions:
         for exercise, code in submission.code.items():
             if isinstance(catalogue().get(exercise), ExerciseCheck):
                 answers[submission.lesson, exercise][submission.student] = code
     found = [
-        pair
-        for (lesson, exercise), codes in answers.items()
-        for pair in _of_exercise(lesson, exercise, codes)
+        row for (lesson, exercise), codes in answers.items() for row in _of_exercise(lesson, exercise, codes)
     ]
-    return sorted(found, key=lambda pair: (-pair.similarity, pair.exercise, pair.students))[:_MAX_PAIRS]
+    found.sort(key=lambda row: (-row["similarity"], row["exercise"], row["students"]))
+    return found[:_MAX_PAIRS]
 
 
-def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterator[SimilarAnswers]:
+def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     # Import copydetect only when needed: it imports matplotlib, which takes seconds.
     from copydetect import CodeFingerprint, compare_files
 
@@ -92,19 +81,28 @@ def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterat
         for one, other in combinations(prints, 2)
     }
     usual = median(shares.values()) if shares else 0.0
+    row: dict[str, Any] = {"lesson": lesson, "exercise": exercise, "usual": usual}
     for students in same.values():
         if len(students) > 1 and 1 - usual >= ABOVE_MEDIAN:
-            people = tuple(student for student in students if student != REFERENCE)
-            other_people = (REFERENCE,) if REFERENCE in students else ()
+            people = [student for student in students if student != REFERENCE]
             code = plain[people[0]]
-            yield SimilarAnswers(lesson, exercise, people, other_people, 1.0, usual, code, code)
+            yield row | {
+                "students": "; ".join(people),
+                "other": REFERENCE if REFERENCE in students else "",
+                "similarity": 1.0,
+                "code": code,
+                "other_code": code,
+            }
     for (one, other), share in shares.items():
         if share >= LISTED_FROM and share - usual >= ABOVE_MEDIAN:
             first, second = sorted((same[one], same[other]), key=lambda group: REFERENCE in group)
-            yield SimilarAnswers(
-                *(lesson, exercise, tuple(first), tuple(second), share, usual),
-                *(plain[first[0]], plain[second[0]]),
-            )
+            yield row | {
+                "students": "; ".join(first),
+                "other": "; ".join(second),
+                "similarity": share,
+                "code": plain[first[0]],
+                "other_code": plain[second[0]],
+            }
 
 
 def _bodies(code: str) -> str:

@@ -110,7 +110,7 @@ def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
     nothing = dict.fromkeys(lesson.points, 0.0)
     right = nothing | {f"check_{name}": float(entry.points) for name, entry in lesson.checked.items()}
     mistake = partial_mistake(lesson)
-    left = mistake.exercise.points - mistake.cost
+    left = mistake.exercise.points - mistake.exercise.deductions[mistake.misconception.name]
     return {
         "amara": right,
         "bruno": right | {f"check_{mistake.exercise.name}": left},
@@ -123,7 +123,8 @@ def expected_scores(lesson: Lesson) -> dict[str, dict[str, float]]:
 
 def test_the_slip_of_the_example_leaves_some_points(graded: GradedClass) -> None:
     mistake = partial_mistake(graded.lesson)
-    assert 0 < mistake.cost < mistake.exercise.points
+    cost = mistake.exercise.deductions[mistake.misconception.name]
+    assert 0 < cost < mistake.exercise.points
 
 
 @pytest.mark.parametrize("student", ["amara", "bruno", "chiyo", "daria", "emeka", "felix"])
