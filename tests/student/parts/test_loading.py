@@ -132,6 +132,8 @@ def test_a_stub_after_a_return_is_ignored(student: Student) -> None:
         ("try:\n        return 1\n    except ValueError:\n        pass", "reference"),
         ("try:\n        pass\n    finally:\n        return 1", "student"),
         ("while True:\n        return 1", "student"),
+        ("while 1:\n        return 1", "student"),
+        ("while {x}:\n        with open({x}):\n            break", "reference"),
         ("while True:\n        break", "reference"),
         ("while True:\n        for _ in {x}:\n            break\n        return 1", "student"),
         (
