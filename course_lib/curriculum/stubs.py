@@ -20,7 +20,7 @@ def reachable_stubs(code: str) -> Iterator[str]:
 
 
 class _BodiesAfterWith(ast.NodeTransformer):
-    """Move the body of each `with` statement to the lines after it.
+    """Put the body of each `with` statement after the statement.
 
     A context manager can suppress exceptions, so the compiler keeps the code after a `with` statement, even
     if its body always returns.
