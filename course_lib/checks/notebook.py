@@ -10,14 +10,14 @@ from typing import NotRequired, TypedDict, cast
 from course_lib import check_log
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
-from course_lib.checks.engine.comparison import Difference, shown_number
+from course_lib.checks.engine.comparison import Difference
 from course_lib.checks.engine.diagnosis import examine, succeeds
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import Finding, emit
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import WrongNumber
 from course_lib.checks.engine.prediction import PredictionCheck, examine_prediction
-from course_lib.checks.engine.versions import BrokenCheckError
+from course_lib.checks.engine.versions import BrokenCheckError, broken_check
 from course_lib.checks.exercises.final_lab.hand_in import FileCheck, Levels, judge_file
 from course_lib.checks.exercises.registry import Check, catalogue, find
 
@@ -79,10 +79,7 @@ def check(
         _record(Finding(name, "error"), names, grading)
         if isinstance(error, BrokenCheckError):
             raise
-        raise BrokenCheckError(
-            f"The check of {name} could not run: it raised {type(error).__name__} ({error}). This is an "
-            "error in the course, not in your code. Run the cell again; if it fails again, report it."
-        ) from error
+        raise broken_check(name, f"it raised {type(error).__name__} ({error})") from error
     _record(result.finding, names, grading)
     if result.difference is not None:
         _show(result.difference)
@@ -142,11 +139,12 @@ def _result_of_exercise(
 ) -> _Result:
     """Check an exercise. `names` holds the student's objects that can be blamed for a failure."""
     verdict = examine(exercise, backend, f"graded {grading['seed']}" if grading else _PRACTICE_SEED)
-    misconceptions = tuple(mistake.name for mistake in verdict.named)
-    statements = tuple(mistake.statement for mistake in verdict.named)
+    named = verdict.explanation.named
+    misconceptions = tuple(mistake.name for mistake in named)
+    statements = tuple(mistake.statement for mistake in named)
     finding = Finding(exercise.name, verdict.name, misconceptions, statements, verdict.forbidden)
     if verdict.passed:
-        correct = f"correct: all {verdict.probes} tests passed."
+        correct = f"correct: all {len(exercise.probes)} tests passed."
         return _Result(finding, messages.line("✓", exercise.name, correct))
     # If the code didn't return, its parts may not return either, and each would take as long again.
     wrong_parts = () if verdict.unwritten or verdict.stopped else _wrong_parts(exercise.name, names)
@@ -195,8 +193,7 @@ def _result_of_prediction(
         return _Result(Finding(name, "right"), messages.line("✓", name, f"correct. {prediction.reason}"))
     finding = Finding(name, "wrong")
     if isinstance(wrong, WrongNumber):
-        statement = f"{shown_number(wrong.value)} is a common wrong answer"
-        finding = Finding(name, "wrong", (wrong.name,), (statement,))
+        finding = Finding(name, "wrong", (wrong.name,), (wrong.statement,))
     return _failure(finding, messages.wrong_prediction(name, wrong), grading)
 
 

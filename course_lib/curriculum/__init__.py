@@ -95,11 +95,6 @@ class Lesson(_Table):
     hand_ins: list[HandIn] = field(default_factory=list)
 
     @property
-    def number(self) -> int:
-        """The number at the beginning of the lesson's name."""
-        return int(self.name[:2])
-
-    @property
     def package(self) -> str:
         """The lesson's package in `course_lib.checks.exercises`: `label_smoothing` for 08-label-smoothing."""
         return self.name[3:].replace("-", "_")

@@ -55,7 +55,7 @@ def test_mistakes_are_named_with_other_numbers_too(exercise: ExerciseCheck) -> N
     """Check every third mistake as a student's code, with different random numbers from the matrix."""
     for mistake in exercise.misconceptions[::3]:
         verdict = examine(exercise, LocalBackend(exercise.with_mistakes(mistake)), SEEDS[1])
-        assert [named.name for named in verdict.named] == [mistake.name]
+        assert [named.name for named in verdict.explanation.named] == [mistake.name]
 
 
 @by_name
@@ -66,7 +66,7 @@ def test_nobody_is_accused_falsely(exercise: ExerciseCheck) -> None:
         verdict = examine(exercise, LocalBackend(found), SEEDS[0])
         assert not verdict.passed
         # General mistakes, such as a result of None or an undefined name, may be named in any exercise.
-        assert not set(verdict.named) & set(exercise.misconceptions), verdict.difference
+        assert not set(verdict.explanation.named) & set(exercise.misconceptions), verdict.difference
 
 
 def test_totals() -> None:

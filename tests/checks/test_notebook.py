@@ -26,7 +26,7 @@ from course_lib.checks.engine.findings import record
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.messages import failure
 from course_lib.checks.engine.reply import OUT_OF_TIME, Raised, Reply
-from course_lib.checks.engine.search import Resemblance
+from course_lib.checks.engine.search import Explanation, Resemblance
 from course_lib.checks.engine.versions import BrokenCheckError, known_versions
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import (
@@ -93,19 +93,18 @@ def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> Non
     mistake = next(one for one in exercise.misconceptions if one.name == "not_scaled")
     first, second, passed, *_ = exercise.probes
     verdict = Verdict(
-        exercise.name,
-        len(exercise.probes),
+        exercise,
         failures=(first, second),
         difference=Difference("Expected 1, got 2."),
-        similar=Resemblance((mistake,), first, others=1, unexplained=passed),
+        explanation=Explanation(similar=Resemblance((mistake,), first, others=1, unexplained=passed)),
     )
     told = failure(verdict).split("\n")
     assert told[0].startswith(
         "✗ attention_scores: in the 2 tests that fail, the dot products are not divided by the"
     )
     assert "which your code passes. Your mistake may be a variant." in " ".join(map(str.strip, told))
-    weaker = replace(verdict, similar=Resemblance((mistake,), first, others=0, unexplained=second))
-    assert failure(weaker).startswith("✗ attention_scores: incorrect.")
+    weaker = Explanation(similar=Resemblance((mistake,), first, others=0, unexplained=second))
+    assert failure(replace(verdict, explanation=weaker)).startswith("✗ attention_scores: incorrect.")
 
 
 def test_a_mistake_in_code_of_another_structure_is_probably_named() -> None:

@@ -32,15 +32,16 @@ SECONDS = 10.0
 class Fixture:
     """A description of an object for the student's code, such as a callable, a model or an optimiser.
 
-    The process that holds the student's object builds the described object from `settings`. A value in
-    `settings` can be another object that the probe has built.
+    The process that holds the student's object calls `build` with the arguments. An argument can be another
+    object that the probe has built.
     """
 
     name: str
     """The name of the function that builds the object. Another process finds the function by this name."""
-    settings: Mapping[str, object]
-    build: Callable[[Mapping[str, object]], object] = field(compare=False, repr=False)
-    """Build the object. The settings are passed again, because the backend replaces handles with objects."""
+    arguments: tuple[object, ...]
+    keywords: Mapping[str, object]
+    build: Callable[..., object] = field(compare=False, repr=False)
+    """The function. The backend replaces the handles among its arguments with objects."""
 
 
 @dataclass(frozen=True)
@@ -171,5 +172,7 @@ def _plain(argument: object) -> object:
     if isinstance(argument, tuple):
         return tuple(_plain(item) for item in argument)
     if isinstance(argument, Fixture):
-        return replace(argument, settings={name: _plain(item) for name, item in argument.settings.items()})
+        arguments = tuple(_plain(item) for item in argument.arguments)
+        keywords = {name: _plain(item) for name, item in argument.keywords.items()}
+        return replace(argument, arguments=arguments, keywords=keywords)
     return argument

@@ -319,12 +319,6 @@ def describe(value: Value) -> str:
     return shortened(repr(str(value) if isinstance(value, Text) else value))
 
 
-def shown_number(number: float) -> str:
-    """Format a number as a student would type it: integers below 1e15 in full, others with six digits."""
-    is_whole = math.isfinite(number) and number == int(number) and abs(number) < 1e15
-    return str(int(number)) if is_whole else f"{number:g}"
-
-
 def part_name(name: str, number: int) -> str:
     """Return the name of item `number` of the tuple called `name`. Items are counted from 0.
 

@@ -4,7 +4,7 @@ import gc
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -21,11 +21,7 @@ from course_lib.checks.engine.exceptions import named
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import VerdictName
 from course_lib.checks.engine.local_backend import as_torch_starts
-from course_lib.checks.engine.misconceptions import (
-    Misconception,
-    returned_with_more,
-    stub_left_behind,
-)
+from course_lib.checks.engine.misconceptions import Misconception, special_misconception
 from course_lib.checks.engine.outcomes import Outcome, first_difference, outcome_of
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.relations import relation
@@ -52,23 +48,15 @@ _STOPPED: Mapping[str, VerdictName] = {KERNEL_DIED: "kernel-died", OUT_OF_TIME: 
 class Verdict:
     """The result of checking an exercise."""
 
-    exercise: str
-    probes: int
-    """The number of probes that were run."""
+    exercise: ExerciseCheck
     failures: tuple[Probe, ...] = ()
     """The probes that failed, in order."""
-    successes: tuple[Probe, ...] = ()
-    """The probes that succeeded; empty if none failed."""
     difference: Difference | None = None
     """The difference in the first failing probe."""
     facts: tuple[str, ...] = ()
     """More sentences, for example on how the first failing probe's result relates to the expected one."""
-    named: tuple[Misconception, ...] = ()
-    """Misconceptions whose results equal the student's in every probe; empty if there are none."""
-    named_by_error: bool = False
-    """Whether the only evidence for `named` is exceptions, which other mistakes can raise as well."""
-    similar: Resemblance | None = None
-    """Misconceptions whose results equal the student's in one failing probe, but not in all probes."""
+    explanation: Explanation = field(default_factory=Explanation)
+    """Known misconceptions that explain the failures; empty if there are none."""
     example: Example | None = None
     """A small call to try, if nothing else explains the difference."""
     printed: str = ""
@@ -97,11 +85,16 @@ class Verdict:
         return _STOPPED.get(self.stopped, "wrong")
 
     @property
+    def successes(self) -> list[Probe]:
+        """The probes that succeeded, in order."""
+        return [probe for probe in self.exercise.probes if probe not in self.failures]
+
+    @property
     def tier(self) -> Tier:
         """The kind of evidence on which the diagnosis of a failure is based."""
-        if self.named:
+        if self.explanation.named:
             return "exact"
-        if self.similar:
+        if self.explanation.similar:
             return "partial"
         structural = self.difference is None or self.difference.structural or self.facts
         return "structural" if structural else "numbers"
@@ -142,14 +135,13 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     """
     found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
     was_open = _close_process_group()  # The reference opens its own.
-    count = len(exercise.probes)
     replies = [reply for outcome in found for reply in outcome.replies]
     raised = [reply for reply in replies if isinstance(reply, Raised)]
     stub = next(
         (one for one in raised if one.kind == "NotImplementedError" and UNWRITTEN in one.message), None
     )
     if stub is not None and not stub.note:
-        return Verdict(exercise.name, count, unwritten=stub.message)
+        return Verdict(exercise, unwritten=stub.message)
     used = dict.fromkeys(name for reply in replies if isinstance(reply, Returned) for name in reply.forbidden)
     versions = Versions(exercise, seed)
     arguments = [_arguments(exercise, outcome) for outcome in found]
@@ -159,7 +151,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
         if difference is not None:
             differences[number] = difference
     if not differences:
-        return Verdict(exercise.name, count, forbidden=tuple(used))
+        return Verdict(exercise, forbidden=tuple(used))
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences)
     facts = _facts(versions.reference(first), found[first], difference, arguments[first])
@@ -179,15 +171,11 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
     failed = [found[number] for number in differences]
     return Verdict(
-        exercise.name,
-        count,
+        exercise,
         failures=tuple(exercise.probes[number] for number in differences),
-        successes=tuple(probe for number, probe in enumerate(exercise.probes) if number not in differences),
         difference=difference,
         facts=facts,
-        named=explanation.named,
-        named_by_error=explanation.named_by_error,
-        similar=explanation.similar,
+        explanation=explanation,
         example=example(exercise, backend, failed) if unexplained else None,
         printed="".join(reply.printed for reply in found[first].replies),
         forbidden=tuple(used),
@@ -217,7 +205,7 @@ def _explanation(
     if all(
         any(isinstance(one, Raised) and one.note == LEFTOVER_STUB for one in replies) for replies in failed
     ):
-        return Explanation((stub_left_behind(),))
+        return Explanation((special_misconception("stub"),))
     causes = {
         number: _cause(exercise.probes[number], versions.reference(number), found[number])
         for number in differences
@@ -283,7 +271,7 @@ def _cause(probe: Probe, expected: Outcome, found: Outcome) -> Misconception | N
     wrong = [(right, actual) for right, actual in pairs if not agree(right, actual)]
     selections = (0, 1, slice(None, -1))
     if wrong and any(all(agree(right, _part(actual, one)) for right, actual in wrong) for one in selections):
-        return returned_with_more()
+        return special_misconception("more")
     return None
 
 

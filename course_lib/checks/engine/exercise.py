@@ -45,11 +45,22 @@ class ExerciseCheck:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(self.reference)))
 
     @cached_property
+    def source_to_patch(self) -> str:
+        """The source to which misconceptions apply.
+
+        This is the simpler version in the misconceptions file's table `equivalents`, if it contains one for
+        this exercise, and otherwise the reference's source.
+        """
+        if self.misconceptions_file is None:
+            return self.source
+        return equivalent_of(self.misconceptions_file, self.name) or self.source
+
+    @cached_property
     def misconceptions(self) -> tuple[Misconception, ...]:
         """The known misconceptions, loaded on first use. Raises MisconceptionError if one is invalid."""
         if self.misconceptions_file is None:
             return ()
-        return misconceptions_of(self.misconceptions_file, self.name, self.source)
+        return misconceptions_of(self.misconceptions_file, self.name, self.source_to_patch)
 
     def probe(self, description: str, tolerance: float | None = None) -> Callable[[Ask], Probe]:
         """Return a decorator that replaces a function with a `Probe`, and adds it to this exercise's probes.
@@ -98,14 +109,11 @@ class ExerciseCheck:
     def source_with(self, *misconceptions: Misconception) -> str:
         """Return the source of the reference with these misconceptions applied.
 
-        If the misconceptions file's table `equivalents` contains a simpler source for this exercise, they are
-        applied to that source instead. Raises PatchError if they can't be applied together.
+        Raises PatchError if they can't be applied together.
         """
         if len(misconceptions) > 1 and any(mistake.exclusive for mistake in misconceptions):
             raise PatchError("an exclusive misconception is never combined with another")
-        source = self.source
-        if misconceptions and self.misconceptions_file is not None:
-            source = equivalent_of(self.misconceptions_file, self.name) or source
+        source = self.source_to_patch if misconceptions else self.source
         for misconception in misconceptions:
             source = misconception.apply(source)
         return source

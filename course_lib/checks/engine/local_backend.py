@@ -168,7 +168,8 @@ class LocalBackend(Backend):
         if isinstance(argument, Tensor):
             return argument.clone()
         if isinstance(argument, Fixture):
-            return argument.build({name: self._given(value) for name, value in argument.settings.items()})
+            keywords = {name: self._given(value) for name, value in argument.keywords.items()}
+            return argument.build(*map(self._given, argument.arguments), **keywords)
         if isinstance(argument, Handle):
             made = self._objects[argument.number]
             if type(made) is Raised:

@@ -4,7 +4,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from course_lib.checks.engine.comparison import shown_number
 from course_lib.checks.engine.diagnosis import Verdict
 from course_lib.checks.engine.example import Example
 from course_lib.checks.engine.exceptions import shortened
@@ -25,7 +24,7 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
 
     `wrong_parts` are other exercises whose solutions the answer uses and which fail their own checks.
     """
-    name = verdict.exercise
+    name = verdict.exercise.name
     if verdict.unwritten:
         return f"○ {verdict.unwritten}"
     if not verdict.failures:
@@ -44,21 +43,21 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
         test = (first, *test)
     words = shortened(" ".join(verdict.printed.split()))
     printed = [f"Printed in this test: {words}"] if words else []
-    similar = verdict.similar
+    named, similar = verdict.explanation.named, verdict.explanation.similar
     is_clear = similar is not None and not _is_vague(similar, verdict.failures[0])
     why = dict.fromkeys(
         f"Why: {mistake.hint}"
-        for mistake in (similar.mistakes if similar is not None and is_clear else verdict.named)
+        for mistake in (similar.mistakes if similar is not None and is_clear else named)
         if mistake.hint not in verdict.difference.facts
     )
-    if verdict.named:
-        sources = "; ".join(dict.fromkeys(mistake.source for mistake in verdict.named))
-        summary = _statements(verdict.named)
+    if named:
+        sources = "; ".join(dict.fromkeys(mistake.source for mistake in named))
+        summary = _statements(named)
         alike: tuple[str, ...] = ()
-        if verdict.named_by_error:
+        if verdict.explanation.named_by_error:
             failed = len(verdict.failures)
             tests = f"each of the {failed} tests that fail" if failed > 1 else "this test"
-            with_it = "With these mistakes" if len(verdict.named) > 1 else "With this mistake"
+            with_it = "With these mistakes" if len(named) > 1 else "With this mistake"
             summary = f"probably, {summary}"
             alike = (
                 f"{with_it}, the course's code raises the same error in {tests}. Other mistakes could, too.",
@@ -83,9 +82,10 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
 
 def _successes(verdict: Verdict) -> list[str]:
     """Return a line about the tests that the code passes, because they narrow down an unknown mistake."""
-    shown = " and ".join(f"“{probe.description}”" for probe in verdict.successes[:2])
-    count = f"{len(verdict.successes)} of the {verdict.probes} tests"
-    link = ", such as" if len(verdict.successes) > 2 else ":"
+    successes = verdict.successes
+    shown = " and ".join(f"“{probe.description}”" for probe in successes[:2])
+    count = f"{len(successes)} of the {len(verdict.exercise.probes)} tests"
+    link = ", such as" if len(successes) > 2 else ":"
     return [f"Your code passes {count}{link} {shown}."] if shown else []
 
 
@@ -163,9 +163,7 @@ def missing(name: str, names: Iterable[str]) -> str:
 def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
     """Return the message for a wrong prediction. It doesn't reveal the answer."""
     if isinstance(wrong, WrongNumber):
-        return _lines(
-            f"✗ {name}: {shown_number(wrong.value)} is a common wrong answer.", f"Why: {wrong.hint}"
-        )
+        return _lines(f"✗ {name}: {wrong.statement}.", f"Why: {wrong.hint}")
     return line("✗", name, wrong)
 
 

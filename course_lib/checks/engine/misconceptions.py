@@ -21,6 +21,7 @@ the variable `result` is the value that the reference returns or, in the table `
 in turn.
 """
 
+import math
 import re
 import tomllib
 from collections import Counter
@@ -28,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 _EQUIVALENTS = "equivalents"
 _SOURCES = "sources"
@@ -110,6 +111,17 @@ class WrongNumber:
     value: float
     hint: str
 
+    @property
+    def statement(self) -> str:
+        """What is wrong, as a clause."""
+        return f"{shown_number(self.value)} is a common wrong answer"
+
+
+def shown_number(number: float) -> str:
+    """Format a number as a student would type it: integers below 1e15 in full, others with six digits."""
+    is_whole = math.isfinite(number) and number == int(number) and abs(number) < 1e15
+    return str(int(number)) if is_whole else f"{number:g}"
+
 
 _Known = TypeVar("_Known", Misconception, WrongNumber)
 
@@ -127,16 +139,14 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconception, ...]:
-    """Return the misconceptions of an exercise.
+    """Return the misconceptions of an exercise, whose patches apply to `source`.
 
-    The patches apply to the exercise's simpler version in the file's table `equivalents`, or to `source`, the
-    reference's source code, if the table has none. Raises MisconceptionError if the file isn't valid TOML, or
+    Raises MisconceptionError if the file isn't valid TOML, or
     one MisconceptionError for all other problems: unknown or missing keys, values of the wrong type,
     duplicate names, patches that can't be applied.
     """
     problems: list[str] = []
     known: list[Misconception] = []
-    base = equivalent_of(file, exercise) or source
     sources = _read(file).get(_SOURCES, {})
     shared = {"source": sources[exercise]} if exercise in sources else {}
     for number, own in enumerate(_tables(file, exercise), start=1):
@@ -152,7 +162,7 @@ def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconcep
         patch = tuple((piece["find"], piece["replace"]) for piece in pieces)
         known.append(Misconception(**(table | {"patch": patch})))
         try:
-            known[-1].apply(base)
+            known[-1].apply(source)
         except PatchError as error:
             problems.append(f"{where}: {error}")
     return _valid(file, exercise, known, problems)
@@ -170,15 +180,13 @@ def common_misconceptions() -> tuple[Misconception, ...]:
 
 
 @cache
-def stub_left_behind() -> Misconception:
-    """Return the misconception for a finished function that still contains the stub's `raise`."""
-    return Misconception(**_tables(_COMMON, "stub")[0], patch=())
+def special_misconception(kind: Literal["stub", "more"]) -> Misconception:
+    """Return a misconception that the check recognises without a version of the reference.
 
-
-@cache
-def returned_with_more() -> Misconception:
-    """Return the misconception for a function that returns other values together with the result."""
-    return Misconception(**_tables(_COMMON, "more")[0], patch=())
+    "stub" is that a finished function still contains the stub's `raise`, and "more" that a function returns
+    other values together with the result.
+    """
+    return Misconception(**_tables(_COMMON, kind)[0], patch=())
 
 
 def wrong_numbers_of(file: Path, prediction: str) -> tuple[WrongNumber, ...]:

@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from course_lib.checks.engine.candidate import Backend, Candidate
-from course_lib.checks.engine.comparison import describe, shown_number
+from course_lib.checks.engine.comparison import describe
 from course_lib.checks.engine.exceptions import explained
-from course_lib.checks.engine.misconceptions import WrongNumber, wrong_numbers_of
+from course_lib.checks.engine.misconceptions import WrongNumber, shown_number, wrong_numbers_of
 from course_lib.checks.engine.reply import Raised
 
 

@@ -24,6 +24,14 @@ class BrokenCheckError(RuntimeError):
     """The error raised if the check is at fault, not the answer: its reference fails, or it has a bug."""
 
 
+def broken_check(name: str, problem: str) -> BrokenCheckError:
+    """Return the error that reports a problem of the check called `name`. `problem` is a clause."""
+    return BrokenCheckError(
+        f"The check of {name} could not run: {problem}. This is an error in the course, not in your code. "
+        "Run the cell again; if it fails again, report it."
+    )
+
+
 @dataclass
 class _Version:
     """A version of the reference, with the outcomes known so far."""
@@ -78,11 +86,10 @@ class Versions:
             if isinstance(reply, Raised) and reply.kind != "ValueError":
                 # Don't cache the outcome: a suspended machine can cause a timeout once.
                 self._known.pop((), None)
-                raise BrokenCheckError(
-                    f"The check of {self._exercise.name} could not run: its reference raised {reply.kind} "
-                    f"({reply.message}) in the test “{self._exercise.probes[number].description}”. This is "
-                    "an error in the course, not in your code. Run the cell again; if it fails again, report "
-                    "it."
+                test = self._exercise.probes[number].description
+                raise broken_check(
+                    self._exercise.name,
+                    f"its reference raised {reply.kind} ({reply.message}) in the test “{test}”",
                 )
         return outcome
 

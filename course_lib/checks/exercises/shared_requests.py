@@ -138,6 +138,11 @@ def gradients_after_calls(function: Candidate, *arguments: object) -> dict[str, 
     }
 
 
+def drops_with(probability: float, kept: Tensor) -> bool:
+    """Return whether the share of kept elements is close to 1 - `probability`."""
+    return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
+
+
 def mode_afterwards(model: Candidate) -> dict[str, str]:
     """Report the mode of a model: training, evaluation, or mixed if its modules differ or can't be read."""
     reply = model.modes()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from course_lib.checks.engine.candidate import MAKING, SECONDS, STUDENT_OBJECT, Action, Backend, Request
 from course_lib.checks.engine.reply import KERNEL_DIED, OUT_OF_TIME, Handle, Raised, Reply, Returned
-from course_lib.checks.remote.serialization import SerializationError, pack, unpack_reply, unpack_value
+from course_lib.checks.remote.serialization import SerializationError, pack, unpack, unpack_reply
 from course_lib.checks.remote.server import MAX_NAMES, is_public_name
 from course_lib.checks.remote.transport import Channel, ChannelClosed, ChannelTimeout
 
@@ -54,17 +54,7 @@ class RemoteObject(Backend):
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the object and return its result. Raises StudentError if the call fails."""
-        return self._value(Request("call", STUDENT_OBJECT, arguments, keywords))
-
-    def value(self) -> Any:
-        """Return the object itself, which must be a plain value. Numbers are converted to floats.
-
-        Raises StudentError if the request fails.
-        """
-        return self._value(Request("number", STUDENT_OBJECT))
-
-    def _value(self, request: Request) -> Any:
-        reply = self.ask(request)
+        reply = self.ask(Request("call", STUDENT_OBJECT, arguments, keywords))
         if isinstance(reply, Raised):
             raise StudentError(f"{reply.kind}: {reply.message}")
         return reply.value
@@ -108,7 +98,7 @@ def student_objects(
     if isinstance(data, Raised):
         return {}
     try:
-        names = unpack_value(data, handles=0)
+        names = unpack(data, handles=0)
         if not isinstance(names, tuple) or len(names) > MAX_NAMES or not all(map(is_public_name, names)):
             raise SerializationError(f"expected a tuple of at most {MAX_NAMES} names")
     except SerializationError as error:

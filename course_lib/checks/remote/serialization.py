@@ -3,8 +3,8 @@
 A message is the length of its header (4 bytes, big-endian), the header, and the concatenated bytes of its
 tensors. The header is JSON: None, booleans, finite numbers and strings represent themselves, and all other
 values are lists whose first item is their type, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`.
-Nothing is pickled, so reading runs no code. Replies from a student's process are read with `unpack_reply` or
-`unpack_value`, which validate everything in them.
+Nothing is pickled, so reading runs no code. Messages from a student's process are read with `unpack_reply`,
+or with `unpack` and the number of valid handles, which validate everything in them.
 """
 
 import json
@@ -64,9 +64,13 @@ def pack(message: object) -> bytes:
     return b"".join((len(header).to_bytes(_LENGTH_BYTES, "big"), header, *writer.tensors))
 
 
-def unpack(data: bytes) -> Any:
-    """Deserialise a message from `pack`. Raises SerializationError if it is invalid or too large."""
-    return _Reader(data).message()
+def unpack(data: bytes, handles: int | None = None) -> Any:
+    """Deserialise a message from `pack`. Raises SerializationError if it is invalid or too large.
+
+    A message from an untrusted process must be read with `handles`. It can then contain only a reply or a
+    plain value, in which only handles below `handles` are valid.
+    """
+    return _Reader(data, handles).message()
 
 
 def unpack_reply(data: bytes, handles: int) -> Reply:
@@ -74,18 +78,10 @@ def unpack_reply(data: bytes, handles: int) -> Reply:
 
     Raises SerializationError for anything but a reply of plain values within the limits.
     """
-    reply = unpack_value(data, handles)
+    reply = unpack(data, handles)
     if not isinstance(reply, Returned | Raised):
         raise SerializationError(f"expected a reply, got {type(reply).__name__}")
     return reply
-
-
-def unpack_value(data: bytes, handles: int) -> Any:
-    """Deserialise a reply or a plain value from an untrusted process.
-
-    Only handles below `handles` are valid. Raises SerializationError if the message is invalid or too large.
-    """
-    return _Reader(data, handles).message()
 
 
 class _Writer:
@@ -135,8 +131,8 @@ class _Writer:
                 return ["handle", value.number]
             case Opaque():
                 return ["opaque", self._text(value.type_name)]
-            case Fixture():
-                return ["fixture", value.name, self.write(dict(value.settings), depth)]
+            case Fixture(name, arguments, keywords):
+                return ["fixture", *each((name, arguments, dict(keywords)))]
             case Request(action, of, arguments, keywords, method, toward):
                 return ["request", *each((action, of, tuple(arguments), dict(keywords), method, toward))]
             case Returned():
@@ -335,8 +331,8 @@ class _Reader:
         return torch.frombuffer(inside, dtype=dtype).reshape(shape)
 
     def _fixture(self, items: list[Any], depth: int) -> Fixture:
-        name, settings = self._each(items, depth)
-        return find_fixture(name).described(settings)
+        name, arguments, keywords = self._each(items, depth)
+        return find_fixture(name)(*arguments, **keywords)
 
     def _request(self, items: list[Any], depth: int) -> Request:
         if len(items) != len(Request.__dataclass_fields__) or items[0] not in get_args(Action):

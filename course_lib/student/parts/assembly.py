@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -33,16 +33,13 @@ _TIMEOUT = 10.0
 class Part:
     """A function or class of the model, written by the student or taken from the reference."""
 
-    lesson: str
-    exercise: str
+    source: PartSource
     origin: Literal["student", "reference"]
     value: Any
     problem: str = ""
     """The reason why the student's code isn't used, or an empty string if there is no problem."""
     unwritten: bool = False
     """Whether the student's cell still contains its stub."""
-    notebook_missing: bool = False
-    """Whether the lesson's notebook is missing."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,6 @@ class Parts:
 
     parts: Mapping[str, Part]
     """The parts by exercise."""
-    sources: tuple[PartSource, ...]
     names: Mapping[str, Any]
     """Names that every cell's namespace contains in addition to its lesson's imports."""
 
@@ -74,7 +70,12 @@ class Parts:
     @property
     def yours(self) -> list[str]:
         """The exercises for which the student's part is used."""
-        return [part.exercise for part in self if part.origin == "student"]
+        return [source.exercise for source in self.students_sources]
+
+    @property
+    def students_sources(self) -> list[PartSource]:
+        """The sources of the exercises for which the student's part is used."""
+        return [part.source for part in self if part.origin == "student"]
 
     @property
     def problems(self) -> list[str]:
@@ -89,7 +90,7 @@ class Parts:
         """The SHA-256 hashes of the student's cells, keyed by exercise. The reference's parts are omitted."""
         return {
             source.exercise: hashlib.sha256((source.code or "").encode()).hexdigest()
-            for source in self._students_sources()
+            for source in self.students_sources
         }
 
     def table(self, notes: Mapping[str, str] | None = None) -> str:
@@ -101,21 +102,26 @@ class Parts:
         numbers = {problem: number for number, problem in enumerate(self.problems, start=1)}
         lines = [f"{'lesson':<24}{'part':<30}whose"]
         for part in self:
+            source = part.source
             if part.origin == "student":
-                whose, remark = "yours", notes.get(part.exercise)
+                whose, remark = "yours", notes.get(source.exercise)
             else:
                 whose = "the reference's"
                 number = numbers.get(part.problem)
                 remark = "not written yet" if part.unwritten else f"see [{number}]" if number else None
             if remark is not None:
                 whose += f" ({remark})"
-            lines.append(f"{part.lesson:<24}{part.exercise:<30}{whose}")
+            lines.append(f"{source.lesson:<24}{source.exercise:<30}{whose}")
         lines += [f"[{number}] {problem}" for problem, number in numbers.items()]
         return "\n".join(lines)
 
     def only(self, exercises: Collection[str]) -> "Parts":
         """Return parts that use the student's code only for `exercises`, and the reference for all others."""
-        return _assemble(self.sources, self.names, exercises)
+        sources = [
+            part.source if part.source.exercise in exercises else replace(part.source, code=None)
+            for part in self
+        ]
+        return _assemble(sources, self.names)
 
     def without(self, reasons: Mapping[str, str]) -> "Parts":
         """Return parts that use the reference for some of the student's exercises.
@@ -124,7 +130,7 @@ class Parts:
         """
         sources = [
             replace(source, code=None, problem=reason) if (reason := reasons.get(source.exercise)) else source
-            for source in self.sources
+            for source in (part.source for part in self)
         ]
         return _assemble(sources, self.names)
 
@@ -133,11 +139,7 @@ class Parts:
 
         `load_parts` can load the file. Raises OSError if it can't be written.
         """
-        keep_sources(self._students_sources(), path)
-
-    def _students_sources(self) -> list[PartSource]:
-        yours = set(self.yours)
-        return [source for source in self.sources if source.exercise in yours]
+        keep_sources(self.students_sources, path)
 
 
 def load_parts(
@@ -172,7 +174,7 @@ def load_parts(
     }
     # Unlike Path.is_file, os.path.isfile returns False for a path that can't be accessed.
     sources = kept_sources(root, lessons) if os.path.isfile(root) else read_sources(root, lessons)
-    return _assemble(list(sources), names or {})
+    return _assemble(sources, names or {})
 
 
 def build_transformer(
@@ -201,21 +203,14 @@ def build_transformer(
     return model
 
 
-def _assemble(
-    sources: Sequence[PartSource],
-    names: Mapping[str, Any],
-    students: Collection[str] | None = None,
-) -> Parts:
-    """Build the parts in order. The reference replaces parts that can't be used.
-
-    If `students` is given, the student's code is used only for the exercises that it contains.
-    """
+def _assemble(sources: Iterable[PartSource], names: Mapping[str, Any]) -> Parts:
+    """Build the parts in order. The reference replaces parts that can't be used."""
     values: dict[str, Any] = {}
     parts: dict[str, Part] = {}
     namespaces: dict[str, dict[str, Any]] = {}
     for source in sources:
         problem, unwritten, value = source.problem, False, None
-        if source.code is not None and (students is None or source.exercise in students):
+        if source.code is not None:
             if source.lesson not in namespaces:
                 namespaces[source.lesson] = {**setup_namespace(source.setup, values), **values, **names}
             namespace = namespaces[source.lesson]
@@ -224,18 +219,17 @@ def _assemble(
             except PartsError as error:
                 problem, unwritten = str(error), isinstance(error, UnwrittenError)
         if value is not None:
-            part = Part(source.lesson, source.exercise, "student", value)
+            part = Part(source, "student", value)
         else:
             value = getattr(transformer, source.exercise)
             if any(before.origin == "student" for before in parts.values()):
                 value = _rebind(value, source, values)
-            missing = source.notebook_missing
-            part = Part(source.lesson, source.exercise, "reference", value, problem, unwritten, missing)
+            part = Part(source, "reference", value, problem, unwritten)
         values[source.exercise] = value
         if source.lesson in namespaces:
             namespaces[source.lesson][source.exercise] = value
         parts[source.exercise] = part
-    return Parts(parts, tuple(sources), names)
+    return Parts(parts, names)
 
 
 def _rebind(value: Any, source: PartSource, values: dict[str, Any]) -> Any:

@@ -107,6 +107,7 @@ def _parse(code: str, location: str) -> ast.Module:
             warnings.simplefilter("ignore")
             tree = ast.parse(code)
             compile(tree, location, "exec")
+            message = next(reachable_stubs(code), "")
     except SyntaxError as error:
         lines = code.split("\n")  # `splitlines` would count a form feed as the end of a line.
         number = error.lineno or 0
@@ -120,7 +121,7 @@ def _parse(code: str, location: str) -> ast.Module:
         raise PartsError(
             f"{location}: not valid Python; download the notebook again and copy your code into it"
         ) from None
-    if message := next(reachable_stubs(tree), ""):
+    if message:
         raise UnwrittenError(f"{location}: not written yet ({message})")
     return tree
 

@@ -24,10 +24,6 @@ class PartsError(ValueError):
         return [f"✗ {self}"]
 
 
-class MissingNotebookError(PartsError):
-    """The error raised if a lesson has no notebook."""
-
-
 @dataclass(frozen=True)
 class PartSource:
     """The source of one part: the student's code, or the reason why no code can be used."""
@@ -56,10 +52,14 @@ def read_sources(folder: Path, lessons: Mapping[str, Iterable[str]]) -> Iterator
         location = f"{lesson}/{lesson}.ipynb"
         try:
             cells = _read_cells(folder, location)
-        except PartsError as error:
-            missing = isinstance(error, MissingNotebookError)
+        except FileNotFoundError:
+            problem = f"{location}: there is no such notebook in {folder.resolve().name}/; copy it there"
             for exercise in exercises:
-                yield PartSource(lesson, exercise, problem=str(error), notebook_missing=missing)
+                yield PartSource(lesson, exercise, problem=problem, notebook_missing=True)
+            continue
+        except PartsError as error:
+            for exercise in exercises:
+                yield PartSource(lesson, exercise, problem=str(error))
             continue
         setup = ""
         solutions: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -121,12 +121,14 @@ def kept_sources(path: Path, lessons: Mapping[str, Iterable[str]]) -> list[PartS
 
 
 def _read_cells(folder: Path, location: str) -> list[dict[str, Any]]:
+    """Return the cells of a notebook.
+
+    Raises FileNotFoundError if there is no notebook, and PartsError if it can't be read.
+    """
     try:
         text = (folder / location).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise MissingNotebookError(
-            f"{location}: there is no such notebook in {folder.resolve().name}/; copy it there"
-        ) from None
+        raise
     except UnicodeDecodeError:
         raise PartsError(
             f"{location}: not a notebook, because it isn't text; download the file again"

@@ -97,7 +97,7 @@ class FixtureRecorder(LocalBackend):
             value = values.pop()
             if isinstance(value, Fixture):
                 self.names.add(value.name)
-                values += value.settings.values()
+                values += [*value.arguments, *value.keywords.values()]
             elif isinstance(value, tuple):
                 values += value
         return super().ask(request)

@@ -105,7 +105,7 @@ def test_a_lesson_is_judged_over_the_wire_as_it_is_at_home(lesson: Lesson, tmp_p
             right = examine(exercise, names[exercise.name], SEED)
             assert right.passed, (exercise.name, right.difference, right.unwritten)
             wrong = examine(exercise, names[f"{exercise.name}_mistaken"], SEED)
-            assert wrong.named == (exercise.misconceptions[0],), (exercise.name, wrong.difference)
+            assert wrong.explanation.named == (exercise.misconceptions[0],), (exercise.name, wrong.difference)
             blank = examine(exercise, names[f"{exercise.name}_stub"], SEED)
             assert exercise.name in blank.unwritten
         if lesson.name == "01-attention":

@@ -65,7 +65,7 @@ def test_mistakes_and_pairs_are_named() -> None:
     assert pairs
     for mistakes in [*((one,) for one in EXERCISE.misconceptions), *pairs]:
         verdict = examine(EXERCISE, LocalBackend(EXERCISE.with_mistakes(*mistakes)), "seed")
-        assert verdict.named == mistakes
+        assert verdict.explanation.named == mistakes
 
 
 def test_a_class_with_other_names_is_told_so() -> None:
@@ -79,4 +79,6 @@ def test_a_class_with_other_names_is_told_so() -> None:
 
     verdict = examine(EXERCISE, LocalBackend(Other), "seed")
     assert not verdict.passed
-    assert [mistake.statement for mistake in verdict.named] == ["the module has no parameter `scale`"]
+    assert [mistake.statement for mistake in verdict.explanation.named] == [
+        "the module has no parameter `scale`"
+    ]

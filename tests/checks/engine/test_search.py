@@ -68,7 +68,7 @@ def test_a_verdict_does_not_depend_on_earlier_verdicts(tmp_path: Path) -> None:
         for answer in answers:
             verdict = examine(exercise, LocalBackend(answer), "seed")
             expected = "cut_gradient" if answer is _not_divided else "numpy_array"
-            assert [one.name for one in verdict.named] == [expected]
+            assert [one.name for one in verdict.explanation.named] == [expected]
 
 
 def test_the_effort_is_the_same_with_and_without_known_outcomes(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_misconception_that_once_took_too_long_is_found_by_the_next_check(
     assert isinstance(outcome.observed, Raised)
     assert outcome.observed.kind == OUT_OF_TIME
     assert versions.outcome(exercise.misconceptions, 0) is outcome
-    assert examine(exercise, student, "seed").named == exercise.misconceptions
+    assert examine(exercise, student, "seed").explanation.named == exercise.misconceptions
 
 
 @contextmanager
@@ -210,4 +210,4 @@ class _WithBoth(_WithItsMask, _WithItsClones):
 @pytest.mark.usefixtures("shapes_unchecked")
 def test_all_mistakes_of_widely_copied_code_are_named(found: type[nn.Module], names: list[str]) -> None:
     verdict = examine(catalogue()["MultiHeadAttention"], LocalBackend(found), "practice")
-    assert [one.name for one in verdict.named] == names
+    assert [one.name for one in verdict.explanation.named] == names

@@ -22,7 +22,6 @@ from course_lib.checks.remote.serialization import (
     pack,
     unpack,
     unpack_reply,
-    unpack_value,
 )
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -145,9 +144,7 @@ def test_exceptions_arrive() -> None:
 
 
 def test_requests_arrive_with_everything_that_probes_pass() -> None:
-    fixture = find_fixture("reader").described(
-        {"vocab": 7, "of": Handle(1), "weights": {"a": torch.ones(2)}, "none": None}
-    )
+    fixture = find_fixture("reader")(7, Handle(1), weights={"a": torch.ones(2)}, none=None)
     request = Request(
         "gradients",
         Handle(2),
@@ -162,15 +159,15 @@ def test_requests_arrive_with_everything_that_probes_pass() -> None:
     assert found.keywords == {"mask": None, "p": 0.1}
     assert found.toward.tolist() == [0.0]
     assert found.arguments[0].build == fixture.build
-    assert found.arguments[0].settings["of"] == Handle(1)
-    assert found.arguments[0].settings["weights"]["a"].tolist() == [1.0, 1.0]
-    assert found.arguments[0].settings["none"] is None
+    assert found.arguments[0].arguments == (7, Handle(1))
+    assert found.arguments[0].keywords["weights"]["a"].tolist() == [1.0, 1.0]
+    assert found.arguments[0].keywords["none"] is None
     assert found.arguments[2:5] == ([1, (2, 3)], {("a", "b"): 1}, 2 + 3j)
     assert found.arguments[7] == torch.float16
 
 
 def test_an_unknown_fixture_is_refused_by_name() -> None:
-    message = pack(replace(find_fixture("config").described({}), name="multipy"))
+    message = pack(replace(find_fixture("config")(), name="multipy"))
     with pytest.raises(ValueError, match=r"no fixture is called 'multipy'; known names: .*config, "):
         unpack(message)
 
@@ -290,7 +287,7 @@ def test_a_message_that_is_too_long_is_not_looked_at() -> None:
 
 
 def test_names_are_plain_values_too() -> None:
-    assert unpack_value(pack(("a", "b")), handles=0) == ("a", "b")
+    assert unpack(pack(("a", "b")), handles=0) == ("a", "b")
 
 
 #: A real reply, which the tests damage.

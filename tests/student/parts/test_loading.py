@@ -51,7 +51,7 @@ def test_every_written_part_is_the_students(student: Student) -> None:
     parts = load_parts(student.write())
     assert parts.yours == [name for names in LESSONS.values() for name in names]
     assert parts.problems == []
-    assert all(part.value is not getattr(transformer, part.exercise) for part in parts)
+    assert all(part.value is not getattr(transformer, part.source.exercise) for part in parts)
     assert "reference" not in parts.table()
 
 
@@ -94,7 +94,7 @@ def test_the_references_parts_use_the_students_before_them(student: Student) -> 
 
 def test_without_student_code_the_reference_is_used_unchanged(tmp_path: Path) -> None:
     parts = load_parts(tmp_path)
-    assert all(part.value is getattr(transformer, part.exercise) for part in parts)
+    assert all(part.value is getattr(transformer, part.source.exercise) for part in parts)
 
 
 def test_stubs_are_not_written_yet(student: Student) -> None:
@@ -132,6 +132,8 @@ def test_a_stub_after_a_return_is_ignored(student: Student) -> None:
         ("try:\n        return 1\n    except ValueError:\n        pass", "reference"),
         ("try:\n        pass\n    finally:\n        return 1", "student"),
         ("while True:\n        return 1", "student"),
+        ("while 1:\n        return 1", "student"),
+        ("while {x}:\n        with open({x}):\n            break", "reference"),
         ("while True:\n        break", "reference"),
         ("while True:\n        for _ in {x}:\n            break\n        return 1", "student"),
         (

@@ -90,22 +90,18 @@ def _content(name: str) -> bytes | FileVerdict:
         path = Path(name)
         if not path.is_file():
             return FileVerdict(f"There is no file {name} next to this notebook yet.", 0.0, "missing")
-        if path.stat().st_size > MAX_BYTES:
-            return _too_large(name, path.stat().st_size)
-        return path.read_bytes()
-    if name not in submitted:
-        return FileVerdict(f"No file {name} was handed in with the notebook.", 0.0, "missing")
-    if len(submitted[name]) > MAX_BYTES:
-        return _too_large(name, len(submitted[name]))
-    return submitted[name]
-
-
-def _too_large(name: str, size: int) -> FileVerdict:
-    return FileVerdict(
-        f"The file {name} is {size / 1e6:.1f} MB, but the limit is {MAX_BYTES / 1e6:.1f} MB. "
-        "It should have one short line for each sentence or row. Is it the right file?",
-        0.0,
-    )
+        size = path.stat().st_size
+    else:
+        if name not in submitted:
+            return FileVerdict(f"No file {name} was handed in with the notebook.", 0.0, "missing")
+        size = len(submitted[name])
+    if size > MAX_BYTES:
+        return FileVerdict(
+            f"The file {name} is {size / 1e6:.1f} MB, but the limit is {MAX_BYTES / 1e6:.1f} MB. "
+            "It should have one short line for each sentence or row. Is it the right file?",
+            0.0,
+        )
+    return path.read_bytes() if submitted is None else submitted[name]
 
 
 def _judge_config(content: bytes, levels: Levels) -> FileVerdict:
@@ -121,7 +117,10 @@ def _judge_config(content: bytes, levels: Levels) -> FileVerdict:
 
 def _judge_metrics(content: bytes, levels: Levels) -> FileVerdict:
     config = judge_file(CONFIG, {})
-    return config if config.share == 0 else FileVerdict(read_metrics(content).in_words, 1.0)
+    if config.share == 0:
+        return config
+    _, summary = read_metrics(content)
+    return FileVerdict(summary, 1.0)
 
 
 def _judge_translations(content: bytes, levels: Levels) -> FileVerdict:

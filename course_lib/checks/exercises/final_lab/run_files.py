@@ -1,7 +1,6 @@
 """Judge the files that a run writes: whether its configuration was edited and its metrics are plausible."""
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from course_lib.checks.engine.findings import VerdictName
@@ -92,16 +91,8 @@ def _settings(config: object) -> dict[str, object]:
     return found
 
 
-@dataclass(frozen=True)
-class Metrics:
-    """The test score of a finished run, and a summary of all its metrics for the student."""
-
-    test_bleu: float
-    in_words: str
-
-
-def read_metrics(content: bytes) -> Metrics:
-    """Read and validate a run's metrics.
+def read_metrics(content: bytes) -> tuple[float, str]:
+    """Validate a run's metrics. Return the test score, and a summary of all metrics for the student.
 
     Raises FileError if the content isn't UTF-8, if a row is invalid, if there are too few losses, if the
     loss doesn't fall, or if the run hasn't finished.
@@ -136,17 +127,18 @@ def read_metrics(content: bytes) -> Metrics:
             "Start it again with the same command to resume it"
         )
     bleu = float(scores[-1])
-    return Metrics(
-        bleu,
+    summary = (
         f"After {step:,} updates, the mean loss has fallen from {first:.2f} in the first fifth of the run to "
-        f"{last:.2f} in the last, and the test score is {bleu:.1f}",
+        f"{last:.2f} in the last, and the test score is {bleu:.1f}"
     )
+    return bleu, summary
 
 
 def final_bleu(content: bytes) -> float | None:
     """Return the test score that a run reports in its metrics, or None if they are invalid."""
     try:
-        return read_metrics(content).test_bleu
+        bleu, _ = read_metrics(content)
+        return bleu
     except FileError:
         return None
 

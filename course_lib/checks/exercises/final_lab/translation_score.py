@@ -33,9 +33,7 @@ def references(corpus: str, direction: "Direction" = "de-en") -> list[str] | str
     return list(test.english if direction == "de-en" else test.german)
 
 
-def score_lines(
-    content: bytes, corpora: Sequence[str], direction: "Direction" = "de-en"
-) -> tuple[str, "Score"]:
+def score_lines(content: bytes, corpora: Sequence[str], direction: "Direction") -> tuple[str, "Score"]:
     """Score translations, one per line, in the order of the test set. Return the corpus and the score.
 
     The number of lines identifies the corpus. Raises FileError if it doesn't match the test set of

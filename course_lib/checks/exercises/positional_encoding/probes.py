@@ -19,6 +19,7 @@ from course_lib.checks.exercises.fixtures.positions import (
 )
 from course_lib.checks.exercises.shared_requests import (
     copied,
+    drops_with,
     gradients_of,
     in_double,
     module_stays_on_device,
@@ -166,14 +167,13 @@ def _dropped(layer: Candidate, probability: float) -> Observed:
         return reply
     share = reply.value.double() / (x + sinusoids(30, 6))
     kept = (share - 1 / (1 - probability)).abs() < 1e-5
-    near = abs(float(kept.double().mean()) - (1 - probability)) < 0.1
     # Independent draws give many patterns. If whole vectors are dropped, there are two.
     patterns = len(kept.flatten(0, 1).unique(dim=0))
     return {
         f"«each number of the sum becomes 0, or is divided by {1 - probability:g}»": bool(
             (kept | (share.abs() < 1e-5)).all()
         ),
-        f"«about {probability:.0%} of the numbers become 0»": near,
+        f"«about {probability:.0%} of the numbers become 0»": drops_with(probability, kept),
         "«each number is dropped independently of the others in its vector»": patterns > 4,
         "«each sentence has its own dropout»": not bool((kept == kept[0]).all()),
     }

@@ -18,6 +18,7 @@ from course_lib.checks.exercises.fixtures.models import linear
 from course_lib.checks.exercises.shared_requests import (
     Weights,
     copied,
+    drops_with,
     gradients_of,
     in_double,
     module_stays_on_device,
@@ -25,11 +26,6 @@ from course_lib.checks.exercises.shared_requests import (
     updated,
 )
 from course_lib.transformer.sublayers import FeedForward, LayerNorm, SublayerConnection
-
-
-def _drops_with(probability: float, kept: Tensor) -> bool:
-    """Return whether the share of kept elements is close to 1 - `probability`."""
-    return abs(float(kept.double().mean()) - (1 - probability)) < 0.1
 
 
 def _add_device(exercise: ExerciseCheck, prefix: str, *sizes: int) -> None:
@@ -190,7 +186,7 @@ def _dropped_features(layer: Candidate, probability: float) -> Observed:
         f"«each hidden feature becomes 0, or is divided by {1 - probability:g}»": bool(
             (kept | (share.abs() < 1e-5)).all()
         ),
-        f"«about {probability:.0%} of the hidden features become 0»": _drops_with(probability, kept),
+        f"«about {probability:.0%} of the hidden features become 0»": drops_with(probability, kept),
         "«each hidden feature is dropped on its own»": bool((kept.any(-1) & ~kept.all(-1)).any()),
     }
 
@@ -333,7 +329,7 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     says = "x + dropout(sublayer(norm(x)))" if norm_first else "norm(x + dropout(sublayer(x)))"
     return {
         f"«each position is {says}»": bool(fits.any(-1).all()),
-        f"«about {probability:.0%} of the sublayer's output is dropped»": _drops_with(probability, kept),
+        f"«about {probability:.0%} of the sublayer's output is dropped»": drops_with(probability, kept),
         "«each number is dropped independently of the others»": bool((kept.amin(-1) < kept.amax(-1)).any()),
     }
 

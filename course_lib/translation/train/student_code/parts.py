@@ -136,9 +136,9 @@ def load_student_code(
     require_equal(distributed, {f"the code of {name}:": value for name, value in code.items()})
     unused = _unused(config)
     faults = {
-        part.exercise: part.problem
+        part.source.exercise: part.problem
         for part in parts
-        if part.problem and not part.unwritten and not part.notebook_missing
+        if part.problem and not part.unwritten and not part.source.notebook_missing
     }
     # Set the dtype for the comparison in 16 bits, which enables autocast itself.
     dtype = product_dtype(config.training.precision, device) or torch.bfloat16
@@ -311,8 +311,7 @@ def failing_cell_named(parts: Parts, distributed: DistributedInfo) -> Iterator[N
 
 
 def _innermost_cell(trace: TracebackType | None, parts: Parts) -> str | None:
-    yours = set(parts.yours)
-    cells = {source.location for source in parts.sources if source.exercise in yours}
+    cells = {source.location for source in parts.students_sources}
     found = None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename in cells:
