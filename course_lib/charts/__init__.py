@@ -12,7 +12,7 @@ from course_lib.charts.comparison import found_beside_expected
 from course_lib.charts.data_parallel import communication_timeline, memory_per_rank
 from course_lib.charts.decoding import beam_tree, word_by_word
 from course_lib.charts.final_lab import layers_and_heads, run_progress
-from course_lib.charts.label_smoothing import calibration_curves, loss_by_confidence, target_distributions
+from course_lib.charts.label_smoothing import calibration_curves, target_distributions
 from course_lib.charts.lines import named_lines
 from course_lib.charts.live import live_progress, watch_live
 from course_lib.charts.masks import leak_probe, mask_panels
@@ -23,7 +23,7 @@ from course_lib.charts.softmax import score_spread, softmax_saturation, softmax_
 from course_lib.charts.sublayers import layer_costs, normalisation_effect
 from course_lib.charts.the_transformer import decoding_steps, parameters_by_part, shape_flow
 from course_lib.charts.theme import Picture, as_svg, as_table, show_offline
-from course_lib.charts.training import learning_curve, schedule_curves, token_counts
+from course_lib.charts.training import token_counts
 from course_lib.charts.translation_data import (
     batch_tables,
     length_histograms,

@@ -56,14 +56,6 @@ TABLES: dict[str, tuple[Callable[[pd.DataFrame], Picture], pd.DataFrame]] = {
         charts.cost_of_heads,
         pd.DataFrame({"heads": [1, 2], "parameters": [80, 80], "multiplications": [9, 9], "weights": [4, 8]}),
     ),
-    "loss_by_confidence": (
-        charts.loss_by_confidence,
-        pd.DataFrame({"smoothing": 0.1, "confidence": [0.1, 0.9, 0.99], "loss": [2.3, 0.5, 0.6]}),
-    ),
-    "schedule_curves": (
-        charts.schedule_curves,
-        pd.DataFrame({"schedule": "base", "step": [1, 2, 3], "rate": [0.1, 0.2, 0.15]}),
-    ),
     "layer_costs": (
         partial(charts.layer_costs, {"network": 2, "attention": 1}),
         pd.DataFrame(
@@ -124,7 +116,6 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
         _weights(16, 16), _weights(16, 16).T, _weights(16, 16) != _weights(16, 16).T
     ),
     "decoding_steps": lambda: charts.decoding_steps(_weights(4, 5), WORDS, [1, 0, 2, 4]),
-    "learning_curve": lambda: charts.learning_curve([2.5, 1.5, 1.0], 20, levels={"lowest": 0.5}),
     "leak_probe": lambda: charts.leak_probe({"right": [0, 0, 0.5], "none": [0.1, 0.2, 0.5]}, WORDS[:3], 2),
     "mask_panels": lambda: charts.mask_panels({"padding": torch.tensor([[True, True, False]])}, WORDS[:3]),
     "mask_effect": lambda: charts.mask_effect(
@@ -298,14 +289,6 @@ NAN = float("nan")
         (
             lambda: charts.padded_share(table(plan=["all"], real=[9], padding=[-2], batches=[1])),
             "expected padding of 0 or more, as in plans that contain every sentence, got padding -2",
-        ),
-        (
-            lambda: charts.loss_by_confidence(table(smoothing=[0.1], confidence=[0.5], loss=[NAN])),
-            "expected finite losses, got loss nan in row 0",
-        ),
-        (
-            lambda: charts.loss_by_confidence(table(smoothing=[0.1], confidence=[1.0], loss=[0.2])),
-            "expected confidences above 0 and below 1",
         ),
         (
             lambda: charts.calibration_curves(table(model=["a"], confidence=[NAN], right=[True])),
