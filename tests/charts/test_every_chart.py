@@ -48,14 +48,6 @@ TABLES: dict[str, tuple[Callable[[pd.DataFrame], Picture], pd.DataFrame]] = {
             }
         ),
     ),
-    "memory_per_rank": (
-        charts.memory_per_rank,
-        pd.DataFrame({"plan": "1 rank", "kind": ["parameters", "state"], "gigabytes": [0.2, 0.5]}),
-    ),
-    "cost_of_heads": (
-        charts.cost_of_heads,
-        pd.DataFrame({"heads": [1, 2], "parameters": [80, 80], "multiplications": [9, 9], "weights": [4, 8]}),
-    ),
     "layer_costs": (
         partial(charts.layer_costs, {"network": 2, "attention": 1}),
         pd.DataFrame(
@@ -66,19 +58,15 @@ TABLES: dict[str, tuple[Callable[[pd.DataFrame], Picture], pd.DataFrame]] = {
             }
         ),
     ),
+    "named_bars": (
+        partial(charts.named_bars, title="How large are the parts?", across="bytes", unit="B", shares=True),
+        pd.DataFrame({"panel": "base", "bar": "words", "kind": ["table", "state"], "size": [5_000_000, 900]}),
+    ),
     "named_lines": (
         partial(charts.named_lines, across="depth", up="size", title="How a size goes with depth"),
         pd.DataFrame(
             {"line": ["one", "one", "other", "other"], "x": [0, 1, 0, 1], "y": [1.0, 2.0, 1.0, 1.5]}
         ),
-    ),
-    "padded_share": (
-        charts.padded_share,
-        pd.DataFrame({"plan": ["plain"], "real": [800], "padding": [200], "batches": [10]}),
-    ),
-    "parameters_by_part": (
-        charts.parameters_by_part,
-        pd.DataFrame({"model": "base", "part": ["attention", "words"], "parameters": [5_000_000, 9_000]}),
     ),
     "softmax_saturation": (
         charts.softmax_saturation,
@@ -287,8 +275,8 @@ NAN = float("nan")
     ("draw", "message"),
     [
         (
-            lambda: charts.padded_share(table(plan=["all"], real=[9], padding=[-2], batches=[1])),
-            "expected padding of 0 or more, as in plans that contain every sentence, got padding -2",
+            lambda: charts.named_bars(table(bar=["all", "all"], size=[9, -2]), title="How large?"),
+            "expected sizes of 0 or more, got size -2 in row 1",
         ),
         (
             lambda: charts.calibration_curves(table(model=["a"], confidence=[NAN], right=[True])),
