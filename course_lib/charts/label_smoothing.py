@@ -1,4 +1,4 @@
-"""The charts of lesson 08: smoothed targets, the loss against confidence, and calibration."""
+"""The charts of lesson 08: smoothed targets and calibration."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ import altair as alt
 import pandas as pd
 
 from course_lib.charts.inputs import Numbers, as_words, check_above, from_tensor
-from course_lib.charts.lines import curves_with_dots
 from course_lib.charts.marks import (
     WEIGHT_SHADES,
     Grid,
@@ -53,59 +52,6 @@ def target_distributions(targets: Numbers, labels: Sequence[str], vocabulary: Se
 def _probability(value: float) -> str:
     """Format a probability compactly: 0.0125 becomes .013, and an exact zero is a plain 0."""
     return f"{value:.2g}".replace("0.", ".", 1) if 0 < value < 1 else exact(value)
-
-
-def loss_by_confidence(table: pd.DataFrame) -> Picture:
-    """Draw the loss against the probability that a model assigns to the label, one line per smoothing.
-
-    `table` has one row for each `smoothing` (at most five) and `confidence`, with the `loss`. The x axis is
-    linear in the log odds, log(p / (1 - p)), to separate probabilities near 1. A dot marks the lowest point
-    of a line, unless that is at the right end of the chart. Raises ValueError for losses that aren't finite
-    and for confidences of 0 or 1.
-    """
-    check_above(-math.inf, table, "loss", "finite losses")
-    if not table["confidence"].between(0, 1, inclusive="neither").all():
-        raise ValueError("table: expected confidences above 0 and below 1, whose log odds are finite.")
-    frame = table.reset_index(drop=True).assign(
-        odds=[_log_odds(confidence) for confidence in table["confidence"]],
-        line=[f"smoothing {smoothing:g}" for smoothing in table["smoothing"]],
-    )
-    lowest = frame.loc[frame.groupby("line", sort=False)["loss"].idxmin()]
-    dots = lowest[lowest["odds"] < frame["odds"].max()]
-    shown = [f"{p:.0%}" if p < 0.985 else f"{p:.2%}" for p in dots["confidence"]]
-    ticks = [p for p in (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999) if table["confidence"].min() <= p]
-    axis = alt.Axis(
-        title="probability that the model assigns to the label",
-        values=[_log_odds(p) for p in ticks if p <= table["confidence"].max()],
-        labelExpr="format(1 / (1 + exp(-datum.value)), '.3~%')",
-        labelOverlap=False,
-    )
-    details = [
-        f"{line} at {confidence:.4%}, where it is {loss:.3g}"
-        for line, confidence, loss in lowest[["line", "confidence", "loss"]].itertuples(index=False)
-    ]
-    chart = curves_with_dots(
-        frame,
-        dots.assign(shown=shown),
-        x=fixed_x("odds", frame["odds"].min(), frame["odds"].max(), axis),
-        y=alt.Y("loss:Q", scale=alt.Scale(domainMin=0), axis=alt.Axis(title="loss", tickCount=6)),
-        line="line",
-        legend=alt.Legend(title=None, orient="right", symbolType="stroke", symbolSize=900),
-        tooltip=tips(
-            ("smoothing:Q", "smoothing"), ("confidence:Q", "probability", ".4~%"), ("loss:Q", "loss", ".3~f")
-        ),
-        number=alt.MarkDef(type="text", dy=16, aria=False),
-    ).properties(width=500, height=280)
-    return captioned(
-        chart,
-        "How confident in the label should a model be?",
-        "A dot marks the lowest point of a line.",
-        f"Lowest: {'; '.join(details)}.",
-    )
-
-
-def _log_odds(confidence: float) -> float:
-    return math.log(confidence / (1 - confidence))
 
 
 SHAPES = ("circle", "square", "diamond", "triangle-up")

@@ -1,4 +1,4 @@
-"""The charts of attention heads: their features, their cost, and the attention weights of all heads."""
+"""The charts of attention heads: their features, and the attention weights of all heads."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from course_lib.charts.inputs import (
     from_tensor,
     weights_from_tensor,
 )
-from course_lib.charts.marks import WEIGHT_SHADES, Canvas, Cell, Grid, captioned, cell_size, panel_title, tips
+from course_lib.charts.marks import WEIGHT_SHADES, Canvas, Cell, Grid, captioned, cell_size, tips
 from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, on_ramp
 
 TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
@@ -76,43 +76,6 @@ def _heads(name: str, cells: Sequence[Sequence[Cell]], words: list[str], width: 
     names = [f"head {number}" if count > 1 else "all features" for number in range(count)]
     heads = grid.side_by_side(dict(zip(names, cells, strict=True)), gap=gap, column_labels=False)
     return heads.properties(title=alt.Title(name, fontSize=13, offset=4))
-
-
-COUNTS = {"parameters": "parameters", "multiplications": "multiplications", "weights": "attention weights"}
-"""The columns with counts, and the titles of their panels."""
-
-
-def cost_of_heads(table: pd.DataFrame) -> Picture:
-    """Draw three counts against the number of heads, as bars in separate panels.
-
-    `table` has one row for each number of `heads`, with three counts: `parameters`, `multiplications` and
-    `weights`, the total number of attention weights that the softmaxes return.
-    """
-    table = table.sort_values("heads")
-    panels = [
-        _count_bars(table, column, name, colour)
-        for (column, name), colour in zip(COUNTS.items(), CATEGORIES, strict=False)
-    ]
-    details = [
-        f"With {row['heads']}: " + ", ".join(f"{row[column]:,} {name}" for column, name in COUNTS.items())
-        for row in table.to_dict("records")
-    ]
-    subtitle = "k: thousands, M: millions. Each panel has its own scale, from zero."
-    return captioned(
-        alt.hconcat(*panels, spacing=24), "What do more heads cost?", subtitle, f"{'; '.join(details)}."
-    )
-
-
-def _count_bars(table: pd.DataFrame, column: str, name: str, colour: str) -> alt.LayerChart:
-    scale = alt.Scale(domain=[0, 1.15 * float(table[column].max()) or 1.0], nice=False)
-    base = alt.Chart(table[["heads", column]]).encode(
-        x=alt.X("heads:O", title="heads", axis=alt.Axis(labelAngle=0, ticks=False)),
-        y=alt.Y(f"{column}:Q", scale=scale, axis=None),
-        tooltip=tips(("heads:O", "heads"), (f"{column}:Q", name, ",")),
-    )
-    bars = base.mark_bar(color=colour, width={"band": 0.7})
-    numbers = base.mark_text(dy=-8, aria=False).encode(text=alt.Text(f"{column}:Q", format=".3~s"))
-    return alt.LayerChart(layer=[bars, numbers], width=200, height=170, title=panel_title(name))
 
 
 def heads_overview(weights: Numbers, queries: Sequence[str], keys: Sequence[str]) -> Picture:

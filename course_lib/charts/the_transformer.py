@@ -1,4 +1,4 @@
-"""The charts of lesson 06: shapes on their way through the model, its parameters, and greedy decoding."""
+"""The charts of lesson 06: shapes on their way through the model, and greedy decoding."""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from course_lib.charts.inputs import Numbers, as_words, from_tensor
-from course_lib.charts.marks import Canvas, Cell, Grid, Path, captioned, fixed_x, panel_title, tips
-from course_lib.charts.theme import ALARM_INK, AMOUNTS, CATEGORIES, QUIET_INK, WIDTH, Picture, on_ramp
+from course_lib.charts.marks import Canvas, Cell, Grid, Path, captioned, tips
+from course_lib.charts.theme import ALARM_INK, AMOUNTS, QUIET_INK, WIDTH, Picture, on_ramp
 
 Stages: TypeAlias = Sequence[tuple[str, Sequence[int]]]
 """The stages of a stack, from its input upwards, each with a name and a shape."""
@@ -150,61 +150,6 @@ def _arrows(canvas: Canvas, table: pd.DataFrame, memory_to: Sequence[str]) -> li
                 memory.append(Path(((end["right"], start), (lane, start), (lane, stop), (name, stop))))
                 signs.append((name - 14, reader["text"] + 2.6 * side, sign))
     return [*canvas.arrows(upward), *canvas.arrows(memory, [4, 3]), canvas.texts(signs)]
-
-
-def parameters_by_part(
-    table: pd.DataFrame, *, title: str = "Where the parameters are: millions, and share of the model"
-) -> Picture:
-    """Draw the number of parameters of each part as bars, with one panel for each model.
-
-    The largest part is at the top, and all panels have the same scale. `table` has one row for each model and
-    part, with the columns `model`, `part` and `parameters`; rows of the same model and part are added up.
-    """
-    parts = list(table.groupby("part")["parameters"].sum().sort_values(ascending=False).index)
-    counted = table.groupby(["model", "part"], sort=False, as_index=False)["parameters"].sum()
-    totals = counted.groupby("model", sort=False)["parameters"].sum()
-    counted["share"] = counted["parameters"] / counted["model"].map(totals)
-    counted["written"] = [
-        f"{_millions(count)} M, {'under 1%' if 0 < share < 0.005 else f'{share:.0%}'}"
-        for count, share in zip(counted["parameters"], counted["share"], strict=True)
-    ]
-    largest, panels, details = float(counted["parameters"].max()), [], []
-    for model, total in totals.items():
-        rows = counted[counted["model"] == model]
-        panels.append(_parameter_bars(rows, f"{model}: {_millions(total)} M", parts, largest))
-        texts = ", ".join(f"{part} {text}" for part, text in zip(rows["part"], rows["written"], strict=True))
-        details.append(f"{model}, {_millions(total)} million: {texts}.")
-    chart = alt.vconcat(*panels, spacing=14)
-    return captioned(chart, title, "Shared matrices are counted once.", " ".join(details))
-
-
-def _millions(count: float) -> str:
-    return f"{count / 1e6:.1f}" if count >= 1e7 else f"{count / 1e6:.2f}"
-
-
-def _parameter_bars(rows: pd.DataFrame, name: str, parts: list[str], largest: float) -> alt.LayerChart:
-    room, row_height = 170, 26
-    names = alt.Axis(
-        domain=False, ticks=False, labelPadding=8, labelLimit=room, minExtent=room, maxExtent=room
-    )
-    base = alt.Chart(rows).encode(
-        x=fixed_x("parameters", 0, largest),
-        y=alt.Y("part:N", sort=parts, scale=alt.Scale(domain=parts), title=None, axis=names),
-        tooltip=tips(
-            ("model:N", "model"),
-            ("part:N", "part"),
-            ("parameters:Q", "parameters", ",d"),
-            ("share:Q", "share of the model", ".1%"),
-        ),
-    )
-    bars = base.mark_bar(color=CATEGORIES[0], height=row_height - 8)
-    numbers = base.mark_text(align="left", dx=6, aria=False).encode(text="written:N")
-    return alt.LayerChart(
-        layer=[bars, numbers],
-        width=WIDTH - room - 150,
-        height=row_height * len(parts),
-        title=panel_title(name, anchor="start"),
-    )
 
 
 def decoding_steps(probabilities: Numbers, words: Sequence[str], chosen: Sequence[int]) -> Picture:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import altair as alt
 import pandas as pd
 
-from course_lib.charts.inputs import check_above, check_count, check_index
+from course_lib.charts.inputs import check_count, check_index
 from course_lib.charts.marks import Cell, Grid, captioned, fixed_x, index_y, note, tips
 from course_lib.charts.theme import (
     ALARM_FILL,
@@ -223,53 +223,6 @@ def _histogram(
     )
     names = note(name, width + 10, 30, bold=True), note(summary, width + 10, 47)
     return alt.LayerChart(layer=[bars, mean.encode(x=x), *names], width=width, height=74)
-
-
-def padded_share(table: pd.DataFrame) -> Picture:
-    """Draw a bar for each batching plan: the positions that hold tokens, followed by the padding.
-
-    `table` has one row for each plan, with the columns `plan` (its name), `real` and `padding` (numbers of
-    positions) and `batches`. Raises ValueError if the padding of a plan is negative.
-    """
-    check_above(-1, table, "padding", "padding of 0 or more, as in plans that contain every sentence")
-    frame = table.assign(total=table["real"] + table["padding"])
-    frame["share"] = frame["padding"] / frame["total"]
-    frame["details"] = [
-        f"{share:.1%} padding, {count:,} batches"
-        for share, count in zip(frame["share"], frame["batches"], strict=True)
-    ]
-    room, row_height = 150, 58
-    names = alt.Axis(domain=False, ticks=False, labelLimit=room)
-    across = alt.Axis(title="positions in all batches of an epoch", format="~s", tickCount=6)
-    reach = float(frame["total"].max()) * 1.02
-    base = alt.Chart(frame).encode(
-        y=alt.Y("plan:N", title=None, sort=list(frame["plan"]), axis=names),
-        tooltip=tips(
-            ("plan:N", "plan"),
-            ("real:Q", "tokens", ","),
-            ("padding:Q", "padding", ","),
-            ("share:Q", "share of padding", ".1%"),
-            ("batches:Q", "batches", ","),
-        ),
-    )
-    whole = base.mark_bar(height=22, color=MASKED_FILL, stroke=QUIET_INK, strokeDash=[3, 2])
-    real = base.mark_bar(height=22, color=CATEGORIES[0])
-    details = base.mark_text(align="left", dy=-20, fontWeight="bold", color=ALARM_INK)
-    described = "; ".join(
-        f"{plan}: {text}" for plan, text in zip(frame["plan"], frame["details"], strict=True)
-    )
-    layers = [
-        whole.encode(x=fixed_x("total", 0, reach, across)),
-        real.encode(x=fixed_x("real", 0, reach, across)),
-        details.encode(x=alt.value(2), text="details:N"),
-    ]
-    chart = alt.LayerChart(layer=layers, width=WIDTH - room, height=row_height * len(frame))
-    return captioned(
-        chart,
-        "How much of the work is padding?",
-        "Blue: positions that hold a token. Grey: padding.",
-        f"{described}.",
-    )
 
 
 def batch_tables(tables: Mapping[str, Sequence[Sequence[str]]]) -> Picture:

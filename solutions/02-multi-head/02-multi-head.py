@@ -18,8 +18,8 @@
 from course_lib.charts import (
     architecture_map,
     attention_heatmap,
-    cost_of_heads,
     features_in_heads,
+    named_bars,
     named_lines,
     show_offline,
 )
@@ -438,16 +438,15 @@ for heads in [1, 2, 4, 8]:
     layer = MultiHeadAttention(d_model, heads, attention=recording)
     with FlopCounterMode(display=False) as counter:
         weights = weights_of_heads(layer, torch.randn(length, d_model))
-    rows.append(
-        {
-            "heads": heads,
-            "parameters": sum(parameter.numel() for parameter in layer.parameters()),
-            "multiplications": counter.get_total_flops() // 2,
-            "weights": weights.numel(),
-        }
-    )
+    counts = {
+        "parameters": sum(parameter.numel() for parameter in layer.parameters()),
+        "multiplications": counter.get_total_flops() // 2,
+        "attention weights": weights.numel(),
+    }
+    name = f"{heads} head{'s' if heads > 1 else ''}"
+    rows += [{"panel": panel, "bar": name, "size": count} for panel, count in counts.items()]
 
-cost_of_heads(pd.DataFrame(rows))
+named_bars(pd.DataFrame(rows), title="What do more heads cost?")
 
 # %% [markdown]
 # **The same parameters.** There are four layers, each with $512 \times 512$ weights and 512 biases, for any number of

@@ -20,8 +20,8 @@ from course_lib.charts import (
     attention_heatmap,
     decoding_steps,
     heads_overview,
+    named_bars,
     named_lines,
-    parameters_by_part,
     shape_flow,
     show_offline,
 )
@@ -478,15 +478,16 @@ PARTS = {
 
 
 def parameters_of(name, model):
-    """Count parameters by part; PyTorch lists a shared one once."""
-    return [
+    """Count parameters by part, starting with the largest matrix; PyTorch lists a shared one once."""
+    rows = [
         {
-            "model": name,
-            "part": next(told for key, told in PARTS.items() if key in path),
-            "parameters": parameter.numel(),
+            "panel": name,
+            "bar": next(told for key, told in PARTS.items() if key in path),
+            "size": parameter.numel(),
         }
         for path, parameter in model.named_parameters()
     ]
+    return sorted(rows, key=lambda row: row["size"], reverse=True)
 
 
 vocabulary = 37_000
@@ -494,7 +495,12 @@ with torch.device("meta"):
     base = Transformer(vocabulary, vocabulary, TransformerConfig())
     big = Transformer(vocabulary, vocabulary, TransformerConfig(d_model=1024, heads=16, d_ff=4096))
 
-parameters_by_part(pd.DataFrame(parameters_of("base", base) + parameters_of("big", big)))
+named_bars(
+    pd.DataFrame(parameters_of("base", base) + parameters_of("big", big)),
+    across="parameters",
+    title="Where the parameters are, and their share of the model",
+    shares=True,
+)
 
 # %% [markdown]
 # These models don't share the matrix yet. So in the base model more than half of all parameters are in three matrices:
@@ -557,6 +563,8 @@ print("after: ", sum(parameter.numel() for parameter in tie_embeddings(tiny).par
 # %% [markdown]
 # ### See it: what tying saves
 #
+# A shared matrix is counted once.
+#
 # **Change something:** tie the big model instead. Does tying matter more for small or for large models?
 
 # %% tags=["see"]
@@ -564,7 +572,7 @@ from copy import deepcopy
 
 untied = parameters_of("base, three matrices", base)
 tied = parameters_of("base, tied", tie_embeddings(deepcopy(base)))
-parameters_by_part(pd.DataFrame(untied + tied), title="What tying saves")
+named_bars(pd.DataFrame(untied + tied), across="parameters", title="What tying saves", shares=True)
 
 # %% [markdown]
 # So the answer to the prediction at the start of this section is 63.1 million. The paper's table 3 says 65 million. The

@@ -17,7 +17,7 @@
 # **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** section 5.3.
 
 # %% tags=["see"]
-from course_lib.charts import architecture_map, named_lines, schedule_curves, show_offline
+from course_lib.charts import architecture_map, named_lines, show_offline
 from course_lib.student.progress import finished_exercises
 
 show_offline()
@@ -326,23 +326,33 @@ named_lines(
 # %% [markdown]
 # ### See it: the paper's schedules, and others
 #
+# Each line is named by its number of features, $d_\mathrm{model}$, and its warm-up. *base* and *big* are the paper's
+# models.
+#
 # **Change something:** add a small model: 128 features, a warm-up of 400. Then find a `factor` for it (the third
 # number in the brackets) that gives the same peak as the base model's.
 
 # %% tags=["see"]
 settings = {
-    "paper, base: 512 features, warm-up 4,000": (512, 4000, 1.0),
-    "paper, big: 1,024 features, warm-up 4,000": (1024, 4000, 1.0),
-    "512 features, warm-up 2,000": (512, 2000, 1.0),
-    "512 features, warm-up 8,000": (512, 8000, 1.0),
-    "256 features, warm-up 4,000": (256, 4000, 1.0),
+    "base: 512, warm-up 4,000": (512, 4000, 1.0),
+    "big: 1,024, warm-up 4,000": (1024, 4000, 1.0),
+    "512, warm-up 2,000": (512, 2000, 1.0),
+    "512, warm-up 8,000": (512, 8000, 1.0),
+    "256, warm-up 4,000": (256, 4000, 1.0),
 }
 rows = []
 for name, (d_model, warmup, factor) in settings.items():
     for step in sorted({*range(1, 20_001, 200), warmup}):
         rows.append((name, step, learning_rate(step, d_model, warmup, factor)))
 
-schedule_curves(pd.DataFrame(rows, columns=["schedule", "step", "rate"]))
+named_lines(
+    pd.DataFrame(rows, columns=["line", "x", "y"]),
+    across="step (update of the weights)",
+    up="learning rate",
+    title="How does the learning rate rise and fall?",
+    dashed=["512, warm-up 2,000", "512, warm-up 8,000"],
+    mark="highest",
+)
 
 # %% [markdown]
 # **A longer warm-up has a lower peak.** The rate at the peak is
@@ -447,9 +457,12 @@ for update in sorted({*range(1, 12_001, 120), 4000, 4000 // micro_batches}):
     rows.append(("stepped once per update", update, learning_rate(update, 512, 4000)))
     rows.append(("stepped once per micro-batch", update, learning_rate(update * micro_batches, 512, 4000)))
 
-schedule_curves(
-    pd.DataFrame(rows, columns=["schedule", "step", "rate"]),
+named_lines(
+    pd.DataFrame(rows, columns=["line", "x", "y"]),
+    across="step (update of the weights)",
+    up="learning rate",
     title="What happens to the warm-up if the scheduler is stepped too often?",
+    mark="highest",
 )
 
 # %% [markdown]

@@ -23,7 +23,7 @@
 from course_lib.charts import (
     architecture_map,
     calibration_curves,
-    loss_by_confidence,
+    named_lines,
     show_offline,
     target_distributions,
 )
@@ -280,9 +280,16 @@ for smoothing in [0.0, 0.1, 0.3]:
         logits = torch.zeros(1, 1, words)
         logits[0, 0, 1] = gap
         confidence = logits.softmax(dim=-1)[0, 0, 1].item()
-        rows.append((smoothing, confidence, loss(logits, torch.tensor([[1]])).item()))
+        rows.append((f"smoothing {smoothing}", confidence, loss(logits, torch.tensor([[1]])).item()))
 
-loss_by_confidence(pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"]))
+named_lines(
+    pd.DataFrame(rows, columns=["line", "x", "y"]),
+    across="probability that the model assigns to the label",
+    up="loss",
+    title="How confident in the label should a model be?",
+    odds=True,
+    mark="lowest",
+)
 
 # %% [markdown]
 # Without smoothing the line falls forever. With smoothing it has a lowest point, where the model's confidence is

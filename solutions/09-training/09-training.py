@@ -21,7 +21,6 @@
 from course_lib.charts import (
     architecture_map,
     attention_heatmap,
-    learning_curve,
     live_progress,
     named_lines,
     show_offline,
@@ -356,7 +355,10 @@ token_counts(
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)
 UPDATES, SEQUENCES = 400, 48
 lowest = torch.special.entr(smooth_targets(torch.tensor([START]), WORDS, PAD, smoothing=0.1)).sum().item()
-levels = {"all words alike": torch.tensor(WORDS).log().item(), "lowest possible": lowest}
+levels = {
+    f"all words alike: {math.log(WORDS):.2f}": math.log(WORDS),
+    f"lowest possible: {lowest:.2f}": lowest,
+}
 trained_on: set[str] = set()
 halfway: dict[str, Tensor] = {}
 
@@ -368,7 +370,15 @@ def learn_to_copy(step, model, loss, adam, scheduler) -> list[float]:
     losses = []
 
     def picture():
-        return learning_curve(losses, UPDATES, levels=levels, title="A Transformer learns to copy")
+        rows = [(f"loss: {losses[-1]:.2f}", update, loss) for update, loss in enumerate(losses, start=1)]
+        rows += [(name, update, level) for name, level in levels.items() for update in (1, UPDATES)]
+        return named_lines(
+            pd.DataFrame(rows, columns=["line", "x", "y"]),
+            across="update of the weights",
+            up="loss",
+            title="A Transformer learns to copy",
+            dashed=levels,
+        )
 
     for update in live_progress(UPDATES, picture, every=25):
         sequences = drawn(SEQUENCES)

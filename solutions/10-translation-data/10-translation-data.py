@@ -25,8 +25,8 @@ from course_lib.charts import (
     batch_tables,
     length_histograms,
     merge_steps,
+    named_bars,
     named_lines,
-    padded_share,
     sentence_pieces,
     show_offline,
 )
@@ -562,14 +562,18 @@ plans = {
     "plain": (area_of(plain), len(plain)),
     "length buckets": (area_of(buckets), len(buckets)),
 }
-for name, (area, _) in plans.items():
+rows = []
+for name, (area, count) in plans.items():
     print(f"{name}: {area / area_of(buckets):.2f} times the positions of the length buckets")
+    padding = area - sum(lengths)
+    note = f"{padding / area:.1%} padding, {count:,} batches"
+    rows += [(name, "tokens", sum(lengths), note), (name, "padding", padding, note)]
 
-padded_share(
-    pd.DataFrame(
-        [(name, sum(lengths), area - sum(lengths), count) for name, (area, count) in plans.items()],
-        columns=["plan", "real", "padding", "batches"],
-    )
+named_bars(
+    pd.DataFrame(rows, columns=["bar", "kind", "size", "note"]),
+    across="positions in all batches of an epoch",
+    title="How much of the work is padding?",
+    pale=["padding"],
 )
 
 # %% [markdown]

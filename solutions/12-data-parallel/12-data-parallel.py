@@ -22,7 +22,7 @@
 # and Rajbhandari et al. 2020, [ZeRO](https://arxiv.org/abs/1910.02054).
 
 # %% tags=["see"]
-from course_lib.charts import architecture_map, communication_timeline, memory_per_rank, show_offline
+from course_lib.charts import architecture_map, communication_timeline, named_bars, show_offline
 from course_lib.student.progress import finished_exercises
 
 show_offline()
@@ -743,11 +743,16 @@ for rank, (values, numbers) in enumerate(on_ranks(2, one_step)):
 # %% tags=["see"]
 millions = 63
 rows = [
-    {"plan": f"{ranks} rank{'s' if ranks > 1 else ''}", "kind": kind, "gigabytes": millions * size / 1000}
+    {"bar": f"{ranks} rank{'s' if ranks > 1 else ''}", "kind": kind, "size": millions * 1_000_000 * size}
     for ranks in [1, 2, 4, 8]
     for kind, size in {"weights": 4, "gradients": 4, "state of Adam": 8 / ranks}.items()
 ]
-memory_per_rank(pd.DataFrame(rows))
+named_bars(
+    pd.DataFrame(rows),
+    across="bytes on each rank",
+    unit="B",
+    title="How much memory does training take on each rank?",
+)
 
 # %% [markdown]
 # ## Common questions

@@ -48,22 +48,6 @@ TABLES: dict[str, tuple[Callable[[pd.DataFrame], Picture], pd.DataFrame]] = {
             }
         ),
     ),
-    "memory_per_rank": (
-        charts.memory_per_rank,
-        pd.DataFrame({"plan": "1 rank", "kind": ["parameters", "state"], "gigabytes": [0.2, 0.5]}),
-    ),
-    "cost_of_heads": (
-        charts.cost_of_heads,
-        pd.DataFrame({"heads": [1, 2], "parameters": [80, 80], "multiplications": [9, 9], "weights": [4, 8]}),
-    ),
-    "loss_by_confidence": (
-        charts.loss_by_confidence,
-        pd.DataFrame({"smoothing": 0.1, "confidence": [0.1, 0.9, 0.99], "loss": [2.3, 0.5, 0.6]}),
-    ),
-    "schedule_curves": (
-        charts.schedule_curves,
-        pd.DataFrame({"schedule": "base", "step": [1, 2, 3], "rate": [0.1, 0.2, 0.15]}),
-    ),
     "layer_costs": (
         partial(charts.layer_costs, {"network": 2, "attention": 1}),
         pd.DataFrame(
@@ -74,19 +58,15 @@ TABLES: dict[str, tuple[Callable[[pd.DataFrame], Picture], pd.DataFrame]] = {
             }
         ),
     ),
+    "named_bars": (
+        partial(charts.named_bars, title="How large are the parts?", across="bytes", unit="B", shares=True),
+        pd.DataFrame({"panel": "base", "bar": "words", "kind": ["table", "state"], "size": [5_000_000, 900]}),
+    ),
     "named_lines": (
         partial(charts.named_lines, across="depth", up="size", title="How a size goes with depth"),
         pd.DataFrame(
             {"line": ["one", "one", "other", "other"], "x": [0, 1, 0, 1], "y": [1.0, 2.0, 1.0, 1.5]}
         ),
-    ),
-    "padded_share": (
-        charts.padded_share,
-        pd.DataFrame({"plan": ["plain"], "real": [800], "padding": [200], "batches": [10]}),
-    ),
-    "parameters_by_part": (
-        charts.parameters_by_part,
-        pd.DataFrame({"model": "base", "part": ["attention", "words"], "parameters": [5_000_000, 9_000]}),
     ),
     "softmax_saturation": (
         charts.softmax_saturation,
@@ -124,7 +104,6 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
         _weights(16, 16), _weights(16, 16).T, _weights(16, 16) != _weights(16, 16).T
     ),
     "decoding_steps": lambda: charts.decoding_steps(_weights(4, 5), WORDS, [1, 0, 2, 4]),
-    "learning_curve": lambda: charts.learning_curve([2.5, 1.5, 1.0], 20, levels={"lowest": 0.5}),
     "leak_probe": lambda: charts.leak_probe({"right": [0, 0, 0.5], "none": [0.1, 0.2, 0.5]}, WORDS[:3], 2),
     "mask_panels": lambda: charts.mask_panels({"padding": torch.tensor([[True, True, False]])}, WORDS[:3]),
     "mask_effect": lambda: charts.mask_effect(
@@ -296,16 +275,8 @@ NAN = float("nan")
     ("draw", "message"),
     [
         (
-            lambda: charts.padded_share(table(plan=["all"], real=[9], padding=[-2], batches=[1])),
-            "expected padding of 0 or more, as in plans that contain every sentence, got padding -2",
-        ),
-        (
-            lambda: charts.loss_by_confidence(table(smoothing=[0.1], confidence=[0.5], loss=[NAN])),
-            "expected finite losses, got loss nan in row 0",
-        ),
-        (
-            lambda: charts.loss_by_confidence(table(smoothing=[0.1], confidence=[1.0], loss=[0.2])),
-            "expected confidences above 0 and below 1",
+            lambda: charts.named_bars(table(bar=["all", "all"], size=[9, -2]), title="How large?"),
+            "expected sizes of 0 or more, got size -2 in row 1",
         ),
         (
             lambda: charts.calibration_curves(table(model=["a"], confidence=[NAN], right=[True])),

@@ -1,18 +1,12 @@
-"""The charts of lesson 08: targets, the loss against confidence, and calibration."""
+"""The charts of lesson 08: targets and calibration."""
 
-import math
 from collections.abc import Callable
 
 import pandas as pd
 import pytest
 import torch
 
-from course_lib.charts import (
-    Picture,
-    calibration_curves,
-    loss_by_confidence,
-    target_distributions,
-)
+from course_lib.charts import Picture, calibration_curves, target_distributions
 from course_lib.transformer import smooth_targets
 
 TextsOf = Callable[[Picture], list[str]]
@@ -47,30 +41,6 @@ def test_targets_are_told() -> None:
 def test_words_that_do_not_fit(labels: list[str], vocabulary: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         target_distributions(_targets(), labels, vocabulary)
-
-
-def _losses() -> pd.DataFrame:
-    rows = [(0.0, p, -math.log(p)) for p in (0.1, 0.5, 0.9, 0.99, 0.999)]
-    rows += [(0.1, p, -0.9 * math.log(p) - 0.1 * math.log(1 - p)) for p in (0.1, 0.5, 0.9, 0.99, 0.999)]
-    return pd.DataFrame(rows, columns=["smoothing", "confidence", "loss"])
-
-
-def test_the_lowest_loss_is_marked_unless_it_is_the_last(texts_of: TextsOf) -> None:
-    texts = texts_of(loss_by_confidence(_losses()))
-    assert {"smoothing 0", "smoothing 0.1"} <= set(texts)
-    assert texts.count("90%") == 2  # a tick, and the label of the dot
-    assert texts.count("99.9%") == 1  # only a tick
-
-
-def test_a_lowest_point_near_certainty_says_its_nines(texts_of: TextsOf) -> None:
-    table = pd.DataFrame({"smoothing": 0.01, "confidence": [0.5, 0.991, 0.9999], "loss": [1.0, 0.1, 0.3]})
-    assert "99.10%" in texts_of(loss_by_confidence(table))
-
-
-def test_the_lowest_losses_are_told() -> None:
-    told = str(loss_by_confidence(_losses()).description)
-    assert "smoothing 0 at 99.9000%, where it is 0.001" in told
-    assert "smoothing 0.1 at 90.0000%, where it is 0.325" in told
 
 
 def _guesses() -> pd.DataFrame:

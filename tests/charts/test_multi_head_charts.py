@@ -2,27 +2,15 @@
 
 from collections.abc import Callable
 
-import pandas as pd
 import pytest
 import torch
 
-from course_lib.charts import Picture, cost_of_heads, features_in_heads, heads_overview
+from course_lib.charts import Picture, features_in_heads, heads_overview
 from course_lib.transformer import split_heads
 
 TextsOf = Callable[[Picture], list[str]]
 WORDS = ["a", "dog", "saw", "me"]
 NUMBERS = torch.arange(24.0).view(1, 4, 6)
-
-
-def _counts() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "heads": [8, 1],
-            "parameters": [1_050_624, 1_050_624],
-            "multiplications": [115_097_600, 115_097_600],
-            "weights": [80_000, 10_000],
-        }
-    )
 
 
 def test_every_cell_says_its_word_and_feature(texts_of: TextsOf) -> None:
@@ -60,19 +48,6 @@ def test_one_head_is_all_features(texts_of: TextsOf) -> None:
 def test_features_that_cannot_be_drawn(cuts: dict[str, torch.Tensor], words: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         features_in_heads(cuts, words)
-
-
-def test_costs_are_written_on_the_bars_in_the_order_of_heads(texts_of: TextsOf) -> None:
-    texts = texts_of(cost_of_heads(_counts()))
-    assert texts.count("1.05M") == texts.count("115M") == 2
-    assert texts.index("10k") < texts.index("80k")
-    assert {"parameters", "multiplications", "attention weights"} <= set(texts)
-
-
-def test_costs_are_told_in_full() -> None:
-    assert "With 8: 1,050,624 parameters, 115,097,600 multiplications, 80,000 attention weights" in str(
-        cost_of_heads(_counts()).description
-    )
 
 
 def test_the_overview_has_every_weight_of_every_head() -> None:

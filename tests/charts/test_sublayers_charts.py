@@ -99,6 +99,23 @@ def test_dots_mark_each_point() -> None:
     assert len(dotted) == len(plain) + 1
 
 
+def test_the_highest_point_of_a_line_is_marked(texts_of: TextsOf) -> None:
+    chart = _drawn(_lines(peaked=[0.001, 0.0052, 0.002], rising=[0.001, 0.002, 0.0061]), mark="highest")
+    texts = texts_of(chart)
+    assert "0.0052" in texts
+    assert "0.0061" not in texts  # the line may rise further to the right of the chart
+    assert str(chart.description).endswith("peaked is highest at 1, with 0.0052.")
+
+
+def test_probabilities_are_spaced_by_their_log_odds(texts_of: TextsOf) -> None:
+    table = pd.DataFrame({"line": "loss", "x": [0.5, 0.9, 0.99, 0.999], "y": [1.0, 0.5, 0.6, 0.9]})
+    chart = _drawn(table, odds=True, mark="lowest")
+    assert texts_of(chart).count("90%") == 2  # a tick, and the number of the lowest point
+    assert {"50%", "99%", "99.9%"} <= set(texts_of(chart))
+    near_certainty = table.assign(x=[0.5, 0.991, 0.999, 0.9999])
+    assert "99.10%" in texts_of(_drawn(near_certainty, odds=True, mark="lowest"))
+
+
 def test_a_level_line_is_drawn(texts_of: TextsOf) -> None:
     for log in (False, True):
         assert "level" in texts_of(_drawn(_lines(level=[2.0, 2.0]), log=log))
@@ -111,6 +128,7 @@ def test_a_level_line_is_drawn(texts_of: TextsOf) -> None:
         (_lines(fast=[1.0]), {"dashed": ["slow"]}, r"names from \['fast'\], got \['slow'\]"),
         (_lines(fast=[math.nan]), {}, "finite numbers in x and y, got y nan in row 0"),
         (_lines(fast=[0.0]), {"log": True}, "above 0 for a log scale, got y 0 in row 0"),
+        (_lines(fast=[0.5, 0.2]), {"odds": True}, "expected x above 0 and below 1"),
     ],
 )
 def test_lines_that_cannot_be_drawn(table: pd.DataFrame, options: dict[str, Any], message: str) -> None:

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-import pandas as pd
 import pytest
 import torch
 
-from course_lib.charts import Picture, decoding_steps, parameters_by_part, shape_flow
+from course_lib.charts import Picture, decoding_steps, shape_flow
 
 TextsOf = Callable[[Picture], list[str]]
 
@@ -46,36 +45,6 @@ def test_a_single_stage_has_no_arrow() -> None:
 def test_shapes_that_cannot_be_drawn(encoder: list, readers: list[str], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         shape_flow(encoder, DECODER, memory_to=readers)
-
-
-def _parameters() -> pd.DataFrame:
-    rows = [
-        ("base", "words", 56_869_000),
-        ("base", "norm", 30_720),
-        ("base", "feed-forward", 20_000_000),
-        ("base", "feed-forward", 5_196_544),
-        ("tied", "words", 18_981_000),
-        ("tied", "feed-forward", 25_196_544),
-    ]
-    return pd.DataFrame(rows, columns=["model", "part", "parameters"])
-
-
-def test_parts_are_summed_and_shares_are_of_the_model(texts_of: TextsOf) -> None:
-    texts = texts_of(parameters_by_part(_parameters()))
-    assert "base: 82.1 M" in texts
-    assert "25.2 M, 31%" in texts
-    assert "25.2 M, 57%" in texts
-    assert "0.03 M, under 1%" in texts
-
-
-def test_the_largest_part_comes_first() -> None:
-    panel = parameters_by_part(_parameters()).to_dict()["vconcat"][0]
-    assert panel["layer"][0]["encoding"]["y"]["sort"] == ["words", "feed-forward", "norm"]
-
-
-def test_parameters_are_told_in_words() -> None:
-    told = str(parameters_by_part(_parameters()).description)
-    assert "tied, 44.2 million: words 19.0 M, 43%, feed-forward 25.2 M, 57%." in told
 
 
 WORDS = ["</s>", "a", "dog"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pandas as pd
 import pytest
 
 from course_lib.charts import (
@@ -10,7 +9,6 @@ from course_lib.charts import (
     batch_tables,
     length_histograms,
     merge_steps,
-    padded_share,
     sentence_pieces,
 )
 from course_lib.charts.translation_data import JOINED, LETTER, NEW
@@ -23,12 +21,6 @@ SPELLINGS = [
     [["hut"], ["g", "ut"]],
 ]
 MERGES = [("u", "t"), ("h", "ut")]
-
-
-def _table() -> pd.DataFrame:
-    return pd.DataFrame(
-        {"plan": ["fixed", "buckets"], "real": [300, 300], "padding": [700, 20], "batches": [12, 1500]}
-    )
 
 
 def test_lengths_say_mean_and_longest(texts_of: TextsOf) -> None:
@@ -95,15 +87,6 @@ def test_pieces_are_adjacent_and_words_are_separated() -> None:
 
 def test_without_unknown_pieces_nothing_is_said_of_them(texts_of: TextsOf) -> None:
     assert not any("vocabulary" in text for text in texts_of(sentence_pieces({"cut": [["a"]]})))
-
-
-def test_padding_is_said_in_per_cent(texts_of: TextsOf) -> None:
-    chart = padded_share(_table())
-    assert {"70.0% padding, 12 batches", "6.2% padding, 1,500 batches"} <= set(texts_of(chart))
-    assert chart.description == (
-        "How much of the work is padding? "
-        "fixed: 70.0% padding, 12 batches; buckets: 6.2% padding, 1,500 batches."
-    )
 
 
 def test_a_batch_says_its_tokens_and_its_padding(texts_of: TextsOf) -> None:
