@@ -129,6 +129,7 @@ def test_the_members_of_a_package_do_not_depend_on_each_other_in_a_circle(folder
     TopologicalSorter(needs).prepare()  # raises CycleError, with the members of a cycle
 
 
+@pytest.mark.slow
 def test_the_lab_and_the_reference_need_no_notebooks() -> None:
     """Import both without Jupyter, nbgrader, spaCy, altair and pandas, as on a cluster node."""
     code = """
@@ -145,6 +146,7 @@ import course_lib.translation.train, course_lib.translation.translate
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_the_checks_need_torch_alone() -> None:
     """Other packages would slow down every lesson and graded notebook, because all import the checks."""
     code = """

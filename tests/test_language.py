@@ -18,7 +18,7 @@ HABITS = {
     r"\blies? (beside|there|in)\b": "is next to, is in",
     r"\b(is|are) to be (had|seen|known)\b": "can be, should be",
     r"\b(was|were) to be\b": "should be",
-    r"\bOf [^.,:]*, only\b": "Only ... of ...",
+    r"\bOf [^.,:\n]*, only\b": "Only ... of ...",
     r", also (if|in|on|from|for|with|inside|that of)\b": "even, including",
     r"\bmany kinds[.,]?$": "many kinds of ...",
     r"\banew\b": "again",
@@ -85,7 +85,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     messages = (node.msg for node in nodes if isinstance(node, ast.Assert) and node.msg)
     for part in (part for message in messages for part in ast.walk(message)):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part.lineno, part.value
+            yield from ((part.lineno, line) for line in part.value.splitlines())
 
 
 def test_docstrings_start_with_a_standard_verb_or_a_noun() -> None:
@@ -102,8 +102,11 @@ def test_docstrings_start_with_a_standard_verb_or_a_noun() -> None:
 def test_old_habits_of_speech_stay_out() -> None:
     found = []
     for path in tracked(".py", ".md", ".toml", ".j2", ".sh", ".yaml"):
-        for number, line in prose(path):
-            for habit, better in HABITS.items():
-                if re.search(habit, line):
-                    found.append(f"{path.relative_to(ROOT)}:{number}: write {better!r}: {line.strip()[:90]}")
+        lines = list(prose(path))
+        # One search in a whole file is several times as fast as a search in each of its lines.
+        text = "\n".join(line for _, line in lines)
+        for habit, better in HABITS.items():
+            for match in re.finditer(habit, text, re.MULTILINE):
+                number, line = lines[text.count("\n", 0, match.start())]
+                found.append(f"{path.relative_to(ROOT)}:{number}: write {better!r}: {line.strip()[:90]}")
     assert not found, "\n".join(found)

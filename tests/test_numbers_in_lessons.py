@@ -180,6 +180,7 @@ def test_lesson_08() -> None:
     assert pytest.approx(0.91) == 0.9 + 0.1 / 10
 
 
+@pytest.mark.slow
 def test_lesson_10() -> None:
     said("10", "three quarters of the computation is wasted on padding to 72", "more than a third in plain")
     train = load_corpus(DataConfig(corpus="captions")).train

@@ -14,6 +14,7 @@ def _heatmap() -> Picture:
     return attention_heatmap(torch.eye(3), list("abc"), list("abc"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("altair_restored")
 def test_show_offline_shows_a_widget_that_loads_nothing_from_outside() -> None:
     show_offline()

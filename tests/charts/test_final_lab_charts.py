@@ -12,6 +12,8 @@ import torch
 from course_lib.charts import Picture, layers_and_heads, run_progress, watch_live
 from course_lib.charts.live import Frame, _drawn
 
+pytestmark = pytest.mark.slow
+
 TextsOf = Callable[..., list[str]]
 
 KEYS = ["<start>", "ein", "Hund", "schläft", "<end>"]

@@ -466,6 +466,7 @@ def test_tensors_on_different_devices_differ() -> None:
     assert differs.facts == "Expected the result on the device cpu, got it on meta."
 
 
+@pytest.mark.slow
 def test_a_module_whose_result_has_no_data() -> None:
     class OnMeta(EncoderLayer):
         def forward(self, *arguments: object) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """`shard` and `global_token_mean`, in one process and in several real processes."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ def mean_of(distributed: DistributedInfo) -> tuple[float, float, int]:
     return mean.item(), loss_sum.item(), int(token_count)
 
 
+@pytest.mark.slow
 def test_the_mean_of_three_processes_weighs_tokens_and_not_processes() -> None:
     for rank, (mean, loss_sum, token_count) in enumerate(in_processes(3, mean_of)):
         assert mean == 3.0

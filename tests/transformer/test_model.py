@@ -381,6 +381,7 @@ def test_more_padding_changes_nothing(source: Tensor, columns: int, rows: int, n
     )
 
 
+@pytest.mark.slow
 @given(seeds, st.lists(st.integers(1, 6), min_size=2, max_size=4), st.booleans())
 def test_a_sentence_does_not_see_the_others_of_its_batch(
     seed: int, lengths: list[int], norm_first: bool

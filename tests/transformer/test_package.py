@@ -212,6 +212,7 @@ print(tuple(t.greedy_decode(model, tokens, t.padding_mask(tokens, 0), 1, 1, 2).s
 """
 
 
+@pytest.mark.slow
 def test_pitfall_18_importing_does_nothing_and_needs_nothing_else(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
     finished = subprocess.run(

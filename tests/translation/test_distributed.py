@@ -37,6 +37,8 @@ from course_lib.translation.train.peer_watch import watched_peers
 from tests.free_ports import free_ports
 from tests.translation.real_processes import SECONDS, in_processes, kill, received, start
 
+pytestmark = pytest.mark.slow
+
 #: The module whose timeouts some tests shorten.
 MODULE = "course_lib.translation.distributed"
 
@@ -200,7 +202,6 @@ def freeze(distributed: DistributedInfo, rank: int) -> str:
     return "continued"
 
 
-@pytest.mark.slow
 def test_a_frozen_process_is_not_waited_for() -> None:
     started = start(2, freeze, 0)
     started[1][0].join(SECONDS)
@@ -229,7 +230,6 @@ def lose(distributed: DistributedInfo, ends: str, output: str) -> str:
     return "ended"
 
 
-@pytest.mark.slow
 def test_a_lost_process_is_not_waited_for(tmp_path: Path) -> None:
     """Rank 0 gets no heartbeats from rank 1, and learns from rank 2 that rank 1 has exited."""
     started = start(3, lose, "never", str(tmp_path / "errors"))
@@ -241,7 +241,6 @@ def test_a_lost_process_is_not_waited_for(tmp_path: Path) -> None:
     assert "has exited or can no longer be reached. The run ends." in message
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["after writing", "with an error", "normally"])
 def test_a_process_that_ends_by_itself_is_not_ended_for_a_lost_one(tmp_path: Path, ends: str) -> None:
     started = start(2, lose, ends, str(tmp_path / "errors"))
@@ -275,7 +274,6 @@ def test_nobody_waits_for_a_farewell_after_an_exception(monkeypatch: pytest.Monk
         dist.destroy_process_group()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("environment", "goodbye"), [({}, ", goodbye"), ({"WORLD_SIZE": "2"}, "")])
 def test_a_process_ends_with_its_code_and_all_it_said(environment: dict[str, str], goodbye: str) -> None:
     code = (
@@ -324,7 +322,6 @@ def test_an_error_after_the_loss_of_a_peer_says_so() -> None:
     kill(started)
 
 
-@pytest.mark.slow
 def test_an_error_is_no_loss_while_the_peers_are_there() -> None:
     """A rank's error keeps its own message, even if the peers don't answer."""
     assert in_processes(2, outcome_of_an_error, False) == [

@@ -27,6 +27,8 @@ from tests.autograder.reports.graded_class import (
     folder_of,
 )
 
+pytestmark = pytest.mark.slow
+
 LESSON = "01-first"
 MISTAKE, ALL = (Finding(name="scores", **verdict) for verdict in (NOT_SCALED, RIGHT))
 WRONG = GradedCell("check_scores", False, 2.0, 4.0, 2.0, None, 0.0, MISTAKE)

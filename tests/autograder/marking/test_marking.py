@@ -23,6 +23,8 @@ from course_lib.curriculum import public_curriculum
 from tests.autograder.marking.marked_class import LESSON, NAME, Browser, MarkedClass, served
 from tests.autograder.nbgrader.unix_accounts import accounts, why_unavailable
 
+pytestmark = pytest.mark.slow
+
 LONG = "The variances of independent terms add up, so the standard deviation grows with the root of d."
 
 

@@ -19,6 +19,8 @@ from tests.autograder.nbgrader.classroom import Classroom, configuration, run_ap
 from tests.autograder.nbgrader.stand_in import StandInExecute
 from tests.autograder.small_course import LESSON
 
+pytestmark = pytest.mark.slow
+
 LATE = "2025-02-01 12:00:00 UTC"  # one day after the deadline
 
 

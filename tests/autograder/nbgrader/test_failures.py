@@ -31,6 +31,8 @@ from tests.autograder.nbgrader.classroom import Classroom, configuration, solved
 from tests.autograder.small_course import LESSON, cell_of
 from tests.small_disk import small_disk
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def graded(classroom: Classroom) -> Classroom:
@@ -206,7 +208,6 @@ def test_a_store_that_cannot_be_written_loses_no_result(
     assert "Results cannot be stored" in caplog.text or "cannot be read" in caplog.text
 
 
-@pytest.mark.slow
 def test_a_locked_gradebook_keeps_the_old_grade(graded: Classroom) -> None:
     before = graded.state()
     path = graded.course / "autograder/gradebook.db"

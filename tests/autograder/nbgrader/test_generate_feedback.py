@@ -15,6 +15,8 @@ from autograder.nbgrader.grading_folder import course_lock
 from tests.autograder.nbgrader.classroom import Classroom, configuration, solved
 from tests.autograder.small_course import LESSON, cell_of
 
+pytestmark = pytest.mark.slow
+
 STUDENTS = ("anna", "bela", "carl", "dora [2]")
 
 
@@ -66,7 +68,6 @@ def written_again(classroom: Classroom) -> set[str]:
     return {student for student in STUDENTS if before[student] != after[student]}
 
 
-@pytest.mark.slow
 def test_workers_write_the_same_pages_and_name_what_fails(
     graded: Classroom, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,6 +36,7 @@ def command(request: pytest.FixtureRequest, classroom: Classroom) -> Command:
     return commands[request.param]
 
 
+@pytest.mark.slow
 def test_a_missing_gradebook_is_reported_and_not_created(
     classroom: Classroom, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:

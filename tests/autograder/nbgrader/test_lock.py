@@ -38,6 +38,7 @@ def another_run(folder: Path) -> Iterator[None]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_while_another_run_grades_nothing_is_touched(classroom: Classroom) -> None:
     classroom.hand_in("anna", solved(classroom.released))
     half_done = classroom.folder("anna", "autograded") / "01-scores.ipynb"

@@ -25,6 +25,8 @@ from tests.autograder.nbgrader.unix_accounts import accounts, why_unavailable
 from tests.autograder.small_course import LESSON, SmallCourse
 from tests.small_disk import small_disk
 
+pytestmark = pytest.mark.slow
+
 LONG = "Wolfeschlegelsteinhausenbergerdorff" * 5 + "Adolph Blaine Charles Sen"  # 200 characters
 STUDENTS = {
     "jdoe": ("Jane", "Doe", "101"),

@@ -163,6 +163,7 @@ def read_or_refused(raw: bytes) -> None:
         cell.source.encode()
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     read_or_refused(raw)

@@ -71,6 +71,7 @@ def unchanged(notebook: NotebookNode) -> None:
     """Change nothing."""
 
 
+@pytest.mark.slow
 def test_a_good_submission_passes_as_it_is(released: NotebookNode) -> None:
     result = repaired(released, unchanged)
     assert (result.notes, result.tampering) == ([], [])

@@ -10,6 +10,8 @@ from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.transformer import beam_search, greedy_decode
 
+pytestmark = pytest.mark.slow
+
 
 def verdict_on(name: str, answer: object) -> Verdict:
     exercise = catalogue()[name]

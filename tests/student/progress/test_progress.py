@@ -153,6 +153,7 @@ def test_the_first_page_invites_to_fetch_a_lesson_and_then_lists_what_was_fetche
     assert "01-attention/01-attention.ipynb" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     def run(*folder: Path, inside: Path | None = None) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "course_lib.student.progress", *map(str, folder)]

@@ -77,6 +77,7 @@ def test_a_run_can_be_provided(trained_folder: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(found.model.weights[name], weight.half().float(), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_a_model_of_many_pieces_is_put_together(
     trained_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,6 +148,7 @@ def _download(distributed: DistributedInfo, url: str, path: Path) -> bytes:
     return download(url, path, CHECKSUM).read_bytes()
 
 
+@pytest.mark.slow
 def test_processes_that_want_the_same_file_fetch_it_once(
     tmp_path: Path, server: Callable[[Answer], str]
 ) -> None:

@@ -19,6 +19,8 @@ from course_lib.translation.train.experiment import train
 from tests.translation.phrases import phrase_pairs, write_split
 from tests.translation.real_processes import in_processes
 
+pytestmark = pytest.mark.slow
+
 #: Overrides that skip scores these tests don't need.
 QUICK = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "evaluation.alpha=0.0")
 

@@ -28,6 +28,8 @@ from course_lib.translation.train.gpu_check.workload import Scale
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.train.micro_training import new_trainer
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 
@@ -49,7 +51,6 @@ sys.exit(__main__.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -81,14 +82,12 @@ def test_every_part_is_rehearsed(tmp_path: Path, change: str) -> None:
     assert "equals cpu in float64" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_several_processes_train_like_one() -> None:
     found = correctness.several_processes(CPU)
     assert re.fullmatch(r"processes under torchrun: 2, relative .*; in mixed precision, relative .*", found)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_one_process_under_torchrun_trains_like_one_without() -> None:
     found = correctness.launched_equals_one(CPU, 1)
@@ -155,7 +154,6 @@ def test_a_part_that_fails_keeps_its_rows_and_the_other_parts_still_run(
     assert rows["memory"] == [{"model": "base"}]
 
 
-@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_left_out_and_the_others_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

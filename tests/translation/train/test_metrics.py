@@ -98,6 +98,7 @@ def two_halves(distributed: DistributedInfo) -> tuple[list[dict[str, float]], fl
     return states, later.close()["loss"]
 
 
+@pytest.mark.slow
 def test_a_window_sums_over_processes_and_resumes_from_its_state() -> None:
     for states, loss in in_processes(2, two_halves):
         for state in states:

@@ -16,6 +16,8 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.train.monitoring import BackgroundRun, rows_so_far
 from course_lib.translation.train.setup import locked_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_before_a_run_has_begun_there_are_no_rows(tmp_path: Path) -> None:
     assert rows_so_far(tmp_path / "not-there") == []
