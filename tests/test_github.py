@@ -64,6 +64,7 @@ def _with_dependencies(requirements: Iterable[str]) -> set[str]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_students_tests_need_only_what_their_job_installs() -> None:
     """Collect the tests of the job for Windows and macOS, hiding the packages it doesn't install."""
