@@ -330,7 +330,7 @@ broadcast_tables(
 # A check calls my function with its own inputs, of several shapes and dtypes, and calls the course's function, the
 # reference, with the same inputs. It compares the shapes, dtypes, numbers and gradients of the results, and checks that
 # the inputs are unchanged. It doesn't read my code, so any way of writing it that gives the same results is correct. If
-# my results are wrong in exactly the way in which a known mistake is wrong, it names that mistake.
+# my results are wrong in exactly the way that a known mistake would make them wrong, the check names that mistake.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: it compares the results of my function with those of the course's own (the reference) for the same inputs.

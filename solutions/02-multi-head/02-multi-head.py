@@ -452,8 +452,8 @@ named_bars(pd.DataFrame(rows), title="What do more heads cost?")
 # **The same parameters.** There are four layers, each with $512 \times 512$ weights and 512 biases, for any number of
 # heads: the heads *share* the features.
 #
-# **The same multiplications.** There are $h$ heads, but each has one $h$-th of the features, so its scores cost one
-# $h$-th.
+# **The same number of multiplications.** There are $h$ heads, but each has only $1/h$ of the features, so computing its
+# scores costs only $1/h$ as much.
 #
 # **More weights.** Every head makes its own table of $100 \times 100$.
 #

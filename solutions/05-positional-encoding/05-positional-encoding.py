@@ -195,8 +195,8 @@ print(sinusoids(3, 4))
 # Each row of the picture is one pair of columns of your table: the even one (sine) as a solid line, the odd one
 # (cosine) as a dashed line.
 #
-# **Change something:** other pairs, between 0 and 31. Make the table 16 wide, `sinusoids(60, 16)`, and draw pairs 0 to
-# 7: which waves are the same as before, and how much slower is each wave than the one above it?
+# **Change something:** draw other pairs, between 0 and 31. Then make the table 16 wide, `sinusoids(60, 16)`, and draw
+# pairs 0 to 7: which waves are the same as before, and how much slower is each wave than the one above it?
 
 # %% tags=["see"]
 table = sinusoids(60, 64)
@@ -227,7 +227,7 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 # The third of the four properties is the important one. Here are the first hands of your clock at two positions, three
 # apart. Move the slider, and watch the arc: the **angle between the two directions of each hand**.
 #
-# **Change something:** the offset. Which offset nearly returns the first hand to where it was?
+# **Change something:** try other offsets. Which offset nearly returns the first hand to where it was?
 
 # %% tags=["see"]
 clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
@@ -288,7 +288,7 @@ print("position 50 attends most to position", scores[50].argmax().item())
 # The chart shows the dot product against the distance, for three values of `d_model`. Each is drawn as a fraction of
 # its value at distance 0.
 #
-# **Change something:** distances up to 1,000. Does a distant position ever look like a near one?
+# **Change something:** draw distances up to 1,000. Does a distant position ever look like a near one?
 
 # %% tags=["see"]
 import pandas as pd
@@ -421,7 +421,7 @@ named_lines(
 # words by dot products, and take the word that matches best. We do this with the root, with a factor of 3 in its place,
 # and without any factor.
 #
-# **Change something:** factors other than 3. How large must the factor be to recover nearly all words?
+# **Change something:** try factors other than 3. How large must the factor be to recover nearly all words?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -434,8 +434,9 @@ for name, words in [("with the root", embedding(tokens)), ("times 3", 3 * vector
     print(f"{name}: {found:.0%} of the words are recovered from the sum")
 
 # %% [markdown]
-# Positions are 16 long here. Words that are 3 long are still recovered four times out of five, so the two needn't be
-# equally long: the root is a safe choice, not a threshold. Without it, words are 1 long, and drown.
+# The position vectors have length 16 here. Word vectors of length 3 are still recovered four times out of five, so the
+# two lengths needn't be equal: multiplying by the root is a safe choice, not a threshold. Without the root, word
+# vectors have length 1, and the positions drown them.
 #
 # How can you **add** two things and still know both? In 512 dimensions, two unrelated vectors are nearly at right
 # angles. What follows from that is the question at the end of the lesson.

@@ -386,7 +386,7 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # Three questions: where do tokens become vectors? Where do vectors get more features, and where do they return to the
 # old number? Where does the length of the source meet the length of the target, and which of the two remains?
 #
-# **Change something:** `d_ff`, the vocabularies, the number of words. Then increase `layers`: what changes?
+# **Change something:** change `d_ff`, the vocabularies or the number of words. Then increase `layers`: what changes?
 
 
 # %% tags=["see"]
@@ -462,7 +462,8 @@ for each in model.encoder_layers:
 # a shape but no numbers, so even the big model needs no memory.) Is attention, which gave the paper its name, the
 # largest part?
 #
-# **Change something:** a vocabulary of 8,000, or of 250,000 as in multilingual models. Use 24 layers (`layers=24`).
+# **Change something:** use a vocabulary of 8,000, or of 250,000 as in multilingual models. Then use 24 layers
+# (`layers=24`).
 
 # %% tags=["see"]
 import pandas as pd

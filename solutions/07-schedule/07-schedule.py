@@ -148,7 +148,7 @@ print("update 2:", *adam_update(first[0], torch.tensor([0.1, 0.04]), first[1], f
 # of gradient descent, 0.015, is not far below the largest rate that the steep weight tolerates. Adam runs at a rate of
 # 0.05.
 #
-# **Change something:** a rate of 0.021 for gradient descent. Then raise Adam's rate to 0.5.
+# **Change something:** set the rate of gradient descent to 0.021. Then raise Adam's rate to 0.5.
 
 # %% tags=["see"]
 steepness = torch.tensor([100.0, 1.0])
@@ -201,7 +201,7 @@ named_lines(
 # **noise**, which gives the weight no reason to move. How far does Adam move each kind, in units of the learning rate?
 # Each line is the mean over 500 weights.
 #
-# **Change something:** `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
+# **Change something:** change `betas`. What happens at the start, and later, if $\beta_1$ is 0.5?
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -448,7 +448,7 @@ for update in [1, 2, 3]:
 # %% [markdown]
 # ### See it: the schedule that you wanted, and the one that you get
 #
-# **Change something:** the number of micro-batches. How many does it take until hardly any warm-up is left?
+# **Change something:** increase the number of micro-batches. How many does it take until hardly any warm-up is left?
 
 # %% tags=["see"]
 micro_batches = 8
@@ -484,7 +484,7 @@ named_lines(
 # Each line shows the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
 # The cell takes several seconds. Write down your guess first: which of the three learns, and which doesn't?
 #
-# **Change something:** a `FACTOR` of 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
+# **Change something:** set `FACTOR` to 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
 # before the model with warm-up fails, too?
 
 # %% tags=["see"]

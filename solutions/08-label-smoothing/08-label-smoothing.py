@@ -147,7 +147,7 @@ print(smooth_targets(torch.tensor([3, 0]), vocab_size=5, pad_id=0, smoothing=0.2
 # %% [markdown]
 # ### See it: the targets of a sentence
 #
-# **Change something:** a smoothing of 0, 0.5 or 1. What can the model still learn if the smoothing is 1?
+# **Change something:** try a smoothing of 0, 0.5 or 1. What can the model still learn if the smoothing is 1?
 
 # %% tags=["see"]
 vocabulary = ["<pad>", "<end>", "a", "the", "dog", "cat", "runs", "sleeps", "fast", "."]
@@ -269,7 +269,7 @@ print("PyTorch's:", theirs(logits.flatten(0, 1), labels.flatten()).item())
 # A model gives the label some probability and shares the rest evenly among the other nine words. How does your loss
 # change as the model becomes more confident? (The axis is stretched near 100%.)
 #
-# **Change something:** the number of words. Where is the lowest point with 1,000 words? With two?
+# **Change something:** change the number of words. Where is the lowest point with 1,000 words? With two?
 
 # %% tags=["see"]
 words = 10
@@ -352,8 +352,8 @@ named_lines(
 # with a smoothing of 0, 0.1 and 0.3 respectively, predict the tokens of 500 new sentences. The cell takes a few
 # seconds.
 #
-# **Change something:** 2,000 sentences instead of 200. A smoothing of 0.6. No errors at all (`errors = 0.0`): are the
-# smoothed models still calibrated?
+# **Change something:** train on 2,000 sentences instead of 200, or use a smoothing of 0.6. Then try no errors at all
+# (`errors = 0.0`): are the smoothed models still calibrated?
 
 # %% tags=["see"]
 torch.set_num_threads(1)  # a model this small trains faster with a single thread

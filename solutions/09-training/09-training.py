@@ -284,7 +284,8 @@ pd.DataFrame(rows).set_index("pieces")
 # What about a **mean of means**, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each
 # cell is a token to be predicted, and its number shows how much it counts, where 1 is the average.
 #
-# **Change something:** `shortest=7`, so that all have the same length. Four pieces instead of two.
+# **Change something:** set `shortest=7`, so that all sequences have the same length. Then use four pieces instead of
+# two.
 
 # %% tags=["see"]
 torch.manual_seed(3)
@@ -347,7 +348,7 @@ token_counts(
 #
 # A copy of the weights after 140 updates is stored for later.
 #
-# **Change something:** `dropout=0.0`: how low does the curve get? A `factor` of 3. Then put a mistake into your
+# **Change something:** set `dropout=0.0`: how low does the curve get? Try a `factor` of 3. Then put a mistake into your
 # `train_step` (don't clear the gradients, or leave out the causal mask), and watch the faulty model train. Afterwards
 # undo your changes and run the cells from your `train_step` on again, because the rest of the lesson uses this model.
 
@@ -410,8 +411,8 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 # Now the model writes by itself, with the `greedy_decode` of lesson 06. It gets 200 sequences that it was never trained
 # on. Every letter and the end have to be right.
 #
-# **Change something:** sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What goes
-# wrong, and from which position on?
+# **Change something:** use sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What
+# goes wrong, and from which position on?
 
 
 # %% tags=["see"]
@@ -439,8 +440,8 @@ for sequence, copy in wrong_ones_first[:5]:
 # target, labelled with the letter that the model should *write* there. Each column is a position in the source. `<`
 # is the start, and `.` the end.
 #
-# **Change something:** a sequence of your own from the letters a to j, or one that repeats a letter: `"aaaaaaaa"`. The
-# untrained model (leave out `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
+# **Change something:** use a sequence of your own from the letters a to j, or one that repeats a letter: `"aaaaaaaa"`.
+# Then use the untrained model (leave out `load_state_dict`), or the half-trained one: `twin.load_state_dict(halfway)`.
 
 # %% tags=["see"]
 seen = []
@@ -496,7 +497,8 @@ attention_heatmap(
 # position 1, 2, 3, … wrong? One line is for the correct prefix, as during training, and the other is for the model's
 # own prefix.
 #
-# **Change something:** the trained model instead of the half-trained one (`model.state_dict()`). An untrained one.
+# **Change something:** use the trained model instead of the half-trained one (`model.state_dict()`). Then use an
+# untrained one.
 
 # %% tags=["see"]
 half = Transformer(WORDS, WORDS, SIZES)
@@ -530,7 +532,7 @@ named_lines(
 )
 
 # %% [markdown]
-# **At the first position both lines are equal.** In both cases the decoder has read only the start token.
+# **At the first position, the two lines meet.** In both cases the decoder has read only the start token.
 #
 # **After that, the model makes more mistakes with its own prefix.** Once a letter is wrong, the decoder reads something
 # that never occurred during training, and loses track of its position. This gap is called **exposure bias**.

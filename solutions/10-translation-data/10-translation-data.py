@@ -320,8 +320,8 @@ print(learn_merges({"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 2))
 # %% check="learn_merges"
 
 # %% [markdown]
-# That was the learning half. The other half, which is given, splits a word, known or new: write it as characters,
-# then apply the merges **in the order in which they were learned**, wherever they fit.
+# That was the learning half. The other half is given. It splits any word, known or new: it writes the word as
+# characters, then applies the merges **in the order in which they were learned**, wherever they fit.
 
 
 # %% given="spell"
@@ -388,8 +388,8 @@ print("  ".join("".join(pair) for pair in merges[-12:]))
 #
 # Two words of the German sentence below aren't in the captions, so the word vocabulary doesn't have them.
 #
-# **Change something:** a sentence of your own, or an English one (use `english_tokenizer` and `english_vocabulary`).
-# Can you find a word that is split into single characters?
+# **Change something:** split a sentence of your own, or an English one (use `english_tokenizer` and
+# `english_vocabulary`). Can you find a word that is split into single characters?
 
 # %% tags=["see"]
 sentence = "Ein Kind mit Schneehut sucht sein Kinderfahrrad."
@@ -433,9 +433,9 @@ length_histograms(
 )
 
 # %% [markdown]
-# **Change something:** learn 100 or 300 merges above, and run the cells from there to here. How long do the sentences
-# become? How much do they differ in length? (The pictures' labels will still say 1,000. Afterwards do the same with
-# 1,000 merges, because section 4 uses these sentences.)
+# **Change something:** learn 100 or 300 merges above, and run the cells from there to here. How long are the sentences
+# now, and how widely do their lengths vary? (The pictures' labels will still say 1,000. Afterwards, change the number
+# back to 1,000 and run the same cells again, because section 4 uses their results.)
 #
 # ### Explain it
 #
@@ -506,7 +506,7 @@ for longest, index in in_order:
 # So the batches are [0, 2, 3], [4, 1]. The last one has $2 \cdot 9 = 18$ positions, exactly the budget, which is
 # allowed.
 #
-# **Change something:** a budget of 16. Which sentences are alone?
+# **Change something:** use a budget of 16. Which sentences are alone?
 #
 # ### Build it
 #
@@ -537,7 +537,8 @@ print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
 # The three approaches, with the lengths of our subword sentences. The length of a pair is that of its longer side,
 # plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed length.
 #
-# **Change something:** a budget of 512, or of 16,384. Why is there more padding in the buckets with the larger budget?
+# **Change something:** use a budget of 512, or of 16,384. Why is there more padding in the buckets with the larger
+# budget?
 
 # %% tags=["see"]
 BUDGET, FIXED = 2048, 72
@@ -662,8 +663,8 @@ print(*collate(two_pairs, pad_id=0, start_id=1, end_id=2, max_length=5), sep="\n
 #
 # Four pairs of captions, and below them the output of `shift_target`.
 #
-# **Change something:** a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then take
-# pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
+# **Change something:** use a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then
+# take pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
 
 # %% tags=["see"]
 both_vocabulary = build_vocabulary(german_words + english_words, 1, SPECIALS)
@@ -701,8 +702,8 @@ batch_tables(
 #
 # Each row is a German sentence, and each small cell is a position.
 #
-# **Change something:** another bucket: `buckets[0]`, `buckets[-1]`. (Why is there any grey in a bucket? A pair is in it
-# because of its *longer* sentence, and here you see the German one.)
+# **Change something:** draw another bucket, such as `buckets[0]` or `buckets[-1]`. (Why is there any grey in a bucket?
+# A pair is in it because of its *longer* sentence, and here you see the German one.)
 
 
 # %% tags=["see"]

@@ -120,7 +120,7 @@ for update in range(1, 361):
 # Does it translate? These captions are from the test split: the model knows their words, but has never seen the
 # sentences.
 #
-# **Change something:** other captions, such as `[5:10]`.
+# **Change something:** translate other captions, such as `[5:10]`.
 
 # %% tags=["see"]
 MAX_LENGTH = 28
@@ -157,8 +157,8 @@ for (read, right), row in zip(some, found, strict=True):
 #    where in the source do they come from?
 # 3. **Does it ever give a word much more than 0.9?** It was trained with a smoothing of 0.1 (lesson 08).
 #
-# **Change something:** `number`, to look at another caption. For the half-trained model, load
-# `checkpoints[120]` instead of `checkpoints[360]`.
+# **Change something:** change `number` to look at another caption. For the half-trained model, load `checkpoints[120]`
+# instead of `checkpoints[360]`.
 
 # %% tags=["see"]
 seen = []
@@ -214,7 +214,7 @@ word_by_word(
 # Do the heads look at the same words? Which two are most alike? Where the two languages order their words differently,
 # do the dark cells leave the diagonal?
 #
-# **Change something:** `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words
+# **Change something:** draw `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words
 # look at each other? For the decoder's own words, use `of_decoder` and `["<start>", *target_words[:-1]]`.
 
 # %% tags=["see"]
@@ -346,7 +346,7 @@ print("B:", -3.6 / length_penalty(10, 0.6))
 # A translation of ten words has a log-probability of -5. How low may the log-probability of a longer one be for the
 # same score? The lines show this break-even point.
 #
-# **Change something:** an alpha of 2. For which alpha may each *additional* word cost the same, however long the
+# **Change something:** use an alpha of 2. For which alpha may each *additional* word cost the same, however long the
 # sentence already is?
 
 # %% tags=["see"]
@@ -507,16 +507,16 @@ for beam in [1, 2]:
 # Each prefix that your search keeps goes through the decoder's embedding. A hook on the embedding records them all,
 # and afterwards we ask the model how probable each one is.
 #
-# The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption that
-# beam search translates exactly like the reference, and greedy decoding doesn't. (Computers round differently, so yours
-# may find another caption, or report that it found none.) Of the hypotheses that end in the last step you see only the
-# winner, because they don't go through the decoder again.
+# The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption whose
+# translation by beam search equals the reference, while greedy decoding's differs. (Computers round differently, so
+# yours may find another caption, or report that it found none.) Hypotheses that end in the last step don't go through
+# the decoder again, so the hook doesn't record them; of these, the cell adds only the winner to the picture.
 #
 # Each row is a step, with the most probable prefix on the left. In which steps is the winner's box not the leftmost
 # one? Where does greedy decoding take another path?
 #
-# **Change something:** a beam of 2, or of 6. Then use the model after 360 updates: what does the tree of a confident
-# model look like?
+# **Change something:** use a beam of 2, or of 6. Then use the model after 360 updates: what does the tree of a
+# confident model look like?
 
 
 # %% tags=["see"]
@@ -589,7 +589,7 @@ beam_tree(
 #
 # Guess before you run it: which columns go up as the beam gets wider, and which go down?
 #
-# **Change something:** a beam of 16 (it takes longer). An alpha other than 0.
+# **Change something:** add a beam of 16, which takes longer. Then use an alpha other than 0.
 
 # %% tags=["see"]
 some = pairs["test"][:60]
@@ -641,7 +641,7 @@ print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (ref
 #
 # ### See it: length penalty against output length
 #
-# **Change something:** more values of alpha. At which alpha does each model write sentences of the right length?
+# **Change something:** add more values of alpha. At which alpha does each model write sentences of the right length?
 
 # %% tags=["see"]
 rows = []
@@ -835,9 +835,9 @@ pd.DataFrame(
 # %% [markdown]
 # ### See it: when averaging does harm
 #
-# A second model computes **exactly** what the translator computes. The only difference is that its inner features are
-# numbered backwards, inside the feed-forward networks and inside attention: the rows of the weights that compute them
-# and, to match, the columns of those that read them.
+# A second model computes **exactly** what the translator computes. The only difference is that the features inside its
+# feed-forward networks and inside its attention are numbered backwards. To do this, the cell reverses the rows of the
+# weights that compute these features, and the columns of the weights that read them.
 #
 # Write down your guess first: what is the loss of the average of the two models?
 #

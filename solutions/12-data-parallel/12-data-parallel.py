@@ -219,7 +219,8 @@ print("alone:    ", global_token_mean(torch.tensor(60.0), 30))
 # table shows for each split how far the sum of the gradients is from the gradient of the whole, and how far off the
 # mean of the gradients is if each rank takes the mean loss over its own tokens.
 #
-# **Change something:** slices of equal size. Then both are right, which is why the mistake is so rarely found.
+# **Change something:** use slices of equal size. Then both ways of combining the gradients are right, which is why
+# taking the mean of means is so rarely noticed as a mistake.
 
 # %% tags=["see"]
 torch.manual_seed(0)
@@ -599,9 +600,9 @@ on_ranks(2, accumulated)
 #
 # Look at the gaps in the network's row, and at where its last bar ends.
 #
-# **Change something:** a latency of 0.5 ms; a bandwidth of 100 GB/s (GPUs of one machine) or 1 GB/s (an ordinary
-# network); `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each
-# gradient at once*?
+# **Change something:** set the latency to 0.5 ms, or the bandwidth to 100 GB/s (GPUs of one machine) or 1 GB/s (an
+# ordinary network). Then try `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each gradient
+# at once*?
 
 # %% tags=["see"]
 from course_lib.transformer import Transformer, TransformerConfig
@@ -737,8 +738,8 @@ for rank, (values, numbers) in enumerate(on_ranks(2, one_step)):
 # activations aren't included; how much memory they need depends on the batch. With many ranks, your `ShardedOptimizer`
 # saves nearly half.
 #
-# **Change something:** the paper's big model, with 213 million parameters; a model with 7 billion. How many ranks does
-# the larger one need before weights, gradients and state fit on GPUs of 80 GB?
+# **Change something:** draw the paper's big model, with 213 million parameters, or a model with 7 billion. How many
+# ranks does the larger one need before weights, gradients and state fit on GPUs of 80 GB?
 
 # %% tags=["see"]
 millions = 63

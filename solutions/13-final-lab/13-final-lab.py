@@ -247,7 +247,7 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 # else does *er* attend to? Then replace *Ein kleiner Hund* by *Eine kleine Katze* and *er* by *sie*: is it the same
 # head?
 #
-# **Change something:** your own sentence. Then supply an English one, too, even a wrong one:
+# **Change something:** use your own sentence. Then supply an English one, too, even a wrong one:
 # `translator.attention(sentence, "A dog is sleeping.")`. What does cross-attention do with a translation that doesn't
 # belong to its source?
 
@@ -289,8 +289,8 @@ layers_and_heads(
 # Here are all heads of the cross-attention side by side. Which of them find the German word for each English one, and
 # which spread their weight?
 #
-# **Change something:** `maps.encoder_self`, with `maps.source_tokens` twice. In which layer of the provided model do
-# words attend mostly to themselves?
+# **Change something:** draw `maps.encoder_self`, with `maps.source_tokens` twice. In which layer of the provided model
+# do words attend mostly to themselves?
 
 # %% tags=["see"]
 heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
@@ -319,7 +319,8 @@ heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 # The cell uses the first 300 sentences of the validation split, because the test split is for the end. How large are
 # the differences? How long does each way take?
 #
-# **Change something:** beams of 2 and 8. An alpha of 0, and of 2: add `alpha=0.0` to the arguments of `translate`.
+# **Change something:** use beams of 2 and 8. Then use an alpha of 0, and of 2: add `alpha=0.0` to the arguments of
+# `translate`.
 
 # %% tags=["see"]
 import time
