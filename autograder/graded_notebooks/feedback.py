@@ -95,8 +95,11 @@ class FeedbackExporter(HTMLExporter):
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **more: Any
     ) -> tuple[str, dict[str, Any]]:
-        """Return the page of a notebook from `rendered`. Raises KeyError if it isn't there."""
-        return self.rendered.pop(filename)(), self._init_resources(resources)
+        """Return the page of a notebook from `rendered` if it is there. Otherwise, prepare and render it."""
+        if filename in self.rendered:
+            return self.rendered.pop(filename)(), self._init_resources(resources)
+        page = self.prepare(filename, resources or {})
+        return self.render(page), self._init_resources(resources)
 
     def prepare(self, filename: str, resources: dict[str, Any]) -> PreparedPage:
         """Read a graded notebook, run all preprocessors, and return the page for `render`."""
