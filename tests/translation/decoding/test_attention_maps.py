@@ -7,8 +7,6 @@ from course_lib.transformer import Transformer, attention_weights, split_heads
 from course_lib.translation.decoding.attention_maps import record_attention
 from tests.translation.decoding.taught import START, taught
 
-pytestmark = pytest.mark.slow
-
 SOURCE = torch.tensor([[1, 5, 3, 8, 2]])
 TARGET = torch.tensor([[START, 5, 3]])
 

@@ -22,8 +22,6 @@ from course_lib.translation.decoding.translator import (
 )
 from course_lib.translation.model.precision import has_bfloat16
 
-pytestmark = pytest.mark.slow
-
 GERMAN = ["zwei rote Hunde.", "drei große Bäume und vier schöne Züge."]
 
 

@@ -15,8 +15,6 @@ from course_lib.translation.model.seq2seq import REFERENCE, build_model
 from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import new_trainer, weights
 
-pytestmark = pytest.mark.slow
-
 CPU, WORDS = torch.device("cpu"), 50
 Configs = Callable[..., RunConfig]
 

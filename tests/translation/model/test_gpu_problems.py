@@ -27,8 +27,6 @@ from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import new_trainer
 
-pytestmark = pytest.mark.slow
-
 CPU = torch.device("cpu")
 Configs = Callable[..., RunConfig]
 
@@ -123,6 +121,7 @@ def test_the_estimate_contains_the_logits_of_a_chunk(
     assert loss_sum.logits_bytes(100, CPU) == eager.logits_bytes(100, CPU)
 
 
+@pytest.mark.slow
 def test_the_advice_for_a_card_with_too_little_memory_is_accepted_and_fits(
     tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +216,7 @@ FULL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("full", "overrides", "advice"),
     [
@@ -277,6 +277,7 @@ def test_a_profile_that_does_not_begin_is_reported(
     assert not (tmp_path / "run" / "profile").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wanted", "profiled"), [(2, 2), (50, 3)])
 def test_a_profile_is_written_while_training(
     wanted: int, profiled: int, tiny_config: Configs, tmp_path: Path, capsys: pytest.CaptureFixture[str]

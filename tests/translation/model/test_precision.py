@@ -25,8 +25,6 @@ from course_lib.translation.train.setup import (
 )
 from tests.translation.real_processes import in_processes
 
-pytestmark = pytest.mark.slow
-
 CPU = torch.device("cpu")
 
 
@@ -62,6 +60,7 @@ def test_products_are_computed_in_it(
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_precision(
     tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
