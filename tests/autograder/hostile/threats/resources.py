@@ -161,8 +161,8 @@ attempt("write a file of 4 GiB", write)
     ),
     Threat(
         "output-as-display",
-        "displays 50 MB",
-        'from IPython.display import HTML, display\ndisplay(HTML("x" * 50_000_000))',
+        "displays 20 MB",
+        'from IPython.display import HTML, display\ndisplay(HTML("x" * 20_000_000))',
     ),
     Threat(
         "output-in-small-displays",
