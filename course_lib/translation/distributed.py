@@ -350,8 +350,11 @@ def wait_for_peers(distributed: DistributedInfo) -> None:
     """
     if distributed.world_size > 1:
         with contextlib.suppress(RuntimeError):
-            # All-reduce a CPU tensor, because a barrier would use NCCL if there are GPUs.
-            dist.all_reduce(torch.zeros(1), async_op=True).wait(timeout=timedelta(seconds=10))
+            # Other ranks may already wait for a collective in the default group, which this one would answer.
+            # And all-reduce a CPU tensor, because a barrier would use NCCL if there are GPUs.
+            work = dist.all_reduce(torch.zeros(1), group=distributed.control_group, async_op=True)
+            assert work is not None, "this process is in the group"
+            work.wait(timeout=timedelta(seconds=10))
 
 
 def end_process(exit_code: int) -> NoReturn:

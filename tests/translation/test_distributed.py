@@ -97,6 +97,20 @@ def test_bad_input_elsewhere_is_that_process_s_own() -> None:
     assert in_processes(2, refusal, 1) == ["went on", "process 1 cannot go on"]
 
 
+def failure(distributed: DistributedInfo) -> str:
+    if distributed.rank == 0:
+        try:
+            global_max(distributed, 1)
+        except RuntimeError:
+            return "lost a peer"
+    wait_for_peers(distributed)
+    return "reported"
+
+
+def test_a_failing_process_does_not_answer_what_another_one_waits_for() -> None:
+    assert in_processes(2, failure) == ["lost a peer", "reported"]
+
+
 def place_in_environment(monkeypatch: pytest.MonkeyPatch, rank: int, port: int) -> None:
     values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
     for name, value in values.items():
