@@ -12,7 +12,7 @@ from course_lib.translation.train.metrics import MetricsRow
 
 
 class _Dashboard(NamedTuple):
-    """The functions of an open dashboard: send a row, and close it, given whether the run has failed."""
+    """The functions of an open dashboard: `write` sends a row, and `close(failed)` closes the dashboard."""
 
     write: Callable[[MetricsRow], None]
     close: Callable[[bool], None]

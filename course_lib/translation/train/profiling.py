@@ -4,13 +4,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch.profiler import profile, schedule
+from torch.profiler import ProfilerActivity, profile, schedule
 
 from course_lib.translation.model.devices import uses_gpu
 
 #: Updates before the profile begins: kernels are loaded and layers are compiled during the first ones, and
 #: the profiler is warmed up during the last one.
 _SKIPPED, _WARMUP = 4, 1
+
+
+def activities(on_gpu: bool) -> list[ProfilerActivity]:
+    """Return what a profiler records: the work of the CPU, and with `on_gpu` that of the GPU as well.
+
+    By default, PyTorch records the work of every visible GPU, and so a run on the CPU would occupy one.
+    """
+    return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if on_gpu else [ProfilerActivity.CPU]
 
 
 class UpdateProfiler:
@@ -33,7 +41,12 @@ class UpdateProfiler:
             return
         if self._profiler is None:
             phases = schedule(wait=_SKIPPED, warmup=_WARMUP, active=self._count, repeat=1)
-            self._profiler = profile(schedule=phases, profile_memory=True, on_trace_ready=self._save)
+            self._profiler = profile(
+                activities=activities(uses_gpu()),
+                schedule=phases,
+                profile_memory=True,
+                on_trace_ready=self._save,
+            )
             self._profiler.start()
             if uses_gpu():
                 torch.cuda.memory._record_memory_history(max_entries=100_000)

@@ -127,7 +127,11 @@ class RunFiles:
             self._save_copy("The snapshot", model, self._snapshots.save)
 
     def save_average(self, up_to: int) -> None:
-        """Replace the averaged model with the average of the snapshots up to update `up_to`, if any."""
+        """Replace the averaged model with the average of the snapshots up to update `up_to`.
+
+        If no snapshot is usable, the old averaged model is only removed. Does nothing if the run doesn't
+        average the weights.
+        """
         if self._log is None or not self._snapshots.count:
             return
         self.finish_writing()

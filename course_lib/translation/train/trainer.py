@@ -28,6 +28,9 @@ from course_lib.translation.train.batches import BatchLoader, DeviceBatch, Updat
 from course_lib.translation.train.metrics import MetricsWindow
 from course_lib.translation.train.optimization import make_optimizer, make_scheduler
 
+#: The beginning of a note that layers run uncompiled.
+COMPILING_FAILED = "torch.compile failed"
+
 # DDP needn't synchronise buffers: the only one holds the positional encoding, which is equal on all ranks.
 # The option was renamed in torch 2.13.
 _NO_BUFFER_SYNC: dict[str, Any] = (
@@ -93,8 +96,8 @@ class Trainer:
         Each layer is compiled separately, because DDP sends a layer's gradients as soon as its backward pass
         has finished, and because layers of the same class share the compiled code. PyTorch compiles during
         forward and backward passes, first for exactly the sizes of the first example batch. For the second
-        one, it compiles again, and makes every size that has changed dynamic. Compiling
-        each shape separately would take several seconds per shape.
+        one, it compiles again, now with a dynamic size wherever the two batches differ. Compiling each shape
+        separately would take several seconds per shape.
 
         Must be called on every rank, before the first update. Raises torch.OutOfMemoryError if a batch
         doesn't fit into the GPU's memory.
@@ -122,7 +125,7 @@ class Trainer:
         except Exception as error:  # Each backend raises its own exceptions.
             torch.compiler.reset()
             first_line = next(iter(str(error).splitlines()), "")
-            reason = f"torch.compile failed ({type(error).__name__}: {first_line[:120]}); training without it"
+            reason = f"{COMPILING_FAILED} ({type(error).__name__}: {first_line[:120]}); training without it"
         whole.zero_grad()
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -131,7 +134,7 @@ class Trainer:
             whole.stop_compiling()
             for layer in layers:
                 layer.compile(disable=True)
-            self.notes.append(reason or "torch.compile failed on another rank; training without it")
+            self.notes.append(reason or f"{COMPILING_FAILED} on another rank; training without it")
 
     def plan(self) -> list[list[list[int]]]:
         """Return the plan of the current epoch: a list of updates, as returned by `epoch_plan`."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.profiler import ProfilerActivity
 
 from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.configs.loader import load_config
@@ -23,6 +24,7 @@ from course_lib.translation.train import setup
 from course_lib.translation.train.__main__ import main
 from course_lib.translation.train.evaluation import Evaluator
 from course_lib.translation.train.experiment import train
+from course_lib.translation.train.profiling import UpdateProfiler
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import in_processes
 from tests.translation.train.micro_training import new_trainer
@@ -287,6 +289,16 @@ def test_a_profile_is_written_while_training(
     assert f"Profile of {profiled} updates: {tmp_path / 'run' / 'profile'}" in capsys.readouterr().out
     assert "aten::addmm" in (tmp_path / "run" / "profile" / "operations.txt").read_text()
     assert (tmp_path / "run" / "profile" / "trace.json").stat().st_size > 1000
+
+
+def test_a_profile_on_the_cpu_does_not_use_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {ProfilerActivity.CPU, ProfilerActivity.CUDA}
+    monkeypatch.setattr("torch.profiler.profiler.supported_activities", lambda: both)
+    profiler = UpdateProfiler(tmp_path, 1, print)
+    profiler.step()
+    assert profiler._profiler is not None
+    assert profiler._profiler.activities == {ProfilerActivity.CPU}
+    profiler.end()
 
 
 def test_only_rank_0_needs_the_packages_of_dashboards(monkeypatch: pytest.MonkeyPatch) -> None:

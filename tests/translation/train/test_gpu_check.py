@@ -94,6 +94,16 @@ def test_one_process_under_torchrun_trains_like_one_without() -> None:
     assert found.startswith("processes under torchrun: 1, relative difference")
 
 
+def test_a_run_whose_compiler_fails_is_no_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
+    common = "captions training.device=cpu data.train_pairs=100 data.vocab_size=300 model.layers=1"
+    settings = "training.epochs=null training.updates=1 evaluation.bleu_every=0 training.compile=true"
+    arguments = [*common.split(), *settings.split(), f"run_folder={tmp_path}/run"]
+    with pytest.raises(correctness.CheckFailedError, match=r"^torch\.compile failed \(InductorError: "):
+        correctness._train(None, arguments)
+
+
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_processes_get_two_batches_or_three_or_none(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     configs = []

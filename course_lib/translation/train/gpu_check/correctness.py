@@ -1,5 +1,6 @@
 """Tests of a device's results against the CPU and the reference, in one process and in several."""
 
+import contextlib
 import copy
 import json
 import math
@@ -19,7 +20,7 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.model.fused import fused_smoothed_loss
 from course_lib.translation.model.precision import has_bfloat16, resolve_precision
 from course_lib.translation.train.gpu_check.workload import REHEARSAL, SMALL, new_trainer, run_config
-from course_lib.translation.train.trainer import Trainer
+from course_lib.translation.train.trainer import COMPILING_FAILED, Trainer
 
 UPDATES = 6
 #: The timeout in seconds for a run in several processes. It usually takes about a tenth of that.
@@ -253,7 +254,7 @@ def launched_equals_one(device: torch.device, count: int) -> str:
         training.warmup_steps=10 training.log_every=1 data.max_length={length}
         data.train_pairs={(2 * batches + 1) * pairs} data.vocab_size=600
         evaluation.bleu_every=0 evaluation.beam_size=1 evaluation.tokens_per_batch=20000
-        model.dropout=0 model.layers=1 model.d_model=32""".split()
+        model.dropout=0 model.layers=1 model.d_model=32 model.heads=4""".split()
     exact, usual = ["training.precision=float64"], ["training.precision=auto", "model.attention=fused"]
     if device.type == "cuda":
         usual.append("training.compile=true")
@@ -276,8 +277,8 @@ def _losses(processes: int | None, arguments: list[str]) -> Tensor:
 def _train(processes: int | None, arguments: list[str]) -> None:
     """Run the training command, in `processes` processes under torchrun.
 
-    If `processes` is None, run it without torchrun. Raises CheckFailedError if the command fails or doesn't
-    end in time.
+    If `processes` is None, run it without torchrun. Raises CheckFailedError if the command fails, doesn't end
+    in time, or trains without compiled layers because the compiler failed.
     """
     launcher = ["-m", "course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
     command = [sys.executable, *(launcher if processes is not None else [])]
@@ -292,13 +293,18 @@ def _train(processes: int | None, arguments: list[str]) -> None:
         try:
             output, errors = process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
-            process.terminate()  # The launcher ends the processes of all ranks, within half a minute.
+            process.terminate()  # The launcher ends the processes of all ranks, within two minutes.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=150)
+            process.kill()
             raise CheckFailedError(
                 f"training in {processes or 1} processes didn't end in {TIMEOUT} seconds; they may be "
                 "unable to reach each other (with GPUs, NCCL_DEBUG=INFO shows more)"
             ) from None
     if process.returncode:
         raise CheckFailedError(f"exit code {process.returncode}: {(errors or output)[-500:]}")
+    if failure := next((line for line in f"{output}\n{errors}".splitlines() if COMPILING_FAILED in line), ""):
+        raise CheckFailedError(failure)
 
 
 #: The tests, in order. Each returns a description of its result, or raises CheckFailedError.

@@ -47,6 +47,7 @@ from course_lib.translation.train.gpu_check.workload import (
     run_config,
     sentence_pairs,
 )
+from course_lib.translation.train.profiling import activities
 from course_lib.translation.train.trainer import Trainer
 
 Row = dict[str, Any]
@@ -316,7 +317,7 @@ def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
     """Profile three updates of the first model of `scale`, and write their trace to a file in `folder`."""
     name, model = next(iter(scale.models.items()))
     trainer = _warmed_up(run_config(model, scale, compile=device.type == "cuda"), scale, device)
-    with profile() as profiler:
+    with profile(activities=activities(device.type == "cuda")) as profiler:
         for batches in trainer.plan()[:3]:
             trainer.update(batches)
         synchronize(device)
