@@ -46,14 +46,13 @@ INCLUDED = (
     "student/tutor.py",
     "time_limit.py",
     "transformer",
-    # Lessons read sentences and batches with these parts of the translation lab. The rest of the lab repeats
-    # code that students write, such as weight updates, attention and decoding. Review a file for such code
+    # Lessons read sentences with these parts of the translation lab. The rest of the lab repeats code that
+    # students write, such as batches, weight updates, attention and decoding. Review a file for such code
     # before adding it here.
     "translation/__init__.py",
     "translation/configs",
     "translation/data/__init__.py",
     "translation/data/corpora",
-    "translation/data/epoch_plan.py",
 )
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
