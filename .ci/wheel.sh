@@ -20,7 +20,7 @@ python/bin/python - <<'EOF'
 import sys
 
 from course_lib.checks.engine.diagnosis import examine
-from course_lib.checks.engine.exercise import Exercise
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.exercises.registry import catalogue
 
@@ -31,7 +31,7 @@ def in_a_cell(exercise):
     return LocalBackend(names[exercise.name])
 
 
-exercises = [entry for entry in catalogue().values() if isinstance(entry, Exercise)]
+exercises = [entry for entry in catalogue().values() if isinstance(entry, ExerciseCheck)]
 refused = [one.name for one in exercises if not examine(one, in_a_cell(one), "wheel").passed]
 raise SystemExit(f"The checks reject the solutions of {', '.join(refused)}." if refused else 0)
 EOF

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,14 @@ def test_workflows_name_targets_and_folders_that_exist(workflow: Path) -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"there is no target {target}"
     for folder in re.findall(r"\btests/\w+", text):
         assert (ROOT / folder).exists(), f"there is no {folder}"
+
+
+def test_what_the_test_of_the_wheel_imports_exists() -> None:
+    script = (ROOT / ".ci" / "wheel.sh").read_text(encoding="utf-8")
+    imports = re.findall(r"^from (course_lib\S*) import (\w+)$", script, re.MULTILINE)
+    assert imports
+    for module, name in imports:
+        assert hasattr(import_module(module), name), f"{module} has no {name}"
 
 
 def _with_dependencies(requirements: Iterable[str]) -> set[str]:
