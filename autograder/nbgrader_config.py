@@ -108,13 +108,12 @@ if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read
 c.Autograde.sanitize_preprocessors = [ClearOutput]
 # Validate a notebook once, not after each preprocessor.
 c.Exporter.optimistic_validation = True
-# The time limit of a cell in seconds. The first cell imports torch, perhaps on a busy machine.
+# The time limit of a cell in `nbgrader validate`, in seconds: its first cell imports torch, perhaps on a busy
+# machine. For grading, set c.SandboxedExecute.cell_seconds and c.SandboxedExecute.notebook_seconds instead.
 c.Execute.timeout = 60
 c.Execute.startup_timeout = 120
 # Show errors only, because each kernel warns that it listens on a local port.
 c.Execute.extra_arguments = ["--log-level=40"]
-# Don't store the state of widgets: it includes the charting library, which adds megabytes to each notebook.
-c.NotebookClient.store_widget_state = False
 # An endless loop of prints must not fill the disk.
 c.LimitOutput.max_lines = 300
 c.LimitOutput.max_traceback = 30

@@ -75,10 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def digest_of(package: Path) -> str:
-    """Return a digest of a package's source files."""
+    """Return a digest of a package's files."""
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*")):
-        if file.suffix in {".py", ".toml"}:
+        if file.is_file() and file.suffix != ".pyc":
             digest.update(file.read_bytes())
     return digest.hexdigest()
 

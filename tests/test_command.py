@@ -60,7 +60,7 @@ def test_a_command_gets_its_arguments_and_ends_with_its_exit_code() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lab", "progress", "train", "translate", "fetch", "build"])
+@pytest.mark.parametrize("name", ["lab", "progress", "train", "translate", "fetch", "build", "check"])
 def test_the_usage_of_a_command_names_it(name: str) -> None:
     assert run(name, "--help").stdout.startswith(f"usage: course {name} ")
 

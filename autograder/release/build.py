@@ -14,7 +14,9 @@ COURSE = Path(__file__).resolve().parents[2]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `course build`, and return its exit code: 0, or 1 if the course has problems."""
-    parser = argparse.ArgumentParser(prog="course build", description=__doc__)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = "course check" if "--check" in arguments else "course build"
+    parser = argparse.ArgumentParser(prog=command, description=__doc__)
     parser.add_argument("--check", action="store_true", help="validate the course; write nothing to lessons/")
     parser.add_argument("--course", type=Path, default=COURSE, help="the course (default: this one)")
     options = parser.parse_args(arguments)

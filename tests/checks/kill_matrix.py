@@ -158,7 +158,12 @@ def _string(text: str) -> str:
 
 
 def main(names: Sequence[str]) -> None:
-    """Rewrite `kill_matrix.toml`. If names are given, recompute only these exercises."""
+    """Rewrite `kill_matrix.toml`. If names are given, recompute only these exercises.
+
+    Raises SystemExit, before anything is computed, if there is no exercise with one of the names.
+    """
+    if unknown := set(names) - {exercise.name for exercise in exercises()}:
+        raise SystemExit(f"There is no exercise named {', '.join(sorted(unknown))}.")
     known = kept() if names else {}
     found = {
         exercise.name: summary(exercise) if not names or exercise.name in names else known[exercise.name]
