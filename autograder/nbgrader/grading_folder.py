@@ -66,7 +66,7 @@ def grading_records(course: CourseDirectory, submission: Submission) -> list[Gra
 
 
 def read_not_graded(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the reasons in a folder's list, keyed by lesson and then by student.
+    """Return why submissions were not graded, from a folder's list, keyed by lesson and then by student.
 
     Returns an empty dict if there is no list. Raises ValueError if the file is damaged, and OSError if it
     can't be read.
@@ -88,7 +88,7 @@ class NotGraded:
         self._path, self._log = folder / NOT_GRADED, log
 
     def load(self) -> dict[str, dict[str, str]]:
-        """Return the reasons, keyed by lesson and then by student."""
+        """Return why each submission was not graded, keyed by lesson and then by student."""
         try:
             return read_not_graded(self._path.parent)
         except (ValidationError, OSError):

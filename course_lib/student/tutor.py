@@ -3,11 +3,11 @@
     from course_lib.student.tutor import tutor
     tutor()                       # right after a check has failed
 
-The tutor gets the verdict, the hints that you have opened, and your question. It gets your code only if you
-pass it, and never the reference or the hidden tests. Before the first request to a server, `tutor()` only
-shows the text that it would send, and the server's address. To set it up, set COURSE_TUTOR_URL,
-COURSE_TUTOR_MODEL and, if the server needs one, COURSE_TUTOR_KEY, or write `url`, `model` and `key` into the
-file that `tutor()` names while it is off.
+The tutor gets the verdict, the first hint (with `hints=2`, the first two) and your question. It gets your
+code only if you pass it, and never the reference. Before the first request to a server, `tutor()` only shows
+the text that it would send, and the server's address. To set it up, set COURSE_TUTOR_URL, COURSE_TUTOR_MODEL
+and, if the server needs one, COURSE_TUTOR_KEY, or write `url`, `model` and `key` into the file that `tutor()`
+names while it is off.
 """
 
 import ast
@@ -210,7 +210,7 @@ def _ask(settings: dict[str, Any], text: str) -> str:
     # ValueError is raised for a key or a URL with characters that can't be sent.
     except (requests.RequestException, ValueError) as error:
         if isinstance(error, requests.Timeout) or time.monotonic() > deadline:
-            message = f"The tutor did not answer within {settings['timeout']:g} seconds. Try later."
+            message = f"The tutor did not answer within {settings['timeout']:g} seconds. Try again later."
         else:
             message = f"The tutor's server can't be reached. Check {settings['url']} and your connection."
         raise TutorError(message) from None
@@ -220,9 +220,9 @@ def _refusal(status: int) -> str:
     if status in (401, 403):
         return f"The tutor's server rejected the key ({status}). Check {_VARIABLES}KEY."
     if status == 429:
-        return "The tutor's server has too many requests, or your quota is used up (429). Try later."
+        return "The tutor's server has too many requests, or your quota is used up (429). Try again later."
     if status >= 500:
-        return f"The tutor's server failed ({status}). Try later."
+        return f"The tutor's server failed ({status}). Try again later."
     return f"The tutor's server did not accept the request ({status}). Check the `url` and the `model`."
 
 

@@ -64,7 +64,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # - **Checks**: run them as often as you like; nobody is counting.
 # - **Hints**: each exercise has three above its check, from gentle to explicit. Try for ten minutes before you open
 #   one.
-# - The **start page**, which `make lab` opens, shows your progress while you work.
+# - The **start page**, which `course lab` opens, shows your progress while you work.
 #
 # One rule: **no AI writes the cells that are yours.** You learn nothing from code that was written for you. An
 # assistant may explain, ask you questions, or help with Python and JupyterLab, as the file `AGENTS.md` instructs it to.

@@ -546,9 +546,9 @@ named_lines(
 
 # %% [markdown]
 # Compare post-norm and pre-norm on the right, near the loss. Post-norm's gradients are about as large there as
-# elsewhere; pre-norm's are about a third of that. The last norm divides the large sum, and so it divides every gradient
-# by the same number. Further down, pre-norm's gradients are larger than at the top, because the networks above read
-# what a lower one has added.
+# elsewhere; pre-norm's are about a third of that. Pre-norm has one more norm at the very end: it divides the large sum
+# of all outputs, and so it divides every gradient by the same number. Further down, pre-norm's gradients are larger
+# than at the top, because what a lower network adds also reaches the loss through the networks above it.
 #
 # Xiong et al. ([2020](https://arxiv.org/abs/2002.04745)) argue that large gradients near the output make the first
 # steps of training unstable, so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07

@@ -108,8 +108,8 @@ print("different outputs:", how_many_differ(outputs))
 #
 # What should the vector of a position be like?
 #
-# - **Each position has its own vector**, or two positions could not be told apart.
-# - **No number gets large**, however long the sentence, or positions would drown the words.
+# - **Each position has its own vector.** Otherwise, two positions could not be told apart.
+# - **No number gets large**, however long the sentence. Otherwise, positions would drown the words.
 # - **One step means the same everywhere.** The step from position 3 to 4 should be the same change as the step from 103
 #   to 104.
 # - **It works for any length**, without knowing how long the sentence is.
@@ -346,7 +346,7 @@ named_lines(
 # is that the vectors of a word and its position should be **of similar length**, because a vector that is many times
 # longer drowns the other. The length of a word vector depends on how the table is initialised, which the paper doesn't
 # say. In this course its numbers are drawn from a normal distribution with standard deviation
-# $1/\sqrt{d_\mathrm{model}}$, so a row is about 1 long, and the factor makes that $\sqrt{d_\mathrm{model}}$.
+# $1/\sqrt{d_\mathrm{model}}$, so a row has a length of about 1, and with the factor, about $\sqrt{d_\mathrm{model}}$.
 #
 # Wouldn't larger initial numbers without a factor be simpler? Yes, but lesson 06 uses the **same table** again to score
 # words, by the dot product of their rows with the model's output. With rows of length $\sqrt{512} \approx 22.6$, the
@@ -622,9 +622,9 @@ named_lines(
 # words and positions are nearly at right angles, so a projection (a dot product) can read one and hardly sees the other;
 # the model learns such projections, and it can also move the words to directions in which positions don't interfere. We
 # saw it: all words could be recovered from the sum, and a head learned to attend to the position before and still return
-# the letter that was there. It works unless one of the two is many times longer. Without the factor a word is 1 long
-# and a position 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were recovered; the root makes
-# the words about 22.6 long.
+# the letter that was there. It works unless one of the two is many times longer. Without the factor, a word has length 1
+# and a position length 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were recovered; the root
+# gives the words a length of about 22.6.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: they are vectors in many dimensions, nearly at right angles (or: in different directions).
@@ -644,8 +644,8 @@ named_lines(
 #
 # <details><summary>Why both a sine and a cosine of each angle?</summary>
 #
-# A sine alone takes each value twice per turn: you could not tell whether the hand points up or down. And only with
-# both is an offset a rotation: from the sine alone you can't compute the next sine.
+# A sine alone takes each value twice per turn: you could not tell whether the hand points up or down. Also, moving by
+# an offset rotates the pair of a sine and a cosine; from the sine alone, you can't compute the next sine.
 #
 # </details>
 #

@@ -714,7 +714,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: when translating, each word is an input of the next step and is not known before.
-# - 1 point: in training the whole target is known, so all positions can be computed in parallel.
+# - 1 point: during training the whole target is known, so all positions can be computed in parallel.
 # - 1 point: the causal mask makes position t independent of what comes later, in every layer.
 # ### END MARK SCHEME
 

@@ -392,7 +392,7 @@ def look_up(number):
 
 
 tiny = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-print("the scheduler is made:")
+print("creating the scheduler:")
 looking_up = LambdaLR(tiny, look_up)
 for update in [1, 2, 3]:
     print(f"update {update} runs at the rate {tiny.param_groups[0]['lr']}")

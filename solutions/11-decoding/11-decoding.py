@@ -691,7 +691,7 @@ named_lines(
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a wider beam searches better, so it finds sentences with a higher log-probability.
-# - 1 point: the most probable sentences tend to be too short, because every word costs; so more probable isn't better.
+# - 1 point: more probable isn't better: every word lowers the probability, so the most probable sentences are too short.
 # - 1 point: what to do: compare lengths, use a length penalty, choose alpha and beam on validation data (any two).
 # ### END MARK SCHEME
 

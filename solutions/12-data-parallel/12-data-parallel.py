@@ -694,7 +694,7 @@ print("after a broadcast of each weight:", [w - g for w, g in zip(weight, grad, 
 
 # %% predict="predict_state"
 # A model has 60 million parameters. Adam keeps two float32 numbers (4 bytes each) for each of them. How many megabytes
-# (millions of bytes) of state does each of 4 ranks keep, if the state is shared out evenly?
+# (millions of bytes) of state does each of 4 ranks keep, if the state is divided evenly?
 
 # %% check="predict_state"
 
@@ -768,7 +768,7 @@ named_bars(
 #
 # <details><summary>What if the model doesn't fit on one GPU?</summary>
 #
-# ZeRO's stages 2 and 3 share out gradients and weights as well; PyTorch has them as FSDP. Tensor parallelism cuts
+# ZeRO's stages 2 and 3 shard the gradients and the weights as well; in PyTorch, this is FSDP. Tensor parallelism cuts
 # single matrices into pieces, pipeline parallelism puts layers on different GPUs. Large models combine all of them.
 #
 # </details>

@@ -169,8 +169,8 @@ watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=sma
 # %% [markdown]
 # ### See it: your run, live
 #
-# First change a setting in `my_run.yaml` that affects what the model learns, for a reason that you can give (section
-# 6). Then start your run in a terminal.
+# First change a setting in `my_run.yaml` that affects what the model learns, for a reason that you can give: a run with
+# a provided configuration earns nothing (section 6). Then start your run in a terminal.
 #
 # This cell draws what the run has written so far. If your run is in another folder, change `RUN`: the rest of the
 # lesson, and the hand-in, use this folder. Set `WATCH = True` to redraw the picture every few seconds until the run has
@@ -424,7 +424,7 @@ for german, written, right in worst[:10]:
 # weight, the **optimiser's** state (Adam's two running means, lesson 07), and the **activations**: the results of the
 # forward pass that the backward pass needs again. A float32 number takes 4 bytes.
 #
-# The next cell adds up the tensors of each kind, for a model of the size of `captions`.
+# The next cell adds up the tensors of each kind, for a model as large as the one that `captions` configures.
 #
 # 1. How many bytes does each weight cost, without the activations? (A MiB is $2^{20}$ bytes.)
 # 2. Which of the four grows if a batch has twice as many sentences?

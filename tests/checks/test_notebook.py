@@ -102,7 +102,7 @@ def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> Non
     assert told[0].startswith(
         "✗ attention_scores: in the 2 tests that fail, the dot products are not divided by the"
     )
-    assert "which your code passes. Your mistake may be a variant." in " ".join(map(str.strip, told))
+    assert "which your code passes. Your mistake may be a variant of it." in " ".join(map(str.strip, told))
     weaker = Explanation(similar=Resemblance((mistake,), first, others=0, unexplained=second))
     assert failure(replace(verdict, explanation=weaker)).startswith("✗ attention_scores: incorrect.")
 

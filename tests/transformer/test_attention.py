@@ -13,7 +13,7 @@ from course_lib.transformer import attention_scores, attention_weights, scaled_d
 
 from .samples import assert_close, leaves, numbers, random_mask, seeds, unchanged
 
-# Leading axes, queries, keys, width: odd sizes, lengths of one, and none to three extra batch axes.
+# Leading axes, queries, keys, width: unequal sizes, lengths of one, and zero to three leading axes.
 SIZES = [((), 3, 4, 5), ((1,), 1, 1, 1), ((2,), 1, 6, 7), ((2, 3), 5, 1, 4), ((2, 1, 3), 4, 5, 2)]
 lengths = st.integers(1, 6)
 

@@ -49,7 +49,7 @@ def explained(raised: Raised) -> str:
     if raised.kind == WRONG_SHAPE:
         return f"{raised.message}.{_meaning(raised)}"
     if raised.kind == "ValueError" and not raised.line and raised.message.startswith("the result "):
-        # `plain` raised it, not the student's code.
+        # This error was raised by `plain` in `reply.py`, not by the student's code.
         return f"{raised.message[0].upper()}{raised.message[1:]}."
     error = error_line(raised)
     return f"It raised {error}{'' if error.endswith(('.', '…', '!', '?')) else '.'}{where}{_meaning(raised)}"

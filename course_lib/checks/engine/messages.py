@@ -117,11 +117,13 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
     other = f"the test “{similar.unexplained.description}”"
     with_it = f"the course's code with {'these mistakes' if len(similar.mistakes) > 1 else 'this mistake'}"
     if similar.unexplained not in failures:
-        but = f"But {with_it} also fails {other}, which your code passes. Your mistake may be a variant."
+        but = (
+            f"But {with_it} also fails {other}, which your code passes. Your mistake may be a variant of it."
+        )
     elif any(mistake.patch or mistake.result for mistake in similar.mistakes):
         but = (
             f"But in {other}, {with_it} returns a different result from your code. Your mistake may be a "
-            "variant, or there may be a second one."
+            "variant of it, or there may be a second one."
         )
     else:
         but = f"But {other} fails in a different way."

@@ -455,7 +455,7 @@ def _is_telling(value: Value) -> bool:
 def _is_unspecific(observed: Value) -> bool:
     """Return whether a result is too unspecific to indicate one cause.
 
-    This is the case for None, and for an exception raised by a `raise` statement.
+    This is the case for None, and for an exception from a `raise` or `assert` in the student's code.
     """
     return observed is None or (isinstance(observed, Raised) and observed.note == RAISED_BY_NAME)
 

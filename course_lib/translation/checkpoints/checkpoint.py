@@ -113,7 +113,8 @@ class Checkpoints(StepFiles):
         if damaged:
             raise BadInputError(
                 f"{self.folder}: expected an intact checkpoint, but found only damaged ones "
-                f"({', '.join(path.name for path in damaged)}). Remove the folder to start the run again."
+                f"({', '.join(path.name for path in damaged)}). Remove this folder to start the run from the "
+                "beginning."
             )
         return None, []
 

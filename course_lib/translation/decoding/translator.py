@@ -172,7 +172,8 @@ def token_texts(vocabulary: Subwords, ids: Sequence[int]) -> list[str]:
         special[vocabulary.tag_id] = vocabulary.tag
     texts = vocabulary.decode([[number] for number in ids])
     shown = texts[:1]
-    # The space before a word is part of its first token, and `decode` removes it at the beginning of a text.
+    # The space before a word is part of its first token, but `decode` removes it at the beginning of a text.
+    # So decode each token together with the one before it, which shows whether there is a space between them.
     pairs = vocabulary.decode(list(pairwise(ids)))
     for (left, right), both in zip(pairwise(texts), pairs, strict=True):
         is_joined = both != f"{left} {right}" and _INSIDE_WORD.fullmatch(left[-1:] + right[:1])

@@ -23,7 +23,7 @@ def test_accounts_of_a_killed_test_are_removed() -> None:
         with accounts("left", "behind", group="leftover") as (account, _):
             left = subprocess.Popen(["sleep", "600"], user=account.uid)
             os.write(write, str(left.pid).encode())
-            os._exit(1)  # like a signal, this skips the clean-up
+            os._exit(1)  # like SIGKILL, this skips the clean-up
     os.waitpid(child, 0)
     running = int(os.read(read, 100))
     assert pwd.getpwnam(f"left{child}")

@@ -92,7 +92,7 @@ def test_a_resemblance_says_if_the_tests_that_it_does_not_explain_succeed() -> N
     told = message(answer).replace("\n    ", " ")
     assert "your result is what you get if the dot products are not divided" in told
     assert "But the course's code with this mistake also fails the test “" in told
-    assert "which your code passes. Your mistake may be a variant." in told
+    assert "which your code passes. Your mistake may be a variant of it." in told
     assert "second mistake" not in told
 
 

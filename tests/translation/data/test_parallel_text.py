@@ -44,7 +44,7 @@ def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
     german, english = files(tmp_path, b"eins\nzwei\n", b"one\ntwo\nthree\n")
     message = refusal(german, english)
     assert message.startswith(
-        f"{german} and {english.name}: expected one English sentence for each German one, got 2"
+        f"{german} and {english.name}: expected as many English as German sentences, and at least one, got 2"
     )
 
 

@@ -76,7 +76,8 @@ def _model(draw: Draw, *transitions: _Transitions, start: int = _START, end: int
     the end token in all later ones. `start` and `end` are the ids of the start and the end token.
     """
     rest = draw.integers(50, 150, len(transitions), _POSITIONS, _WORDS, _WORDS).double()
-    # Some search rules prefer a low-ranked end token to all unfinished beams, so make end tokens rare.
+    # In some variants of beam search, a hypothesis that ends with an unlikely end token is preferred to all
+    # unfinished ones. So make end tokens rare.
     rest[..., _END] /= 1000
     known = torch.zeros_like(rest)
     known[:, :4, :, 3] = known[:, 4:, :, _END] = 0.9

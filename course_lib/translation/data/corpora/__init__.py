@@ -10,7 +10,7 @@ from course_lib.translation.configs.schema import DataConfig
 from course_lib.translation.data.corpora.parallel_text import Corpus, ParallelText, read_parallel_text
 from course_lib.translation.data.corpora.published import PUBLISHED
 
-#: The built-in corpus. The README in this folder describes it.
+#: The folder of the built-in corpus. Its README describes the corpus.
 CAPTIONS = Path(__file__).with_name("captions")
 
 

@@ -55,8 +55,8 @@ def parallel_text(german: list[str], english: list[str], origin: str) -> Paralle
     """Pair German and English sentences. Raises BadInputError if their numbers differ or are zero."""
     if len(german) != len(english) or not german:
         raise BadInputError(
-            f"{origin}: expected one English sentence for each German one, got {len(german)} German and "
-            f"{len(english)} English sentences"
+            f"{origin}: expected as many English as German sentences, and at least one, got {len(german)} "
+            f"German and {len(english)} English sentences"
         )
     return ParallelText(german, english)
 
@@ -118,7 +118,7 @@ def read_members(archive: Path, names: Iterable[str]) -> dict[str, list[str]]:
     except OSError as error:
         raise BadInputError(f"{archive}: cannot be read as a .tgz archive ({error})") from None
     raise BadInputError(
-        f"{archive}: not found in this archive: {', '.join(sorted(missing))}. Download it again."
+        f"{archive}: this archive has no {', '.join(sorted(missing))}. Download the archive again."
     )
 
 
