@@ -3,7 +3,6 @@
 import atexit
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from typing import Any
 
 from autograder.sandbox import bubblewrap
 from autograder.sandbox.confinement import SANDBOX_FILES, Confinement, probe
-from autograder.sandbox.inside import MAX_MESSAGE_BYTES
+from autograder.sandbox.inside import MAX_MESSAGE_BYTES, remove
 from autograder.sandbox.limits import Limits
 from autograder.submissions.reading import printable
 from course_lib.curriculum.course_file import CourseError
@@ -175,10 +174,8 @@ class ForkServer:
             self.close()
             return GONE
         for left in self.sockets.iterdir():
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
+            with suppress(OSError):
+                remove(left)
         return state
 
     def close(self) -> None:
@@ -198,8 +195,8 @@ class ForkServer:
             self._log.close()
             with suppress(OSError):
                 self._last_log = self._read_log()
-            with suppress(RecursionError):  # a student can nest folders thousands deep
-                shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):
+                remove(self.folder)
             os.close(self._lock)
 
     def _ask(self, command: Mapping[str, Any], files: list[int] | None = None) -> KernelState:
@@ -251,6 +248,8 @@ def _remove_stale_folders() -> None:
         if owner.isdigit() and not Path("/proc", owner).exists():
             with suppress(OSError):  # The folder may belong to another account.
                 lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
-                if try_lock(lock):
-                    shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
+                try:
+                    if try_lock(lock):
+                        remove(folder)
+                finally:
+                    os.close(lock)

@@ -12,13 +12,13 @@ import importlib
 import io
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
 import tarfile
 import time
 import traceback
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,21 +72,23 @@ class Supervisor:
     def serve(self) -> None:
         """Answer commands and enforce the limits until the other side closes the connection.
 
-        Then kill the kernel.
+        Then kill the kernel, even if this fails.
         """
         self.control.settimeout(_POLL_INTERVAL)
-        while True:
-            try:
-                data, files, _, _ = socket.recv_fds(self.control, MAX_MESSAGE_BYTES, 8)
-            except TimeoutError:
+        try:
+            while True:
+                try:
+                    data, files, _, _ = socket.recv_fds(self.control, MAX_MESSAGE_BYTES, 8)
+                except TimeoutError:
+                    self.enforce_limits()
+                    continue
+                if not data:
+                    break
                 self.enforce_limits()
-                continue
-            if not data:
-                break
-            self.enforce_limits()
-            answer = self.execute(json.loads(data), files)
-            self.control.send(json.dumps(answer).encode())
-        self.kill()
+                answer = self.execute(json.loads(data), files)
+                self.control.send(json.dumps(answer).encode())
+        finally:
+            self.kill()
 
     def execute(self, command: Mapping[str, Any], files: list[int]) -> dict[str, Any]:
         """Execute a command, and return the state of the kernel.
@@ -164,7 +166,7 @@ class Supervisor:
         if self.home is not None:
             # Empty the whole scratch folder, because not every mechanism restricts a kernel to `home`.
             for left in self.scratch.iterdir():
-                _remove(left)
+                remove(left)
             self.home = None
 
     def _kill_processes(self) -> None:
@@ -272,26 +274,46 @@ def _private_memory(pid: int) -> int:
 
 
 def _size(folder: Path) -> int:
-    total = 0
-    for base, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(base, name)).st_blocks * 512
+    """Return the bytes that a folder uses on the disk, as far as its paths are short enough to be opened."""
+    total, pending = 0, [str(folder)]
+    while pending:
+        with contextlib.suppress(OSError):
+            for entry in list(os.scandir(pending.pop())):
+                with contextlib.suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
     return total
 
 
-def _remove(path: Path) -> None:
-    """Remove a file or a folder, even if it contains folders without permissions."""
+def remove(path: Path) -> None:
+    """Remove a file or a folder, however deep its folders are nested and whatever their permissions.
+
+    Students' code can nest folders too deep for `shutil.rmtree` and for the length of a path, so move each
+    inner folder to the top before emptying it. Raises OSError if anything can't be removed.
+    """
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
     path.chmod(0o700)
-    # `os.walk` lists a folder only after this loop has made it readable.
-    for where, names, _ in os.walk(path):
-        for folder in (os.path.join(where, name) for name in names):
-            if not os.path.islink(folder):
-                os.chmod(folder, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+    while folders := _folders_after_removing_files(path):
+        for folder in folders:
+            for inner in _folders_after_removing_files(folder):
+                inner.rename(path / uuid.uuid4().hex)
+            folder.rmdir()
+    path.rmdir()
+
+
+def _folders_after_removing_files(folder: Path) -> list[Path]:
+    """Remove all files in a folder. Return the folders in it, after giving the owner all permissions."""
+    folders = []
+    for entry in list(os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            os.chmod(entry.path, 0o700)
+            folders.append(folder / entry.name)
+        else:
+            os.unlink(entry.path)
+    return folders
 
 
 def import_all(names: Iterable[str]) -> None:
