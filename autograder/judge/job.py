@@ -49,7 +49,9 @@ class Job:
                 [asdict(replace(cell, source="") if cell.judged else cell) for cell in self.cells],
                 [(path, hashlib.sha256(data).hexdigest()) for path, data in self.files],
             ),
-            "checks": digest_of([cell.source for cell in self.cells if cell.judged], self.version),
+            "checks": digest_of(
+                sorted((cell.id, cell.source) for cell in self.cells if cell.judged), self.version
+            ),
             "limits": digest_of(asdict(self.limits)),
         }
 

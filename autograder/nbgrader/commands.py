@@ -45,7 +45,8 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     """Copy each student's collected files into `submitted/`. Exit with code 1 if anything was left out.
 
     nbgrader itself would end with exit code 0. With --force, it deletes each earlier submission before it
-    writes the new one; here, the earlier submission is restored if writing fails.
+    writes the new one; here, the earlier submission is restored if writing fails, and an incomplete new one
+    is deleted.
     """
     failed = []
     for student, files in collected.items():
@@ -55,7 +56,9 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
         try:
             earlier.recover()
             require_writable(Path(path))
-            with earlier.replacing() if app.force else nullcontext():
+            # Without --force, nbgrader refuses to replace a submission.
+            refused = earlier.folder.exists() and not app.force
+            with nullcontext() if refused else earlier.replacing():
                 _transfer_files(app, {student: files})
         except OSError as error:
             app.log.error("%s: not collected: %s", student, error)

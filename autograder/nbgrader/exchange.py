@@ -31,7 +31,7 @@ from nbgrader.utils import ignore_patterns
 
 from autograder.nbgrader.gradebook import open_gradebook
 from autograder.nbgrader.replacement import FolderReplacement, owner
-from autograder.submissions.folder import refuse_bad_timestamp
+from autograder.submissions.folder import refuse_bad_timestamp, refuse_too_deep
 from autograder.submissions.reading import UnreadableError, printable, shown
 from autograder.submissions.regular_file import read_file
 from course_lib.curriculum.course_file import CourseError
@@ -240,11 +240,13 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
         """Copy a submission without following links, which could point to any file that the grader can read.
 
-        Raises UnreadableError if the submission is or contains a link, even one that replaces a file
-        during the copy, and RuntimeError if the submission is too large.
+        Raises UnreadableError if its folders are nested too deep, if it is or contains a link, even one that
+        replaces a file during the copy, or if another account replaces the folder. Raises RuntimeError if it
+        is too large.
         """
         if os.path.islink(src):
             raise UnreadableError("it is a symbolic link, and links are not followed")
+        refuse_too_deep(src)
         if self.get_size(src) > 1000 * self.coursedir.max_dir_size:
             raise RuntimeError(f"it is larger than {self.coursedir.max_dir_size / 1000:g} MB")
         too_large = ignore_patterns(max_file_size=self.coursedir.max_file_size, log=self.log)
@@ -260,6 +262,10 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             max_bytes = 1000 * self.coursedir.max_file_size
             copy_file = partial(_copy_regular_file, Path(src), max_bytes)
             shutil.copytree(src, copy, ignore=left_out, copy_function=copy_file)
+            # Another account can have replaced the folder since its owner was checked.
+            student = Path(src).name.partition("+")[0]
+            if self.check_owner and (not os.path.exists(src) or impostor(Path(src), student, self._students)):
+                raise UnreadableError("its folder was replaced while it was collected")
             super().do_copy(str(copy), dest, log)
 
     @cached_property

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 
 import nbformat
 from nbformat import NotebookNode
+from nbgrader.converters import Autograde
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import is_grade
 
@@ -16,11 +17,12 @@ from autograder.graded_notebooks.record import GradingRecord
 from autograder.judge.job import Job
 from autograder.judge.lesson_source import LessonSource
 from autograder.nbgrader.releases import Releases
+from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.results.results import Results
 from autograder.sandbox.archive import MAX_NEIGHBOR_BYTES, neighbor_files
 from autograder.submissions.folder import Submission, lesson_files
-from autograder.submissions.reading import shown
+from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.regular_file import read_file
 from autograder.submissions.repair import RepairedNotebook, repair
 
@@ -56,6 +58,7 @@ class Preparation:
     def __init__(self, course: CourseDirectory, execute: SandboxedExecute) -> None:
         self.releases = Releases(course)
         self._course, self._execute = course, execute
+        self._of_students = Autograde(coursedir=course, config=execute.config).exclude_overwriting
         self._current: dict[tuple[str, str], dict[str, str]] = {}
         """The hashes of the current checks and limits of each released notebook, by lesson and name."""
 
@@ -74,8 +77,13 @@ class Preparation:
     def inspect(self, submission: Submission) -> None:
         """Record the problems with a submission's folder in `submission`.
 
-        Raises UnreadableError if the submission can't be graded at all.
+        Raises UnreadableError if the submission can't be graded at all, for example because not all of its
+        files have been collected yet.
         """
+        if FolderReplacement(Path(submission.folder)).is_unfinished:
+            raise UnreadableError(
+                "its files are incomplete, because collecting it has not ended; collect it again"
+            )
         files = lesson_files(self._course, submission.lesson)
         submission.inspect(files, self._course.max_file_size * 1000)
 
@@ -150,7 +158,10 @@ class Preparation:
         return repaired
 
     def _files(self, submission: Submission) -> dict[str, bytes]:
-        """Return the lesson's files and the student's other files, except those refused or too large."""
+        """Return the lesson's files and the student's other files, except those refused or too large.
+
+        Files in nbgrader's `exclude_overwriting`, which students edit, are the student's own if handed in.
+        """
         found = {} if submission.all_refused else neighbor_files(Path(submission.folder))
         refused = {os.path.relpath(path, submission.folder) for path in submission.refused}
         files = {
@@ -160,7 +171,8 @@ class Preparation:
             if path not in _OF_NBGRADER and refused.isdisjoint([path, *map(str, PurePath(path).parents)])
         }
         for name, path in lesson_files(self._course, submission.lesson).items():
-            if path.stat().st_size <= MAX_NEIGHBOR_BYTES:
+            edited = name in files and name in self._of_students.get(submission.lesson, ())
+            if not edited and path.stat().st_size <= MAX_NEIGHBOR_BYTES:
                 files[name] = path.read_bytes()
         return files
 

@@ -1,6 +1,5 @@
 """Show how corrected checks, deductions or points would change a lesson's grades, or write the changes."""
 
-import getpass
 import json
 import logging
 import os
@@ -26,6 +25,7 @@ from autograder.nbgrader.command_line import command_parser, counted, create_con
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.grading_folder import graded_folder, grading_records
 from autograder.nbgrader.preparation import Preparation
+from autograder.nbgrader.replacement import account_name
 from autograder.nbgrader.sandboxed_execute import insert_outputs
 from autograder.results.local_executor import SharedExecutor
 from autograder.submissions.folder import Submission, released_notebooks, submissions
@@ -244,7 +244,7 @@ class Regrading:
         """Append the changes that are in the gradebook to the audit trail, and return them."""
         about = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "by": getpass.getuser(),
+            "by": account_name(os.getuid()),
             "lesson": self._lesson,
         }
         written = []

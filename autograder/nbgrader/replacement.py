@@ -28,6 +28,11 @@ class FolderReplacement:
         self._discarded = folder.with_name(f".{folder.name}.discarded")
         self._old = self._journal / "old"
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a process is replacing the folder, or was killed while it did."""
+        return self._journal.is_dir()
+
     def recover(self, restore: Callable[[Any], object] | None = None) -> bool:
         """Clean up after a killed process, and return whether its replacement had to be rolled back.
 
@@ -160,7 +165,11 @@ def _remove(folder: Path) -> None:
 
 def owner(path: Path) -> str:
     """Return the name of the account that owns a file or folder. Links are not followed."""
-    number = path.lstat().st_uid
+    return account_name(path.lstat().st_uid)
+
+
+def account_name(number: int) -> str:
+    """Return the name of an account, or "user NUMBER" if it has none, as in some containers."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

@@ -138,11 +138,12 @@ class ReplacingConverter(RecordingConverter):
     def _replace(self, notebooks: list[str], convert: Callable[[], None]) -> None:
         old = self.replacement(notebooks[0])
         old.recover()
-        if not self.is_due(notebooks):
+        excluded = self.names(notebooks[0])["student"] in self.coursedir.student_id_exclude.split(",")
+        if excluded or not self.is_due(notebooks):
             convert()  # nbgrader skips the assignment, and reports that.
             return
         self.check(self.names(notebooks[0])["assignment"], notebooks)
         written = self.written(notebooks)
         only_some = self.coursedir.notebook_id != "*"
         with old.replacing(copy_back=(lambda _, files: written.intersection(files)) if only_some else None):
-            convert()  # This writes no folder if the student is excluded.
+            convert()

@@ -158,7 +158,10 @@ class SandboxedExecute(NbGraderPreprocessor):
                 if self.has_trait(limit.name)
             }
         )
-        return Job(lesson, cells, tuple(sorted(files.items())), limits, checks_version(source))
+        version = checks_version(source)
+        if self.allow_unconfined:
+            version += " allow_unconfined"  # A grader who requires confinement must not get these results.
+        return Job(lesson, cells, tuple(sorted(files.items())), limits, version)
 
 
 def insert_outputs(notebook: NotebookNode, result: Result) -> None:

@@ -16,8 +16,8 @@ _AUTOGRADER = Path(__file__).parents[1]
 
 #: Packages that compute results or write them as text.
 _PACKAGES = (
-    *("torch", "numpy", "sacrebleu", "spacy", "tokenizers", "pydantic", "pyyaml"),
-    *("ipykernel", "IPython", "nbclient", "altair", "vl-convert-python"),
+    *("torch", "numpy", "sacrebleu", "spacy", "tokenizers", "pydantic", "pyyaml", "pandas"),
+    *("ipykernel", "IPython", "nbclient", "altair", "vl-convert-python", "jaxtyping"),
 )
 
 #: Parts of `course_lib` that affect only the results of the final lab, except for those in `_JUDGING`, which

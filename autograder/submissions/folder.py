@@ -112,7 +112,7 @@ class Submission:
         if _is_link(self.folder) or not os.path.isdir(self.folder):
             self.all_refused = True
             return
-        _refuse_too_deep(self.folder)
+        refuse_too_deep(self.folder)
         refuse_bad_timestamp(Path(self.folder))
         for where, folders, files in os.walk(self.folder):
             for name in sorted(folders + files):
@@ -199,7 +199,8 @@ def _is_link(folder: str) -> bool:
     return os.path.islink(folder) or os.path.islink(os.path.dirname(folder))
 
 
-def _refuse_too_deep(folder: str) -> None:
+def refuse_too_deep(folder: str) -> None:
+    """Raise UnreadableError if folders in this one are nested too deep."""
     waiting = [(folder, 0)]
     while waiting:
         where, depth = waiting.pop()

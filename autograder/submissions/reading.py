@@ -346,11 +346,11 @@ def _refuse_other_files(raw: bytes) -> None:
         raise UnreadableError("it is incomplete: the file was cut off when it was saved or handed in")
 
 
-def too_large(size: int) -> str:
-    """Return the reason why a file of this size is not read."""
+def too_large(size: int, limit: int = MAX_BYTES) -> str:
+    """Return the reason why a file of this size is not read. Both arguments are in bytes."""
     return (
-        f"it is a file of {size / 1e6:.0f} MB, larger than the limit of {MAX_BYTES / 1e6:.0f} MB; "
-        "clear its outputs, save it, and hand it in again"
+        f"it has {size:,} bytes, and the limit is {limit:,}; if it is a notebook, clear its outputs, save "
+        "it, and hand it in again"
     )
 
 

@@ -36,6 +36,6 @@ def read_file(folder: Path, path: str, max_bytes: int = MAX_BYTES) -> bytes:
         if not stat.S_ISREG(about.st_mode):
             raise UnreadableError(f"{shown(path)} is not a regular file")
         if about.st_size > max_bytes:
-            raise UnreadableError(too_large(about.st_size))
+            raise UnreadableError(too_large(about.st_size, max_bytes))
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(max_bytes)

@@ -121,6 +121,13 @@ def test_students_and_files_with_unusual_names(classroom: Classroom) -> None:
         assert f"{student}/{LESSON}/größe {'ä' * 100} + 1.txt" in pages(classroom)
 
 
+def test_the_page_of_an_excluded_student_stays(graded: Classroom) -> None:
+    write_pages(graded)
+    before = pages(graded)
+    write_pages(graded, force=True, notebook_id=LESSON, student_id_exclude="anna")
+    assert pages(graded) == before
+
+
 def test_while_a_run_grades_no_page_is_written(graded: Classroom) -> None:
     with (
         course_lock(graded.course / "autograder", logging.getLogger()),

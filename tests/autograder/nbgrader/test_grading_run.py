@@ -16,6 +16,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import parse_utc
 
 from autograder.nbgrader.preparation import Preparation
+from autograder.nbgrader.replacement import FolderReplacement
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
 from autograder.sandbox.archive import neighbor_files
 from autograder.submissions.folder import Submission, refuse_bad_timestamp
@@ -392,6 +393,38 @@ def test_with_too_many_links_no_file_is_copied_or_given_to_a_kernel(
     preparation = Preparation(course, SandboxedExecute())
     preparation.inspect(submission)
     assert set(preparation._files(submission)) == {"data/words.txt"}
+
+
+def test_a_file_that_students_edit_is_judged_as_they_handed_it_in(
+    classroom: Classroom, right: NotebookNode
+) -> None:
+    classroom.hand_in("anna", b"ein Kind", "data/words.txt")
+    execute = SandboxedExecute(config=configuration(classroom.course))
+    course = CourseDirectory(config=execute.config, assignment_id=LESSON)
+    submission = Submission("anna", LESSON, str(classroom.folder("anna")), (LESSON,))
+
+    def words() -> bytes:
+        return Preparation(course, execute)._files(submission)["data/words.txt"]
+
+    assert words() == b"ein Hund\n"
+    execute.config.Autograde.exclude_overwriting = {LESSON: ["data/words.txt"]}
+    assert words() == b"ein Kind"
+    (classroom.folder("anna") / "data/words.txt").unlink()
+    assert words() == b"ein Hund\n"
+
+
+def test_a_submission_that_is_not_collected_completely_is_not_graded(
+    classroom: Classroom, right: NotebookNode
+) -> None:
+    classroom.autograde()
+    replacement = FolderReplacement(classroom.hand_in("bela", right))
+    replacement.begin()  # as by a process that is killed afterwards
+    classroom.hand_in("bela", right)
+    classroom.autograde()
+    assert "collecting it has not ended" in classroom.not_graded["bela"]
+    replacement.recover()
+    assert classroom.autograde() == []
+    assert graded(classroom, "bela")
 
 
 def test_a_name_that_is_no_text_is_reported(classroom: Classroom, right: NotebookNode) -> None:

@@ -318,6 +318,10 @@ def test_a_full_disk_keeps_what_was_collected_before(
         assert collect(downloads, monkeypatch, "--force") == 1
         assert (earlier / f"{LESSON}.ipynb").read_text() == "earlier"
         assert [path.name for path in earlier.iterdir()] == [f"{LESSON}.ipynb"]
+        shutil.rmtree(earlier)
+        assert collect(downloads, monkeypatch) == 1
+        assert not earlier.exists()
+        downloads.hand_in("jdoe", b"earlier")
     assert "No space left on device" in capfd.readouterr().err
     assert collect(downloads, monkeypatch, "--force") == 1  # because Alex Kim's upload is not collected
     assert collected(downloads)[f"jdoe/{LESSON}.ipynb"] == "x" * 100_000
