@@ -22,7 +22,7 @@ from course_lib.curriculum.course_file import LESSONS, SOURCES
 from course_lib.translation.configs.loader import documented_yaml, load_config
 from course_lib.translation.data.corpora import load_captions
 
-#: A mark scheme, or a line that marks a solution.
+#: A whole mark scheme, or a line that begins or ends a solution. An answer contains neither.
 _INSTRUCTORS_PART = re.compile(
     r"\n*^### BEGIN MARK SCHEME[\s\S]*?^### END MARK SCHEME\n?|^ *### (BEGIN|END) SOLUTION.*\n?",
     re.MULTILINE,
@@ -93,7 +93,7 @@ def example_class(course: Path, lesson: Lesson) -> Iterator[ExampleSubmission]:
         if is_grade(cell) and not is_solution(cell):
             cell.metadata["tags"] = ["skip-execution"]
     yield ExampleSubmission(
-        "emeka", "wrote nothing, tagged the checks to be skipped and replaced our `check`", cheat
+        "emeka", "wrote no answers, tagged the checks to be skipped and redefined `check`", cheat
     )
 
 

@@ -72,7 +72,7 @@ if c.CourseDirectory.groupshared:  # new files are writable by the graders' grou
 # nbgrader releases every file next to a notebook, and copies it into graded folders: exclude the sources.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "[0-9][0-9]-*.py"]
 
-# nbgrader's own classes would delete what they can't replace, and stop at the first error.
+# nbgrader's own classes delete the old files before they copy the new ones, and stop at the first error.
 c.ExchangeFactory.release_assignment = "autograder.nbgrader.exchange.CourseReleaseAssignment"
 c.ExchangeFactory.release_feedback = "autograder.nbgrader.exchange.CourseReleaseFeedback"
 c.ExchangeFactory.collect = "autograder.nbgrader.exchange.CourseCollect"
@@ -104,11 +104,12 @@ c.GenerateAssignment.force = True
 c.SandboxedExecute.course = str(course)
 if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read this file
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"
-# `autograder.submissions` has already restored all cells and their metadata, or rejected the submission.
+# nbgrader's other steps are not needed: `autograder.submissions` has already restored all cells and their
+# metadata, or rejected the submission.
 c.Autograde.sanitize_preprocessors = [ClearOutput]
 # Validate a notebook once, not after each preprocessor.
 c.Exporter.optimistic_validation = True
-# The time limit of a cell in `nbgrader validate`, in seconds: its first cell imports torch, perhaps on a busy
+# The time limit of a cell in `nbgrader validate`, in seconds. Importing torch takes long, above all on a busy
 # machine. For grading, set c.SandboxedExecute.cell_seconds and c.SandboxedExecute.notebook_seconds instead.
 c.Execute.timeout = 60
 c.Execute.startup_timeout = 120
@@ -155,5 +156,5 @@ try:
     refresh_at_start(course)
 except CourseError as error:
     raise SystemExit(f"solutions/course.toml is not valid:\n{error}") from None
-except OSError as error:  # The folder is another grader's. Only generate_assignment needs the notebooks.
+except OSError as error:  # Another grader may own the folder. Only generate_assignment needs the notebooks.
     print(f"The solution notebooks are out of date, and cannot be rebuilt: {error}", file=sys.stderr)

@@ -15,7 +15,8 @@ def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
     If the block raises an exception, the temporary file is deleted and `path` is unchanged. Without `sync`,
     the file isn't flushed, so a power failure may leave it empty.
     """
-    # Other threads, and processes with the same id in other containers, may be writing the same file.
+    # The random suffix is needed because other threads, and processes with the same id in other containers,
+    # may be writing the same file.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -27,17 +28,17 @@ def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
         if sync:
             _sync_folder(path.parent)
     except BaseException:
-        with contextlib.suppress(OSError):  # The first error says more.
+        with contextlib.suppress(OSError):  # The original error says more than a failed deletion.
             temporary.unlink(missing_ok=True)
         raise
 
 
 def _sync_folder(folder: Path) -> None:
     """Flush a folder to disk if the system supports it, so that a power failure cannot undo a rename."""
-    if hasattr(os, "O_DIRECTORY"):  # Windows can't open folders, and doesn't need this.
+    if hasattr(os, "O_DIRECTORY"):  # Windows can't open folders, and needs no such flush.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with contextlib.suppress(OSError):  # Not every network drive supports this.
+            with contextlib.suppress(OSError):  # Not every network drive can flush a folder.
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)

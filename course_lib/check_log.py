@@ -102,7 +102,7 @@ def _append_line(path: Path, line: str) -> None:
         end = file.seek(0, os.SEEK_END)
         if end:
             file.seek(end - 1)
-            # A power failure can leave an incomplete last line.
+            # End an incomplete last line, which a power failure can leave.
             line = line if file.read(1) == b"\n" else "\n" + line
         file.write(line.encode("utf-8"))
 
@@ -140,7 +140,7 @@ def source_of(answer: object) -> str:
 
     The result is empty if the object wasn't defined in a notebook, or if inspecting it raises an exception.
     """
-    with contextlib.suppress(Exception):  # An object's own `__getattr__` can do anything.
+    with contextlib.suppress(Exception):  # An object's own `__getattr__` can raise anything.
         if getattr(answer, "__module__", None) != "__main__":
             return ""
         members = [answer, *vars(answer).values()] if isinstance(answer, type) else [answer]
@@ -158,7 +158,7 @@ def hand_in(folder: Path, with_code: bool = False) -> Path:
     lesson = folder.resolve().name
     if not (folder / f"{lesson}.ipynb").is_file():
         raise ValueError(
-            f"{folder}: expected a lesson's folder that contains its notebook, such as 01-attention"
+            f"{folder}: expected a lesson's folder, such as 01-attention, that contains its notebook"
         )
     entries = [entry for entry in read_log(log_folder() / LOG) if entry.lesson == lesson]
     if not entries:

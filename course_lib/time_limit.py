@@ -94,7 +94,7 @@ def _watchdog(seconds: float) -> Iterator[None]:
 
 
 class TimeLimits:
-    """Time limits that end at the same time for several threads. Another thread enforces them while it waits.
+    """Time limits that end at the same time for several threads, enforced by a thread that waits for them.
 
     This costs less than calling `time_limit` in each thread, because each call starts a watchdog thread.
     """
@@ -114,13 +114,13 @@ class TimeLimits:
                 self._deadlines[thread] = deadline
             yield
         finally:
-            # Unlike a call, an assignment can't be interrupted.
+            # Begin with an assignment, because it can't be interrupted, unlike a call.
             deadline.ended = True
             with self._lock:  # If `enforce` has just seen the old value, its OutOfTime is raised here.
                 self._deadlines.pop(thread, None)
 
     def enforce(self, has_ended: Callable[[float], bool]) -> None:
-        """Enforce the limits until `has_ended(timeout)`, which waits `timeout` seconds at most, is True."""
+        """Enforce the limits until `has_ended(timeout)`, which waits at most that long, returns True."""
         timeout = max(self._end - time.monotonic(), 0.0)
         while not has_ended(timeout):
             with self._lock:
@@ -153,7 +153,7 @@ class _Deadline:
         During an import, an expired limit is restarted, within a grace period of `_IMPORT_GRACE` seconds.
         """
         now = time.monotonic() - (_ready_seconds(self._native_id) - self._started_ready)
-        # A timer may fire a moment early.
+        # Allow for a timer that fires a moment early.
         if now < self._end - _REPEAT / 10:
             return False
         if now < self._last_end and _importing(frame()):

@@ -131,7 +131,7 @@ def test_the_members_of_a_package_do_not_depend_on_each_other_in_a_circle(folder
 
 @pytest.mark.slow
 def test_the_lab_and_the_reference_need_no_notebooks() -> None:
-    """Import both without Jupyter, nbgrader, spaCy, altair and pandas, as on a cluster node."""
+    """Import the lab and the reference without the packages that a cluster node may lack."""
     code = """
 import importlib.abc, sys
 absent = {"jupyterlab", "nbgrader", "nbformat", "IPython", "altair", "spacy", "pandas"}

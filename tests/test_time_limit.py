@@ -231,7 +231,10 @@ over.set()
 
 
 def test_the_look_at_a_frame_starts_no_garbage_collection() -> None:
-    """A garbage collection there can hang Python 3.11: https://github.com/python/cpython/issues/106883"""
+    """A garbage collection while a frame is looked up can hang Python 3.11.
+
+    See https://github.com/python/cpython/issues/106883.
+    """
     done = subprocess.run([sys.executable, "-c", LOOKS_AT_FRAMES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

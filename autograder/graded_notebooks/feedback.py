@@ -31,7 +31,8 @@ from autograder.graded_notebooks.verdicts import is_check, verdicts_in
 from autograder.submissions.repair import MARK_SCHEME
 from course_lib import __version__
 
-#: The name of the exception that a failed check raises. Importing its class would import torch.
+#: The name of the exception that a failed check raises. It is repeated here, because importing the class
+#: would import torch.
 CHECK_ERROR = "CheckError"
 
 #: The number of lines shown from the start and the end of a student's traceback.
@@ -47,8 +48,8 @@ _FOLDERS = re.compile(
 _SVG = "image/svg+xml"
 _DESCRIPTION = re.compile(r'aria-label="([^"]*)"')
 
-#: The Content-Security-Policy of the page: inline styles, embedded pictures and MathJax, which nbgrader's
-#: template uses for formulas. Inline scripts are blocked.
+#: The page's Content-Security-Policy, `POLICY`, allows inline styles, embedded pictures, and MathJax, which
+#: nbgrader's template uses for formulas. It blocks inline scripts.
 _MATHJAX = "https://cdnjs.cloudflare.com/ajax/libs/mathjax/"
 POLICY = (
     f"default-src 'none'; script-src {_MATHJAX} 'unsafe-eval'; style-src 'unsafe-inline'; "
@@ -56,7 +57,8 @@ POLICY = (
 )
 
 
-#: The name of the element that contains a page's digest. It is near the start of the page.
+#: The name of the element that contains a page's digest. It is near the start of the page, so only the first
+#: `_START_BYTES` bytes are searched.
 _DIGEST = "course-digest"
 _DIGEST_ELEMENT = re.compile(rf'<meta content="([0-9a-f]{{64}})" name="{_DIGEST}"/>'.encode())
 _START_BYTES = 4096
@@ -84,7 +86,7 @@ class FeedbackExporter(HTMLExporter):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.rendered: dict[str, Callable[[], str]] = {}
-        """Functions that return rendered pages, or wait for them, keyed by the graded notebook's path."""
+        """Functions that wait for a page if necessary and return it, keyed by the graded notebook's path."""
 
     @property
     def own_config(self) -> bytes:
@@ -177,7 +179,7 @@ class PrepareFeedback(ClearHiddenTests):
     variant also removes the mark schemes for graders and the paths of the grading machine.
     """
 
-    # nbconvert passes this to every preprocessor, and nbgrader warns if it is unknown.
+    # nbconvert passes this option to every preprocessor, and nbgrader would warn if it were not declared.
     display_data_priority = List([]).tag(config=True)
 
     def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:

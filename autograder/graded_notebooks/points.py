@@ -20,11 +20,11 @@ class GradedCell:
     name: str
     """The name of the cell, which is its anchor on the page."""
     by_hand: bool
-    """Whether it is an answer that only a person can grade."""
+    """Whether the cell is an answer that only a person can grade."""
     points: float
     max_points: float
     automatic: float | None
-    """The points from the check, or None if there are none."""
+    """The points from the check, or from nbgrader for an unchanged answer; None if there are none."""
     person: float | None
     """The points that a person gave for a written answer or instead of the check's points, or None."""
     extra: float
@@ -67,7 +67,7 @@ class GradedCell:
 
     @property
     def status(self) -> str:
-        """The verdict or, for a written answer, whether it was given and graded, in a few words."""
+        """A few words: the verdict or, for a written answer, whether it was given and has been graded."""
         if self.by_hand:
             if not self.answered:
                 return "no answer"

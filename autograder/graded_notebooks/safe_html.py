@@ -26,7 +26,7 @@ _TAGS = [
     *("details", "summary", "table", "caption", "thead", "tbody", "tfoot", "tr", "th", "td"),
 ]
 
-#: The classes in Markdown code, pandas tables and our feedback. Formgrader finds its form fields by class
+#: The classes in Markdown code, pandas tables and feedback pages. Formgrader finds its form fields by class
 #: and id, so no other classes and no ids are allowed in a submission.
 _CLASS = re.compile(r"highlight|hl-\w+|[a-z]{1,2}[a-z0-9]?|dataframe|course-[a-z-]+")
 
@@ -51,7 +51,8 @@ def _attribute(tag: str, name: str, value: str) -> bool:
             return False
 
 
-#: The maximum nesting depth of elements. Parsing takes quadratic time, and no library nests deeper.
+#: The maximum nesting depth of elements. Parsing takes time quadratic in the depth, and no library's output
+#: is nested more deeply.
 _MAX_DEPTH = 300
 #: A start or end tag, except those of void elements and of elements whose end tag may be omitted.
 _OPENS_OR_CLOSES = re.compile(
@@ -132,8 +133,8 @@ def highlight_code(source: str, language: str = "ipython3", metadata: NotebookNo
     return str(Highlight2HTML(pygments_lexer="ipython3")(source, language, metadata))
 
 
-#: Longer text is shown as it is. Converting some Markdown takes quadratic time, and highlighting a million
-#: characters of code takes half a minute.
+#: Text longer than this is only escaped. Converting some Markdown takes quadratic time, and highlighting a
+#: million characters of code takes half a minute.
 _MAX_CONVERTED = 100_000
 
 
@@ -259,7 +260,7 @@ class SanitizeNotebook(Preprocessor):
 
 
 def _sizes(metadata: NotebookNode) -> NotebookNode:
-    """Return the part of an output's metadata that is safe: the sizes of pictures that are numbers."""
+    """Return the part of an output's metadata that is safe: the sizes of pictures, if they are numbers."""
     kept = NotebookNode()
     for kind in ("image/png", "image/jpeg"):
         sizes = _only(metadata.get(kind, {}), "width", "height")

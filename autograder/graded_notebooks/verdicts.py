@@ -1,4 +1,4 @@
-"""Read the verdicts on checks from an autograded notebook."""
+"""Read the verdicts of the checks in an autograded notebook."""
 
 from contextlib import suppress
 

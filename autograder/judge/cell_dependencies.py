@@ -1,8 +1,8 @@
 """Determine which cells of a notebook have to run for grading.
 
-Cells that show a picture or train a demonstration take most of a notebook's time, and few of them affect a
-grade. Such a cell only has to run if it binds or modifies a name that other running code uses. The released
-lesson says which cells are optional, so students can't change that.
+Cells that draw a picture or train a model as a demonstration take most of a notebook's time, and few of them
+affect a grade. Such a cell only has to run if it binds or modifies a name that other running code uses. The
+released lesson says which cells are optional, so students can't change that.
 """
 
 import ast

@@ -59,7 +59,8 @@ def _unusual(source: str, forbidden: Collection[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         modules: list[str] = []
         names: list[str] = []
-        # A prohibited function can have the same name as the exercise, so the bare name proves nothing.
+        # Names of members of a module or an object. A bare name proves nothing, because a prohibited function
+        # can have the same name as the exercise.
         qualified: list[str] = []
         match node:
             case ast.Import(aliases):

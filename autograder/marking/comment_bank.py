@@ -16,7 +16,8 @@ from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 
-#: The file of the graders' own comments, in the folder of nbgrader_config.py: question -> key -> comment.
+#: The file of the graders' own comments, in the folder of nbgrader_config.py. It maps "lesson/question" to
+#: comments by key.
 FILE = "comments.json"
 
 #: The maximum length of a key, which is a few words.

@@ -14,7 +14,7 @@ from rapidfuzz import fuzz, process
 
 from autograder.marking.answers import Answer
 
-#: The minimum similarity of answers in one group, in percent of their characters.
+#: The minimum similarity of an answer to the first one of its group, in percent of their characters.
 ALIKE = 85
 
 #: The maximum number of characters that are compared. Without a limit, a huge answer would take minutes.

@@ -134,7 +134,7 @@ class CourseAutograde(RecordingConverter, Autograde):
         try:
             super().convert_notebooks()
         except NbGraderException:
-            if self.error is not None:  # nbgrader has logged it, and raises "see the above traceback"
+            if self.error is not None:  # nbgrader's own error only refers to the log
                 raise self.error from None
             raise
 

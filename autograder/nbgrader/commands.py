@@ -67,7 +67,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     if failed:
         app.fail(f"{len(failed)} of {len(collected)} students were not collected: {', '.join(failed)}")
     if left_out:
-        app.fail(f"Some uploads were left out: {left_out} (see the warnings above)")
+        app.fail(f"Some uploads are missing or were left out: {left_out} (see the warnings above)")
 
 
 def import_students(app: DbStudentImportApp) -> None:

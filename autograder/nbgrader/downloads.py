@@ -44,8 +44,9 @@ class Students:
         header, *rows = list(roster) or [[]]
         for row in rows:
             cells = dict(zip(header, row, strict=False))
-            # Canvas's gradebook has fixed column names. Moodle's grading worksheet translates them, and the
-            # "Participant 1234" at the start of each row, into the user's language.
+            # Canvas's gradebook has fixed column names. Moodle translates those of its grading worksheet, and
+            # the "Participant 1234" at the start of each row, into the user's language, so search all other
+            # cells.
             shared = [cells.get(name, "") for name in _CANVAS_LOGINS] if "ID" in cells else row[1:]
             owner = next((keys[cell] for cell in shared if cell in keys), None)
             if owner is not None and "ID" in cells:

@@ -156,7 +156,7 @@ class CourseReleaseFeedback(_CourseExchange, ExchangeReleaseFeedback):
             except (OSError, ValueError) as error:  # ValueError: the student's secret isn't UTF-8
                 reason: object = error
                 if not Path(folder, "submission_secret.txt").exists():
-                    reason = "it was not handed in through the exchange. Return its pages in another way."
+                    reason = "the submission is not from the exchange. Return the pages in another way."
                 self.log.error("%s: the feedback was not released: %s", student, reason)
                 failed.append(student)
         if failed:

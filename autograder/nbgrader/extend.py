@@ -18,8 +18,7 @@ from course_lib.curriculum.course_file import CourseError
 #: The units of time that the options use, in minutes.
 _MINUTES = {"days": 24 * 60, "hours": 60, "minutes": 1}
 
-#: The maximum extension in days. Python can't represent the dates that much larger
-#: extensions would lead to.
+#: The maximum extension in days. Much larger extensions would lead to dates that Python can't represent.
 _MAX_DAYS = 3650
 
 
@@ -42,7 +41,8 @@ def extend(gradebook: Gradebook, lesson: str, student: str, time: timedelta) -> 
             f"{lesson} has no deadline to extend. Set one with `nbgrader db assignment add {lesson} "
             '--duedate="2026-11-23 18:00 UTC"`.'
         )
-    # nbgrader can't add cells to a lesson that has a submission, even if the lesson has no cells yet.
+    # Extending an unreleased lesson would prevent its release: an extension creates a submission, and
+    # nbgrader can't add cells to a lesson that has a submission.
     if not assignment.notebooks:
         raise CourseError(
             f"{lesson} has not been released. Run `nbgrader generate_assignment {lesson}` first."
@@ -53,7 +53,7 @@ def extend(gradebook: Gradebook, lesson: str, student: str, time: timedelta) -> 
         submission = gradebook.add_submission(lesson, student)
         for notebook in submission.notebooks:
             for grade in notebook.grades:
-                grade.needs_manual_grade = False  # There is no answer yet.
+                grade.needs_manual_grade = False  # There is no answer to grade yet.
     old = submission.duedate
     submission.extension = time
     new = submission.duedate
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"instead of {old:%Y-%m-%d %H:%M} UTC."
         )
         if submission.late_submission_penalty:
-            print(f"`nbgrader generate_feedback {options.lesson}` computes the late penalty again.")
+            print(f"Run `nbgrader generate_feedback {options.lesson}` to compute the late penalty again.")
     return 0
 
 

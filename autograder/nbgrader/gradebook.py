@@ -33,7 +33,7 @@ def open_gradebook(course: CourseDirectory, create: bool = False) -> Gradebook:
     except DBAPIError as error:
         raise CourseError(error_message(error)) from None
     except (ArgumentError, ImportError, ValueError) as error:
-        # The message doesn't repeat the address, because it may contain a password.
+        # Don't repeat the address in the message, because an address may contain a password.
         raise CourseError(
             f"the gradebook's address is not valid: {error}. Set COURSE_GRADEBOOK to an address such as "
             "sqlite:////folder/gradebook.db or postgresql+psycopg://user@host/database."

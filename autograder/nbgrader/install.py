@@ -51,8 +51,8 @@ def _gradebook_engine(url: str, **options: Any) -> Engine:
     """Create the engine for a gradebook. Create the file of a new SQLite gradebook with the umask's mode.
 
     The engine is cached: nbgrader opens the gradebook many times, and a new engine would compile all SQL
-    again each time. Connections that the database has closed are reopened. SQLite itself never makes a new
-    file writable for the group, so other graders could not write to the gradebook.
+    again each time. Connections that the database has closed are reopened. The file is created here, because
+    SQLite itself never makes a new file writable for the group, so other graders could not write to it.
     """
     if (file := gradebook_file(url)) is not None:
         with suppress(OSError):  # SQLite itself reports why the file can't be opened.

@@ -33,7 +33,7 @@ class GradebookCells:
 
 
 class Releases:
-    """The releases of a course. Files, and the notebooks' cells in the gradebook, are cached."""
+    """The releases of a course. Released notebooks, and their cells in the gradebook, are cached."""
 
     def __init__(self, course: CourseDirectory) -> None:
         self._course = course

@@ -107,7 +107,8 @@ class GradingService:
         newest: dict[tuple[str, str], tuple[float, Submission]] = {}
         for submission in (*self._inbound(), *submissions(self._directory)):
             key, handed_in = (submission.student, submission.lesson), _handed_in_at(submission.folder)
-            # nbgrader preserves modification times, so a collected copy is as new as its original.
+            # nbgrader preserves modification times, so a collected copy is as new as its original, and
+            # replaces it here.
             if submission.notebooks and (key not in newest or handed_in >= newest[key][0]):
                 newest[key] = handed_in, submission
         for key, (_, submission) in newest.items():
@@ -200,7 +201,7 @@ class GradingService:
                 if not self._is_ready(prepared):
                     self._started[submission.student].append(time.monotonic())
             except Exception as error:
-                # `autograde` will report it too. The service must continue, whatever students submit.
+                # `autograde` will report the error too. The service must continue, whatever students submit.
                 self._log.warning("%s, %s: not graded: %s", *key, error)
 
     def _may_run(self, student: str) -> bool:
@@ -252,7 +253,7 @@ class GradingService:
                 if not _is_released(page):
                     if not folder.is_dir():
                         folder.mkdir()
-                        # As nbgrader does: students can't list the names, which are secrets.
+                        # As in nbgrader, students can't list the folder, because the file names are secret.
                         folder.chmod(0o2771 if self._directory.groupshared else 0o711)
                     atomic_write_text(page, automatic_feedback(name, notebook, points))
                     page.chmod(0o644)

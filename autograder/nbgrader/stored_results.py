@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         try:
             about = path.lstat()
-            # Another process may have replaced a damaged result since then, or be writing a temporary file.
+            # Another process may just have replaced a damaged result, or may be writing a temporary file.
             last = started - _WRITING_SECONDS if path.name.startswith(".") else started
             if about.st_mtime > last:
                 continue

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if options.check:
-            # Imported here because they import torch, which takes seconds.
+            # Import these modules here, because they import torch, which takes seconds.
             from autograder.release.validate import validate
             from course_lib.checks.engine.misconceptions import MisconceptionError
 

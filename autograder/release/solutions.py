@@ -66,7 +66,7 @@ def stale_curriculum(course: Path, curriculum: Curriculum) -> list[str]:
 
 
 def _write_solution(course: Path, lesson: Lesson, digest: str) -> list[str]:
-    # Imported here because jupytext and torch take seconds, and usually nothing is stale.
+    # Import these modules here, because loading jupytext and torch takes seconds and usually isn't needed.
     import nbformat
 
     from autograder.release.solution_notebook import solution_notebook

@@ -314,6 +314,7 @@ def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[Noteboo
 
 
 def _run(notebook: NotebookNode, folder: Path) -> None:
+    # Use one thread for each notebook, because several notebooks run at a time.
     NotebookClient(
         notebook,
         timeout=_SECONDS,
@@ -321,7 +322,7 @@ def _run(notebook: NotebookNode, folder: Path) -> None:
         allow_errors=True,
         extra_arguments=["--log-level=40"],
         resources={"metadata": {"path": str(folder)}},
-    ).execute(env=os.environ | {"OMP_NUM_THREADS": "1"})  # Several notebooks run at a time.
+    ).execute(env=os.environ | {"OMP_NUM_THREADS": "1"})
 
 
 def _failure(cell: NotebookNode) -> str:

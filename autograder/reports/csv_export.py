@@ -19,8 +19,8 @@ _COLUMNS = (
 class CsvExport(CourseExporter):
     """An exporter of nbgrader's CSV table that leaves the points of ungraded submissions empty.
 
-    nbgrader itself exports 0 points for them, as if nothing had been handed in. Its exporter has no method
-    for a single row that a subclass could override.
+    nbgrader itself exports 0 points for them, as if nothing had been handed in. This class computes all
+    rows, because nbgrader's exporter has no method for a single row that a subclass could override.
     """
 
     def write(self, gradebook: Gradebook) -> None:

@@ -258,8 +258,8 @@ class MoodleExport(_Export):
         columns = _columns(header, max_points, r"(\w+: ?)?{}( \(\w+\))?")
         if missing := [lesson for lesson in max_points if lesson not in columns]:
             raise ValueError(
-                f"Moodle has no grade item for {', '.join(missing)}: add the items there, export the grades "
-                f"again, or choose lessons with --assignment"
+                f"Moodle has no grade item for {', '.join(missing)}. Add the items in Moodle and export the "
+                "grades again, or choose other lessons with --assignment."
             )
         return [header, *self.fill(header, students, grades, columns)]
 

@@ -33,7 +33,7 @@ _CLOSE_DELAY = 1.0
 
 
 class SandboxPlugin(WorkerPlugin):
-    """A plugin that starts one sandbox per thread of a Dask worker. They stay warm until the worker ends.
+    """A plugin that starts one sandbox per thread of a Dask worker. The sandboxes stay warm until it ends.
 
     A worker with a different version of the course leaves the cluster, and so does a worker that has no way
     to confine code, unless `allow_unconfined` is true.

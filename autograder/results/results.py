@@ -96,7 +96,7 @@ class Results:
         try:
             self._store.save(job, body, seconds)
         except OSError as error:
-            self._warn(f"Results cannot be stored, so they would have to be computed again: {error}")
+            self._warn(f"Results cannot be stored, so a later run must compute them again: {error}")
 
     def _warn(self, message: str) -> None:
         """Log a problem with the store, but only once, because it doesn't affect grades."""

@@ -48,7 +48,7 @@ def _code_version(package: str | None) -> str:
 
 
 def _versions_for(package: str | None) -> dict[str, str]:
-    """Return the versions of all that can affect the checks in `package` (or any check, if it is None)."""
+    """Return the versions of everything that can affect the checks in `package`, or any if it is None."""
     return {
         name: version
         for name, version in _versions().items()

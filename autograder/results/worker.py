@@ -43,7 +43,7 @@ class GradingWorker:
 
         installed_version()
 
-        # Don't use the instructor's own profile.
+        # Don't use the instructor's own IPython profile.
         os.environ["IPYTHONDIR"] = str(self._fork_server.folder / "ipython")
         torch.set_num_threads(1)
         self._fork_server.start()
@@ -63,7 +63,7 @@ class GradingWorker:
                 f"notebook of {job.lesson}. Install the same versions on both machines, and restart all "
                 "grading programs that were started before an update"
             )
-        # Every wait has a timeout. As a last resort, end this process; its parent then starts another.
+        # Every wait has a timeout. If the job still hangs, end this process; its parent then starts another.
         faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)
         try:
             result = run(job, self._context(source), self._fork_server)

@@ -31,7 +31,7 @@ VARIABLES = {
     "PYTHONPATH": str(COURSE), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     # By default, the C library reserves 64 MiB of address space per thread, for up to eight threads per
-    # processor. On a large machine a few threads would reach the memory limit.
+    # processor. On a large machine, a few dozen threads would reach the memory limit.
     "MALLOC_ARENA_MAX": "2",
 }  # fmt: skip
 
@@ -44,7 +44,7 @@ def environment_paths() -> tuple[Path, ...]:
     prefixes = {
         Path(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     }
-    # Don't show these as a whole: their relevant parts are in _SYSTEM.
+    # Don't make these folders visible as a whole: their relevant parts are in _SYSTEM.
     prefixes -= {Path("/"), Path("/usr"), Path("/usr/local")}
     packages = {Path(site.getusersitepackages())} if site.ENABLE_USER_SITE else set()
     paths = {*map(Path, _SYSTEM), *prefixes, *packages, *_link_chain(Path(sys.executable))}

@@ -135,8 +135,8 @@ def require(confinement: Confinement, allow_unconfined: bool) -> None:
             "later); a container must permit one of them. Either of them also needs libseccomp, and an "
             "editable installation of the course (pip install --editable) outside the folders of Python and "
             "its packages.",
-            "`course doctor` shows details. To grade anyway, with code that can read, change and send "
-            "everything that you can: c.SandboxedExecute.allow_unconfined = True",
+            "`course doctor` shows details. To grade anyway, although students' code could then read, change "
+            "and send everything that you can, set c.SandboxedExecute.allow_unconfined = True",
         ]
     )
 

@@ -207,7 +207,8 @@ def become_kernel(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     assert supervisor.home is not None
     course, work = supervisor.home / "course", supervisor.home / "work"
-    # Python before 3.11.4 has no filters. `pack_files` writes only regular files with safe names.
+    # Python before 3.11.4 has no filters. That is safe, because `pack_files` writes only regular files with
+    # safe names.
     data_filter: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     for archive in archives:
         os.lseek(archive, 0, os.SEEK_SET)

@@ -15,7 +15,8 @@ from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from traitlets.config import Config
 
-#: The code of the request that makes the kernel serve the judge. It isn't valid Python.
+#: The code of the request that makes the kernel serve the judge. It isn't valid Python, so no working cell
+#: has the same code.
 JUDGE = "answer the judge"
 
 

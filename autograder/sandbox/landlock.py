@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-# System call numbers, which are the same on every architecture.
+# System call numbers, which are the same on x86-64 and ARM64.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1
 _PATH_BENEATH = 1

@@ -1,4 +1,4 @@
-"""The resource limits of a submission. The operating system enforces some of them."""
+"""The resource limits of a submission. The operating system, the fork server and the judge enforce them."""
 
 import ctypes
 import dataclasses
@@ -18,7 +18,7 @@ class Limits:
     """
 
     cell_seconds: float = 60.0
-    """Wall time of a cell, and of a request from the judge."""
+    """Wall time of a cell. A request from the judge has a separate time limit."""
     notebook_seconds: float = 600.0
     """Wall time of a notebook, including all restarts of its kernel."""
     cpu_seconds: int = 900

@@ -21,7 +21,7 @@ from autograder.submissions.regular_file import read_file
 #: The maximum size of nbgrader's `timestamp.txt` in bytes. It has a single line.
 _MAX_TIMESTAMP = 1_000
 
-#: The maximum nesting depth of folders. Python's own limit for walking a tree is far higher.
+#: The maximum nesting depth of folders. It is far below the depth at which Python fails to walk a tree.
 _MAX_DEPTH = 50
 
 #: The maximum number of files that are rejected individually. If there are more, no file is copied.
@@ -132,7 +132,7 @@ class Submission:
         if len(self.refused) > _MAX_REFUSED:
             self.all_refused = True
             self.notes, self.tampering = self.notes[:10], self.tampering[:10]
-            self.tampering.append("too many of its files are not regular files; none was copied")
+            self.tampering.append("too many of its files could not be copied, so none was copied")
 
     def _refuse_conflicts_with(self, lesson_file: str) -> None:
         """Refuse a folder at the path of `lesson_file`, and files at the paths of its parent folders."""

@@ -81,7 +81,7 @@ class _Repair:
         self.others = {cell.id: cell for cell in self.released.cells if not is_tracked(cell)}
         course = released.metadata.get("course", {})
         self.lesson, self.version = course.get("lesson"), course.get("version")
-        #: Some differences that are suspicious in a notebook of the current release are expected in others.
+        #: Some differences are suspicious only in a notebook of the current release.
         self.same_release = self.submitted.version in (None, self.version)
 
     def repaired(self) -> RepairedNotebook:

@@ -223,7 +223,7 @@ def attention_over_sentence(
 
 
 def _looks(matrix: Floats, rows: list[str], columns: list[str], choice: alt.Parameter) -> alt.Chart:
-    """Return a base chart whose data has one table row for each key of the query that `choice` selects."""
+    """Return a base chart with a table row for each query and key, filtered to the query in `choice`."""
     table = pd.DataFrame(
         {
             "query": q,

@@ -24,7 +24,7 @@ def named_bars(
     shares: bool = False,
     pale: Collection[str] = (),
 ) -> Picture:
-    """Draw a horizontal bar for each name, with its size at its end.
+    """Draw a horizontal bar for each name, with the size at the end of the bar.
 
     `table` has the columns `bar` (a name) and `size`, and up to three others: `panel`, to draw bars in
     several panels; `kind` (at most seven), to draw parts of a bar in different colours; and `note`, a text
@@ -53,7 +53,7 @@ def named_bars(
         parts["panel"] += [f": {_brief(size, unit)}" for size in total]
         written = [f"{size}, {_percent(share)}" for size, share in zip(written, whole / total, strict=True)]
     parts["written"] = parts["note"].where(parts["note"] != "", written)
-    # A part of a bar shows its size if the text fits into it.
+    # A part of a bar shows its size only if the text fits into the part.
     parts["shown"] = [_brief(size, unit) if len(kinds) > 1 else "" for size in parts["size"]]
     parts.loc[LETTER * parts["shown"].str.len() > length * parts["size"] / parts["reach"], "shown"] = ""
     fills = [MASKED_FILL if kind in pale else fill for kind, fill in zip(kinds, CATEGORIES, strict=False)]
@@ -100,7 +100,7 @@ def _layers(base: alt.Chart, rows: pd.DataFrame, axis: alt.Axis | None) -> alt.L
 
 
 def _brief(size: float, unit: str) -> str:
-    """Format a size with three digits and a letter for its magnitude, such as 56.9M or 252 MB."""
+    """Format a size with three significant digits and a letter for its magnitude: 56.9M, 252 MB."""
     power, letter = next(((p, letter) for p, letter in MAGNITUDES if size >= 0.9995 * p), (1, ""))
     return f"{size / power:.3g}{' ' if unit else ''}{letter}{unit}"
 

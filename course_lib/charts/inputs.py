@@ -19,8 +19,8 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
     """Convert `values` to a float64 array. `axes` lists the allowed numbers of axes.
 
     Tensors are detached and copied to the CPU, and narrow dtypes are widened. Raises ValueError for anything
-    but real numbers, for any number of axes not in `axes`, for an empty array and, with `finite`, for NaN or
-    infinity. The message calls the values `name`.
+    but real numbers and booleans, for any number of axes not in `axes`, for an empty array and, with
+    `finite`, for NaN or infinity. The message calls the values `name`.
     """
     array = _as_numpy(values, name)
     if array.dtype.kind not in "fiub":

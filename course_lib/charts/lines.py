@@ -36,11 +36,11 @@ def named_lines(
     `table` has one row for each point, with the columns `line` (at most seven names), `x` and `y`. `across`
     and `up` are the titles of the x axis and the y axis. With `log`, the y axis is logarithmic. With `odds`,
     x is a probability p, and the x axis is linear in the log odds, log(p / (1 - p)), to separate
-    probabilities near 1. Lines in `dashed` are dashed; with `dots`, each point is marked. With `mark`, each
-    line has a dot at its highest or lowest point, with its y (with `odds`, its x), unless that point is at
-    the right end of the chart. Raises ValueError for too many lines, an unknown name in `dashed`, numbers
-    that aren't finite, values of `y` that aren't above 0 (with `log`), or values of `x` that aren't between
-    0 and 1 (with `odds`).
+    probabilities near 1. Lines in `dashed` are dashed; with `dots`, each point is marked. With `mark`, a dot
+    marks the highest or lowest point of each line, and a label shows its y (with `odds`, its x), unless that
+    point is at the right end of the chart. Raises ValueError for too many lines, an unknown name in `dashed`,
+    numbers that aren't finite, values of `y` that aren't above 0 (with `log`), or values of `x` that aren't
+    between 0 and 1 (with `odds`).
     """
     table = table.reset_index(drop=True)
     names = list(dict.fromkeys(table["line"]))

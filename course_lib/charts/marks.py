@@ -1,7 +1,8 @@
 """The building blocks of several charts: matrices of cells, axes with words, short numbers and tooltips.
 
 Information is never shown by colour alone: a cell contains its value if it is large enough, a masked cell has
-a cross, and a cell with NaN or infinity is black, with a text that tells them apart.
+a cross, or an exclamation mark if its value isn't zero, and a cell with NaN or infinity is black, with a text
+that tells the two apart.
 """
 
 import json
@@ -126,7 +127,7 @@ def number_cell(value: float, shades: Shades, write: Write | None = short, *, ma
     if masked and value == 0:
         return Cell(MASKED_FILL, "×", "masked", "masked", ink=MASKED_INK)
     if masked:
-        # Leave out the zero: "!.25" is as wide as the other numbers, so the font can stay large.
+        # Leave out the leading zero: "!.25" is as wide as the other numbers, so the font can stay large.
         return leak_cell(
             f"!{write(value).removeprefix('0')}" if write else "!", f"{exact(value)}, although masked"
         )

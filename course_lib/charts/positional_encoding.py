@@ -27,8 +27,8 @@ def position_waves(table: Numbers, pairs: Sequence[int]) -> Picture:
 
     `table` is (L, D) with two or more positions, which are marked by dots. `pairs` selects the pairs to draw;
     pair i consists of the columns 2i and 2i + 1. Next to each row is the number of positions in a full turn,
-    computed from the angle between the first two positions. Raises ValueError for fewer than two positions,
-    no pairs, a pair that the table doesn't have, or numbers that aren't finite.
+    computed from the angle at position 1, because the angle at position 0 is 0. Raises ValueError for fewer
+    than two positions, no pairs, a pair that the table doesn't have, or numbers that aren't finite.
     """
     waves = from_tensor(table, "table", (2,), finite=True)
     if len(waves) < 2:
@@ -100,7 +100,7 @@ def number_field(values: Numbers, *, rows: str, columns: str, title: str) -> Pic
         raise ValueError(f"values: expected at most {largest:,} numbers, got {field.size:,}. Show a part.")
     height, width = field.shape
     widest, tallest = WIDTH - 130, 360
-    # Cells of a whole number of pixels have sharp edges, but a long row or column needs smaller ones.
+    # Whole numbers of pixels give cells sharp edges. A long row or column needs cells below one pixel.
     across = min(16, widest // width) or widest / width
     down = min(across if height > width else 16, tallest // height) or tallest / height
     shades = Shades.spanning(field)
@@ -232,7 +232,8 @@ def _clock(points: Floats, pair: int, angle: Floats, turn: Floats, side: int) ->
             (f"{sine}:Q", f"column {2 * pair}", ".4~f"),
             (f"{cosine}:Q", f"column {2 * pair + 1}", ".4~f"),
         )
-        # Write the numbers on the outer sides of the two hands, because they would overlap at small angles.
+        # Write the numbers on the outer sides of the hands: between the hands, they would overlap at small
+        # angles.
         beside = "datum.begins + datum.turn + 0.13" if prefix else "datum.begins - 0.13"
         name = shown.transform_calculate(right=f"1.17 * sin({beside})", up=f"1.17 * cos({beside})")
         layers += [

@@ -216,7 +216,7 @@ FACTOR = "score_factor"
 """The name of the slider's parameter."""
 
 MAX_GRADIENT = 0.5
-"""The largest possible Frobenius norm of the softmax's Jacobian, for two weights of one half."""
+"""The largest possible Frobenius norm of the softmax's Jacobian, reached if two weights are one half."""
 
 
 def softmax_temperature(scores: Numbers, keys: Sequence[str]) -> Picture:

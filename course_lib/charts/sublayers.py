@@ -107,7 +107,7 @@ def layer_costs(parameters: Mapping[str, int], multiplications: pd.DataFrame) ->
 
     `parameters` maps each part of a layer to its number of parameters. `multiplications` has one row for each
     part and sentence length, with the columns `length` (words, 1 or more), `part` and `multiplications` (for
-    each word). Raises ValueError if both together name more than four parts.
+    each word). Raises ValueError if the two arguments name more than four parts in total.
     """
     parts = list(dict.fromkeys([*parameters, *multiplications["part"]]))
     check_count(len(parts), len(COLOURS), "parameters and multiplications", "parts")

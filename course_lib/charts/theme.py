@@ -1,8 +1,8 @@
 """Colours, fonts and sizes shared by all charts, and the functions that show a chart live or as SVG.
 
 The categories are the colours of Okabe and Ito (2008) for colour-blind readers, without yellow, which is too
-pale on white. Ramps change steadily in lightness, the signed one on each side of zero, so that magnitudes can
-also be read in grey.
+pale on white. Ramps change steadily in lightness (the signed ramp does so on each side of zero), so that
+magnitudes can also be read in grey.
 """
 
 import hashlib
@@ -153,7 +153,10 @@ _ADDRESS_SPACE = 66 * 2**30
 
 
 def _require_address_space() -> None:
-    """Raise RuntimeError if drawing would end the process, because its address space is limited."""
+    """Raise RuntimeError if the limit on this process's address space is too low for drawing.
+
+    Without this check, vl-convert would end the process.
+    """
     if sys.platform == "win32":
         return
     import resource
@@ -162,7 +165,7 @@ def _require_address_space() -> None:
     if limit != resource.RLIM_INFINITY and limit < _ADDRESS_SPACE:
         raise RuntimeError(
             f"Drawing needs {_ADDRESS_SPACE / 2**30:.0f} GiB of address space, but this process may use only "
-            f"{limit / 2**30:.0f} GiB (`ulimit -v`)."
+            f"{limit / 2**30:.0f} GiB (`ulimit -v`). Raise this limit."
         )
 
 

@@ -66,7 +66,8 @@ def merge_steps(
             "details": [f"{sum(map(len, spelling))} symbols, repetitions included" for spelling in spellings],
         }
     )
-    # Keep the lines short: the layout is computed for the initial value of the slider.
+    # Keep these lines short: the layout is computed for the slider's initial value, so it has no room for a
+    # line that becomes longer later.
     line = alt.Chart(status).transform_filter(now).encode(x=alt.value(0))
     height = row_height * len(words)
     pair = line.mark_text(align="left", fontWeight="bold", fontSize=13).encode(
@@ -266,6 +267,6 @@ def batch_tables(tables: Mapping[str, Sequence[Sequence[str]]]) -> Picture:
 
 
 def _cut(token: str, width: int) -> str:
-    # A letter of the widest fallback font needs about 6.9 pixels.
+    # Assume 6.9 pixels for a letter, which is its width in the widest fallback font.
     maximum = int(width / 6.9)
     return token if len(token) <= maximum else f"{token[: maximum - 1]}…"

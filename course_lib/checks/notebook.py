@@ -156,7 +156,7 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
 
     The result is empty if they can't be determined.
     """
-    with contextlib.suppress(Exception):  # The message says what is wrong with the answer in any case.
+    with contextlib.suppress(Exception):  # The verdict doesn't depend on the parts.
         used = _names_used(names.get(name))
         return [
             part.name
@@ -168,7 +168,7 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
     return []
 
 
-#: The instructions that read a global name. The code of a class's body uses the second.
+#: The instructions that read a global name. The code of a class's body uses LOAD_NAME.
 _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
@@ -236,7 +236,7 @@ def _show(difference: Difference) -> None:
         return
     # The message contains the same information, so an error in drawing must not hide it.
     with contextlib.suppress(Exception):
-        # Cluster nodes have neither IPython nor the charts.
+        # Import these here, because cluster nodes have neither IPython nor the packages of the charts.
         from IPython.display import SVG, display
 
         from course_lib.charts import as_svg, found_beside_expected

@@ -137,7 +137,10 @@ class Curriculum(_Table):
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """The exercises for which the lab can use a student's code, by lesson. Empty ones are omitted."""
+        """The exercises for which the lab can use a student's code, by lesson.
+
+        Lessons without such exercises are omitted.
+        """
         return {
             lesson.name: names
             for lesson in self.lessons

@@ -23,8 +23,8 @@ _SHOWN = f"{SOURCES}/course.toml"
 _LESSON_NAME = re.compile(r"\d\d-[a-z0-9-]{1,37}")
 #: The pattern of a cell's name, which is also its grade_id in nbgrader.
 _CELL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]{0,49}")
-#: The pattern of the name of a file to hand in. `zip_collect` skips web pages and hidden files, unpacks
-#: archives, and reserves two names for the time of submission and the student's log.
+#: The pattern of the name of a file to hand in. It excludes notebooks, and files that `zip_collect` skips
+#: (web pages, hidden files), unpacks (archives), or uses for the time of submission and the student's log.
 _HAND_IN = re.compile(
     r"(?!timestamp\.txt$|check_log\.jsonl$)[A-Za-z0-9][\w.-]*\.(?!(?:ipynb|html|zip|gz)$)\w+"
 )
@@ -79,7 +79,7 @@ def _location(entries: Any, location: tuple[str | int, ...]) -> str:
             words[-1] = f"{words[-1].removesuffix('s')} {name or step + 1}"
         else:
             entries = entries.get(step) if isinstance(entries, dict) else None
-            if step not in ("int", "float"):  # the two alternatives that pydantic tried
+            if step not in ("int", "float"):  # the types that pydantic tried for points
                 words.append(str(step))
     return ", ".join(words)
 
@@ -124,7 +124,7 @@ def _lesson_problems(lesson: Lesson) -> Iterator[str]:
 
 def _entry_problems(entry: Entry) -> Iterator[str]:
     if not _CELL_NAME.fullmatch(entry.name):
-        yield f"{entry.name}: expected a name of at most 50 letters, digits and underscores"
+        yield f"{entry.name}: expected a letter and up to 49 more letters, digits or underscores"
     if entry.points <= 0:
         yield f"{entry.name}, points: expected a positive number, got {entry.points}"
     if isinstance(entry, Exercise):

@@ -5,7 +5,7 @@ import dis
 from collections.abc import Iterator
 from types import CodeType
 
-#: This phrase is part of the NotImplementedError that every stub raises.
+#: A phrase in the message of the NotImplementedError that every stub raises.
 UNWRITTEN = "is yours to write"
 
 
@@ -22,8 +22,8 @@ def reachable_stubs(code: str) -> Iterator[str]:
 class _BodiesAfterWith(ast.NodeTransformer):
     """Put the body of each `with` statement after the statement.
 
-    A context manager can suppress exceptions, so the compiler keeps the code after a `with` statement, even
-    if its body always returns.
+    A context manager can suppress exceptions, so the compiler would keep a stub after a `with` statement even
+    if the body of that statement always returns.
     """
 
     def visit_With(self, node: ast.With) -> list[ast.stmt]:

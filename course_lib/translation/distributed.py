@@ -350,8 +350,8 @@ def wait_for_peers(distributed: DistributedInfo) -> None:
     """
     if distributed.world_size > 1:
         with contextlib.suppress(RuntimeError):
-            # Other ranks may already wait for a collective in the default group, which this one would answer.
-            # And all-reduce a CPU tensor, because a barrier would use NCCL if there are GPUs.
+            # Use the control group: in the default group, this all-reduce could match a collective for which
+            # other ranks already wait. Use a CPU tensor, because a barrier would use NCCL if there are GPUs.
             work = dist.all_reduce(torch.zeros(1), group=distributed.control_group, async_op=True)
             assert work is not None, "this process is in the group"
             work.wait(timeout=timedelta(seconds=10))

@@ -87,8 +87,8 @@ _USUAL_CAUSES: dict[int, str] = {
 
 def _configure_torchrun() -> Path:
     """Set environment variables for torchrun and NCCL. Return the prefix of the files that NCCL may write."""
-    # In torch 2.11, torchrun has no options for these settings. (It ignores the shutdown timeout, and kills
-    # the processes after 30 seconds.)
+    # Use the environment, because torchrun has no options for these settings in torch 2.11. (That version
+    # ignores the shutdown timeout, and kills the processes after 30 seconds.)
     signals = os.environ.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1")
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", signals)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_SECONDS_TO_SAVE))

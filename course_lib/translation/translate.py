@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace) -> None:
             raise BadInputError("--tune: the length penalty of a provided model is already tuned.")
         _tune(translator, folder)
         if not options.ensemble_with:
-            # The length penalty tuned for an ensemble isn't the best one for its first run alone.
+            # Don't save an ensemble's length penalty, which isn't the best one for its first run alone.
             with _write_errors_reported(folder.search):
                 save_settings(folder.search, replace(default, alpha=translator.settings.alpha))
         if options.file is None:

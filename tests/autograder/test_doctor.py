@@ -64,7 +64,7 @@ def test_an_unknown_mechanism_exits_with_1(doctor: Doctor) -> None:
 def test_a_kernel_that_does_not_start_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     if not probe().sufficient:
         pytest.skip("nothing here can confine code")
-    # This can't be unpacked, because a path goes through another file as if it were a folder.
+    # This course can't be unpacked, because a path goes through another file as if it were a folder.
     monkeypatch.setattr(program, "whole_course", lambda: {"course": b"a file", "course/one.py": b""})
     with pytest.raises(CourseError, match=r"(?s)the kernel didn't start, .*Traceback"):
         program.run_smoke_test(probe())

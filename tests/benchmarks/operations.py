@@ -115,7 +115,7 @@ class Counting(TorchDispatchMode):
             Counter({name: _launches(name, args)}), max(moved / BANDWIDTH, flops / REACHED), moved, flops
         )
         self.count = self.count.plus(one)
-        # The registry has no entry for attention on CPUs.
+        # Recognise attention by its name, because the registry has no entry for attention on CPUs.
         if packet in flop_registry or "attention" in name:
             self.products = self.products.plus(one)
         return result
@@ -215,7 +215,7 @@ class FusedKernels:
         for tokens in (few, many):
             torch.compiler.reset()
             metrics.reset()
-            # Code from a cache isn't scheduled.
+            # Disable the caches, because code from a cache isn't scheduled.
             with (
                 inductor_config.patch(fx_graph_cache=False),
                 autograd_config.patch(enable_autograd_cache=False),
@@ -281,8 +281,8 @@ def predicted(config: RunConfig, sentences: int, layers: FusedKernels, softmax: 
     # Replace the eager encoder and decoder layers with compiled ones.
     result = result.plus(two.count.plus(one.count, -1), -1)
     layer = two.products.plus(one.products, -1).plus(layers.count(tokens))
-    # Gradients are added to those of earlier batches outside compiled code: read two, write one. `one` counts
-    # the launch.
+    # Gradients are added to those of earlier batches outside compiled code. Each addition reads two numbers
+    # and writes one. Its launch is already part of `one`.
     with FakeTensorMode():
         model = _transformer(config.model.model_copy(update={"layers": 1}), 2)
     sizes = [

@@ -35,7 +35,7 @@ def lab(folder: Path, tmp_path: Path) -> Iterator[str]:
     """Run JupyterLab in the folder, and yield its address with the token."""
     # Render all cells, including those that are scrolled out of view.
     settings = {"notebook-extension/tracker": {"windowingMode": "none"}}
-    # The timeout of Validate: on two busy cores, importing torch may exceed nbgrader's default of 30 seconds.
+    # Raise the timeout of Validate: on two busy cores, importing torch may exceed nbgrader's default of 30 s.
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "nbgrader_config.py").write_text("get_config().Execute.timeout = 120\n")
     with jupyterlab(command(folder), folder, tmp_path, settings) as server:

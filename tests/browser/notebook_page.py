@@ -18,7 +18,7 @@ class NotebookPage:
 
     def run_all(self) -> None:
         """Restart the kernel, run all cells, and wait until they have finished."""
-        # Not awaited, because the command waits for the dialog that the next line answers.
+        # Don't await the command, because it waits for the dialog that is answered below.
         self.page.evaluate(
             """() => {
                 window.hasRun = false;

@@ -23,7 +23,8 @@ from tests.nbgrader_command import nbgrader
 pytestmark = pytest.mark.browser
 
 STUDENTS = ("amara", "bruno", "chiyo")
-#: What a script logs to the console if it runs. In JupyterLab's frame, scripts can't open dialogs.
+#: The text that a script logs to the console if it runs. It opens no dialog, because scripts in JupyterLab's
+#: frame can't.
 RAN = "a script of a submission ran"
 ANSWER = (
     f'The variances add up. <script>console.log("{RAN}")</script>'

@@ -147,7 +147,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
     formgrader.press(formgrader.row(LESSON), "assign")
     assert "Successfully released" in formgrader.press(formgrader.row(LESSON), "release")
 
-    # Ann fetches it in JupyterLab, solves the exercise, validates and submits.
+    # Ann fetches the lesson in JupyterLab, solves the exercise, validates and submits.
     anns_page = hub.log_in(browser, ann, "/")
     expect(anns_page.locator(".jp-MarkdownViewer")).to_contain_text("You have no lessons yet")
     shoot(anns_page, "hub-3-start")
@@ -185,7 +185,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
     assert _text_of(hub.home(ben) / "ended", bens_page) == "0\n"
     shoot(bens_page, "hub-7-terminal")
 
-    # The instructor collects both, and autogrades them in the sandbox.
+    # The instructor collects both submissions, and autogrades them in the sandbox.
     graders_page.reload()
     assert "Successfully collected" in formgrader.press(formgrader.row(LESSON), "collect")
     formgrader.submissions(LESSON)
@@ -196,7 +196,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
     expect(formgrader.row(ben.name)).to_contain_text("0 / 7")
     shoot(graders_page, "hub-8-autograded")
 
-    # They mark Ann's explanation, and return feedback.
+    # The instructor marks Ann's explanation, and returns feedback.
     formgrader.read(LESSON, ann.name)
     answer = formgrader.graded_cell("explain_check")
     # Wait until Formgrader has loaded the scores, because it saves only what is typed after that.
@@ -209,7 +209,7 @@ def test_a_lesson_on_a_hub(hub: Hub, page: Page) -> None:
     assert "Successfully generated feedback" in formgrader.press(row, "generate-feedback")
     assert "Successfully released feedback" in formgrader.press(row, "release-feedback")
 
-    # Ann fetches and reads it.
+    # Ann fetches and reads the feedback.
     lessons = AssignmentList(anns_page)
     lessons.press("submitted", "Fetch Feedback")
     anns_page.get_by_text("(view feedback)").click()

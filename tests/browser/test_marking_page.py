@@ -40,7 +40,8 @@ def test_a_grader_needs_no_mouse(marked: MarkedClass, page: Page) -> None:
         expect(cards).to_have_count(3)
         expect(cards.nth(0)).to_be_focused()
 
-        # The first of two similar answers gets points and a comment from the bank, extended and added.
+        # The first of two similar answers gets points, and a comment from the bank, which is extended and
+        # saved in the bank.
         page.keyboard.press("2")
         expect(cards.nth(0).locator("[name=points]")).to_have_value("2")
         page.keyboard.press("b")

@@ -47,7 +47,7 @@ def test_boxes_are_apart_or_one_holds_the_other() -> None:
 
 
 def test_holders_come_before_what_they_hold() -> None:
-    """Blocks are drawn in this order, and a later block would cover an earlier one inside it."""
+    """Blocks are drawn in the order of BOXES, and a later block would cover an earlier one inside it."""
     holders = [box for box in BOXES if box.is_open]
     for earlier, later in combinations(holders, 2):
         assert not _holds(later, earlier)

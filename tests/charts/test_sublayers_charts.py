@@ -103,7 +103,7 @@ def test_the_highest_point_of_a_line_is_marked(texts_of: TextsOf) -> None:
     chart = _drawn(_lines(peaked=[0.001, 0.0052, 0.002], rising=[0.001, 0.002, 0.0061]), mark="highest")
     texts = texts_of(chart)
     assert "0.0052" in texts
-    assert "0.0061" not in texts  # the line may rise further to the right of the chart
+    assert "0.0061" not in texts  # the end of a line, which may rise further beyond the chart
     assert str(chart.description).endswith("peaked is highest at 1, with 0.0052.")
 
 

@@ -173,7 +173,7 @@ def test_the_defaults_are_the_base_model_of_the_paper() -> None:
     with torch.device("meta"):
         model = tie_embeddings(Transformer(37000, 37000, config))
         torchs = nn.Transformer(batch_first=True)
-    # PyTorch puts a norm on top of both stacks even with post-norm.
+    # Subtract the norms that PyTorch puts on top of both stacks even with post-norm.
     stacks = sum(weight.numel() for weight in torchs.parameters()) - 4 * 512
     assert sum(weight.numel() for weight in model.parameters()) == stacks + 37000 * 512 + 37000
     dropouts = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
@@ -275,7 +275,7 @@ def test_pitfall_08_matrices_start_by_xavier_and_tables_do_not() -> None:
             assert module.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05), name
     for embedding in (model.source_embedding, model.target_embedding):
         assert embedding.table.weight.std().item() == pytest.approx(64**-0.5, rel=0.02)
-        # Xavier's bound for this table is below this limit.
+        # With Xavier initialisation, no number could be above this limit.
         assert embedding.table.weight.abs().max().item() > 3.5 * 64**-0.5
 
 

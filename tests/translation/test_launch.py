@@ -32,7 +32,7 @@ TRAIN = ["-m", "course_lib.translation.train"]
 
 @pytest.fixture
 def launch() -> Iterator[Launch]:
-    """A function that starts the launcher. What a failed test leaves running is terminated."""
+    """A function that starts the launcher. Processes that a failed test leaves running are terminated."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(output: Path, *arguments: str, launcher: Sequence[str] = LAUNCH) -> subprocess.Popen[bytes]:

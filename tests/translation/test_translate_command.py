@@ -115,7 +115,7 @@ def test_a_terminal_shows_how_much_of_a_file_is_done_where_no_text_goes(
     )
     os.close(terminal)
     said = b""
-    with contextlib.suppress(OSError):  # Linux raises it when the last writer has closed it
+    with contextlib.suppress(OSError):  # Linux raises it when the last writer has closed the terminal
         while part := os.read(reader, 65536):
             said += part
     os.close(reader)
@@ -131,7 +131,7 @@ def test_tuning_keeps_what_it_finds(trained_folder: Path, capsys: pytest.Capture
     try:
         kept.unlink()
         assert main([str(trained_folder), "--tune", "--beam", "3"]) == 0
-        # The run tuned on the same sentences with the same model.
+        # The settings stay the same, because the run tuned them on the same sentences with the same model.
         assert load_settings(kept) == before
         printed = capsys.readouterr()
         assert printed.out == ""

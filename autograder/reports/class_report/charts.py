@@ -17,7 +17,7 @@ WIDTH = 560
 SHOWN = 20
 """The maximum number of misconceptions in the chart. The table below the chart contains all of them."""
 
-#: The maximum width of a letter in pixels. Browsers and vl-convert use different fonts.
+#: An upper bound for the width of a letter in pixels, because browsers and vl-convert use different fonts.
 _LETTER = 7.5
 
 _TENTHS = [f"{tenth * 10}–{tenth * 10 + 9} %" for tenth in range(9)] + ["90–100 %"]

@@ -46,7 +46,8 @@ class Figures:
     """A row for each student: points in the lessons that anyone has handed in. Missing submissions count
     as zero; submissions that were not graded, and points that a person has not awarded yet, are excluded."""
     students_to_help: pd.DataFrame
-    """A row for each student who needs help, the smallest share of the points first."""
+    """A row for each student with a small share of the points, or without a lesson that at least half of the
+    class handed in. The smallest share comes first."""
     scores: pd.DataFrame
     """A row for each student and lesson. The share excludes points that have not been awarded yet."""
     points_by_exercise: pd.DataFrame

@@ -70,8 +70,8 @@ class CallRecorder:
 
     def _function(self, func: Function, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
-        # Don't count reads of attributes: runtime checks of shape annotations make some, but aren't always
-        # enabled.
+        # Don't count reads of attributes: runtime checks of shape annotations read some, so the count would
+        # depend on whether these checks are enabled.
         self.calls += name != "__get__"
         # An overload in torch.ops is called "name.overload".
         last = name.partition(".")[0]

@@ -1,8 +1,8 @@
 """A student's object, and everything that a check can do with it.
 
-A probe works on a `Candidate`. Each operation is a plain `Request` to the object's `Backend`, which answers
-with a plain `Reply`. The object can therefore be in this process (`LocalBackend`) or in another process, and
-a check can't tell the difference.
+A probe works on a `Candidate`. Each operation is a `Request` to the object's `Backend`, which answers with a
+`Reply`. Both hold only data that can be sent between processes. So the object can be in this process
+(`LocalBackend`) or in another one, and a check can't tell the difference.
 """
 
 from abc import ABC, abstractmethod
@@ -41,7 +41,7 @@ class Fixture:
     arguments: tuple[object, ...]
     keywords: Mapping[str, object]
     build: Callable[..., object] = field(compare=False, repr=False)
-    """The function. The backend replaces the handles among its arguments with objects."""
+    """The function that builds the object. The backend replaces the handles among its arguments."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Request:
     """A request to perform one operation on the object with the handle `of`.
 
     The actions "call" and "gradients" call the object's `method`. For "gradients", `toward` is the gradient
-    with respect to the result.
+    of a loss with respect to the result, from which backpropagation starts.
     """
 
     action: Action
@@ -92,10 +92,10 @@ class Candidate:
     def gradients(self, *arguments: object, toward: Tensor) -> Reply:
         """Call the object, and backpropagate from its result, or from the first of several results.
 
-        `toward` is the gradient with respect to that result. The reply's value is a dict: "inputs" is a tuple
-        with the gradient of each floating-point tensor among the positional arguments, and "weights" is a
-        dict with the gradient of each trainable parameter by name. A gradient is None if backpropagation
-        doesn't reach the tensor.
+        `toward` is the gradient of a loss with respect to that result. The reply's value is a dict: "inputs"
+        is a tuple with the gradient of each floating-point tensor among the positional arguments, and
+        "weights" is a dict with the gradient of each trainable parameter by name. A gradient is None if
+        backpropagation doesn't reach the tensor.
         """
         return self._ask("gradients", arguments, toward=toward)
 

@@ -52,7 +52,7 @@ class Difference:
     structural: bool = False
     """Whether something other than numbers differs: an exception, a type, a shape or a fact in words."""
     values: tuple[Value, Value] | None = None
-    """The expected and the found value that differ, if they can be compared further."""
+    """The expected and the found value that differ, which `relation` describes; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class Comparison:
     """The rules for comparing a student's results with the expected ones."""
 
     tolerance: float | None = None
-    """The tolerance relative to the largest number; None for the default of the dtype."""
+    """The tolerance relative to the largest expected number; None for the default of the dtype."""
     messages: bool = False
-    """Whether exceptions must have the same message as well, unless `raise` statements raised both of them.
+    """Whether exceptions must have equal messages, unless `raise` or `assert` statements raised both of them.
 
-    If this is true, warnings may differ if the result contains NaN.
+    With `messages`, warnings needn't be equal if the result contains NaN.
     """
     described: bool = True
     """Whether to describe differences, which takes longer than finding them."""
@@ -163,7 +163,7 @@ class Comparison:
                 f"It changed {which or 'no argument'} in place. The caller still needs the old values, so "
                 f"make {'new tensors' if len(found.changed) > 1 else 'a new tensor'}."
             )
-        # One way to compute a NaN may warn where another doesn't.
+        # With `messages`, ignore warnings about NaN: one way to compute it may warn, and another may not.
         is_nan = isinstance(found.value, Tensor) and found.value.isnan().any()
         if expected.warnings != found.warnings and not (self.messages and is_nan):
             return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
@@ -192,7 +192,7 @@ class Comparison:
         )
 
     def _of_containers(self, expected: Value, found: Value, name: str) -> Difference | None:
-        # A list is accepted in place of a tuple.
+        # A list is accepted in place of a tuple, because `FrozenList` is a subclass of tuple.
         same_kind = isinstance(found, tuple if isinstance(expected, tuple) else dict)
         if not same_kind or len(expected) != len(found):
             return _structural(self._expected(name, expected, found))
@@ -271,7 +271,8 @@ class Comparison:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
         if not self.described:
             return ""
-        if type(expected) is str and type(found) is str:  # Facts aren't quoted; `Text` is data.
+        # Only a `Text` is data. Any other string states a fact, which isn't quoted.
+        if type(expected) is str and type(found) is str:
             return f"Expected {name} to be {expected}, got {found}."
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
         if found is None and name == "the result":

@@ -37,7 +37,8 @@ from course_lib.checks.engine.search import Explanation, Resemblance, Search
 from course_lib.checks.engine.versions import Versions
 from course_lib.curriculum.stubs import UNWRITTEN
 
-#: What a message is based on: misconceptions that explain all results or one of them, facts, or numbers.
+#: The evidence for a message: misconceptions that explain all results ("exact") or some of them ("partial"),
+#: facts about a result ("structural"), or only that numbers differ.
 Tier = Literal["exact", "partial", "structural", "numbers"]
 
 #: The kinds of `Raised` after which the student's code no longer runs, and their verdicts.
@@ -134,7 +135,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
     """
     found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
-    was_open = _close_process_group()  # The reference opens its own.
+    was_open = _close_process_group()  # The reference opens its own group.
     replies = [reply for outcome in found for reply in outcome.replies]
     raised = [reply for reply in replies if isinstance(reply, Raised)]
     stub = next(
@@ -155,7 +156,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences)
     facts = _facts(versions.reference(first), found[first], difference, arguments[first])
-    # A probe that asks for gradients may compare other results as well.
+    # A probe that asks for gradients may compare other results as well, so test whether a gradient differs.
     only_gradients = all(
         _compares_gradients(found[number]) and "gradient" in each.facts
         for number, each in differences.items()
@@ -212,7 +213,8 @@ def _explanation(
     }
     known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
     certain = None not in causes.values() and len(known) <= _MAX_CAUSES
-    # A single misconception says more than an exception, but a combination of several rarely does.
+    # A single misconception says more than an exception, but a combination rarely does. So don't search for
+    # combinations if the causes are certain.
     explanation = Search(exercise, versions, found, differences).explanation(combine=not certain)
     first = min(causes)
     if explanation.named:
@@ -326,9 +328,10 @@ def _arguments(exercise: ExerciseCheck, outcome: Outcome) -> Arguments:
 def _facts(
     expected: Outcome, found: Outcome, difference: Difference, arguments: Arguments
 ) -> tuple[str, ...]:
-    """Return a sentence on how a result relates to the expected one, and one on unexpected calls to fixtures.
+    """Return a sentence on how a result relates to the expected one, and one on the calls to fixtures.
 
-    Either is omitted if there is nothing to report.
+    The second sentence reports a number of calls that isn't the expected one. Either sentence is omitted if
+    there is nothing to report.
     """
     facts: list[str] = []
     wholes = (expected.observed, found.observed)

@@ -40,9 +40,9 @@ def example(exercise: ExerciseCheck, backend: Backend, failed: Sequence[Outcome]
     """Return a short call from the failed probes that shows a wrong result, or None if none is found.
 
     Inputs are rounded to two decimals to keep them short. Long inputs, and the weights of a module, are
-    replaced by evenly spaced numbers. A module is called in evaluation mode. The results are computed with
-    these numbers. If a result is long, only its first wrong row is shown. There is no example for a call
-    longer than `_MAX_CALL_LENGTH` characters, or for values that can't be written as Python source.
+    replaced by evenly spaced numbers. The results are computed with these inputs and weights. A module is
+    called in evaluation mode. If a result is long, only its first wrong row is shown. There is no example for
+    a call longer than `_MAX_CALL_LENGTH` characters, or for values that can't be written as Python source.
     """
     reference = LocalBackend(exercise.reference)
     is_module = isinstance(exercise.reference, type) and issubclass(exercise.reference, nn.Module)
@@ -88,7 +88,7 @@ def _calls(failed: Sequence[Outcome]) -> Iterator[_Call]:
 def _is_inherited(method: str) -> bool:
     """Return whether every module has this method, such as `double`.
 
-    Its result reveals nothing about the student's code.
+    The result of such a method reveals nothing about the student's code.
     """
     return method != "__call__" and hasattr(nn.Module, method)
 

@@ -95,7 +95,7 @@ def _unassigned(match: re.Match[str], line: str) -> str:
         return rf"`self.{match[2]}` is used before anything is assigned to it"
     if not used_on:
         return rf"a function gets an object of type {match[1]}, but needs one with the attribute `{match[2]}`"
-    if match[1].startswith("_"):  # The check's own objects replace models, for instance.
+    if match[1].startswith("_"):  # a type of the check, such as a replacement for a model
         return rf"`.{match[2]}` is used on an object that has no such attribute"
     return rf"`.{match[2]}` is used on an object of type {match[1]}, which has no such attribute"
 
@@ -122,8 +122,8 @@ def _names(match: re.Match[str], _: str) -> str:
         same = [other for other in there if other.startswith(f"{part}.")]
         return f"`{part}` has no {name.split('.')[-1]}." if same else ""
     return (
-        f"The task calls the attribute `{attribute}`, but your module has {_listed(own)}. An attribute that "
-        "is a plain list, or is created outside `__init__`, does not count."
+        f"The exercise requires the attribute `{attribute}`, but your module has {_listed(own)}. An "
+        "attribute that is a plain list, or is created outside `__init__`, does not count."
     )
 
 

@@ -28,7 +28,7 @@ class ExerciseCheck:
     reference: Any
     """The reference implementation: a function or a class."""
     misconceptions_file: Path | None = None
-    """The file with the known misconceptions, which the registry adds."""
+    """The file with the known misconceptions. The registry sets this field."""
     probes: list[Probe] = field(default_factory=list)
     """Probes in the order in which failures should be reported: the simplest first."""
     uncounted: int = 0

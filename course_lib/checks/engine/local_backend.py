@@ -32,7 +32,7 @@ from course_lib.time_limit import OutOfTime, time_limit
 #: The maximum length of a recorded message, number of warnings, and length of recorded output.
 MAX_MESSAGE_LENGTH, MAX_WARNINGS, MAX_PRINTED = 10_000, 100, 500
 
-#: Calls to a fixture are counted up to this number.
+#: The maximum number of calls to a fixture that are counted.
 MAX_CALLS = 20
 
 
@@ -99,7 +99,8 @@ class LocalBackend(Backend):
             return self._kept(found) if request.action in MAKING else found
         printed = _Printed()
         try:
-            # Inspecting the result also runs the student's code, such as the `__float__` of a number.
+            # The time limit covers the inspection of the result, which also runs the student's code, such as
+            # the `__str__` of a dict's key.
             with time_limit(SECONDS), as_torch_starts(), torch.random.fork_rng(devices=[]):
                 given = tuple(self._given(argument) for argument in request.arguments)
                 keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
@@ -227,7 +228,7 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     inputs = [
         item.requires_grad_() for item in given if isinstance(item, Tensor) and item.is_floating_point()
     ]
-    # A weight may have a second name, registered before the one that the exercise requires.
+    # Include duplicates, because a weight may have been registered under another name first.
     named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
     parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
     leaves = [*inputs, *parameters.values()]

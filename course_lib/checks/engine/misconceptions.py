@@ -61,7 +61,7 @@ class Misconception:
     patch: tuple[tuple[str, str], ...]
     """Pairs of a text that must occur exactly once in the source, and the text that replaces it."""
     exclusive: bool = False
-    """Whether it is never combined with other misconceptions."""
+    """Whether this misconception is never combined with others."""
     result: str = ""
     """An expression that replaces the `result` of the function, or of the module's `forward`."""
     of_tensors: bool = False
@@ -118,7 +118,10 @@ class WrongNumber:
 
 
 def shown_number(number: float) -> str:
-    """Format a number as a student would type it: integers below 1e15 in full, others with six digits."""
+    """Format a number as a student would type it.
+
+    Integers below 1e15 are written in full, and other numbers with at most six significant digits.
+    """
     is_whole = math.isfinite(number) and number == int(number) and abs(number) < 1e15
     return str(int(number)) if is_whole else f"{number:g}"
 
@@ -141,9 +144,9 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 def misconceptions_of(file: Path, exercise: str, source: str) -> tuple[Misconception, ...]:
     """Return the misconceptions of an exercise, whose patches apply to `source`.
 
-    Raises MisconceptionError if the file isn't valid TOML, or
-    one MisconceptionError for all other problems: unknown or missing keys, values of the wrong type,
-    duplicate names, patches that can't be applied.
+    Raises MisconceptionError if the file isn't valid TOML, or if the exercise's entry isn't an array of
+    tables. All other problems are listed in one MisconceptionError: unknown or missing keys, values of the
+    wrong type, duplicate names, and patches that can't be applied.
     """
     problems: list[str] = []
     known: list[Misconception] = []

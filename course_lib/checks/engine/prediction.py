@@ -24,7 +24,7 @@ class PredictionCheck:
     reason: str
     """Sentences that explain the correct answer to students who have found it, perhaps by luck."""
     misconceptions_file: Path | None = None
-    """The file with the known wrong answers, which the registry adds."""
+    """The file with the known wrong answers. The registry sets this field."""
     name: str = ""
     """The name of the prediction, which the registry takes from the variable in the lesson's probes."""
 

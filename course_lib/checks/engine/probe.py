@@ -46,10 +46,10 @@ class Probe:
     """What is true if the probe succeeds, as a short sentence for students."""
     ask: Ask
     tolerance: float | None = None
-    """The largest difference allowed, relative to the largest number; None for the default of the dtype."""
+    """The tolerance relative to the largest expected number; None for the default of the dtype."""
     name: str = ""
     """A unique name. The random numbers depend on it instead of on `description`, which may be reworded."""
 
     def run(self, candidate: Candidate, seed: str) -> Observed:
-        """Run the probe. Its random numbers depend on the seed and its name."""
+        """Run the probe. Its random numbers depend on the seed and the probe's name."""
         return self.ask(candidate, Draw(f"{seed}/{self.name}"))

@@ -275,7 +275,7 @@ def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
             continue
         left, right = (tensor.movedim(axis, 0).reshape(size, -1) for tensor in (expected, found))
         near = _NEAR * max(1e-6, float(left.abs().max()))
-        distances = (left.unsqueeze(1) - right.unsqueeze(0)).abs().amax(-1)  # expected slice, found slice
+        distances = (left.unsqueeze(1) - right.unsqueeze(0)).abs().amax(-1)  # axes: expected, found
         if not (distances <= near).any(0).all():
             continue
         sources = [int(column) for column in distances.argmin(0)]

@@ -127,7 +127,7 @@ class _Size:
         self.values = 1
 
     def add(self, values: int, depth: int) -> None:
-        """Add the items of a container at this depth. Raises ValueError if there are too many."""
+        """Add the items of a container. Raises ValueError for too many items or too large a depth."""
         self.values += values
         if self.values > MAX_VALUES or depth >= MAX_DEPTH:
             raise ValueError(

@@ -51,7 +51,7 @@ class Resemblance:
     others: int = 0
     """The number of other failing probes that these misconceptions are known to explain."""
     unexplained: Probe | None = None
-    """A probe whose outcome these misconceptions don't explain; None if it is only the rest of the result."""
+    """A probe whose outcome these misconceptions don't explain; None if they explain only a `part`."""
     is_ambiguous: bool = False
     """Whether other misconceptions explain as many results, so that these are only a guess."""
     is_likely: bool = False
@@ -67,7 +67,7 @@ class Explanation:
     named_by_error: bool = False
     """Whether the only evidence for `named` is exceptions, which other mistakes can raise as well."""
     similar: Resemblance | None = None
-    """If `named` is empty, misconceptions that explain one of the failing probes."""
+    """If `named` is empty, misconceptions that explain a failing probe's result or a part of it."""
 
 
 def can_be_combined(exercise: ExerciseCheck, mistakes: Mistakes) -> bool:
@@ -169,7 +169,7 @@ class Search:
         return ()
 
     def _pair(self) -> Mistakes:
-        """Return a pair that explains all results.
+        """Return a pair that explains all results, or an empty tuple.
 
         The beam search misses a pair if another misconception alone explains the first failing probe.
         """
@@ -194,7 +194,8 @@ class Search:
     def _closest(self) -> Resemblance | None:
         """Return misconceptions that explain a failing probe or, failing that, a part of its result."""
         closest = self._farthest(_MAX_COMBINED)
-        # There are so many combinations that one of them may explain some failing probes by coincidence.
+        # There are so many combinations that one of them may explain some failing probes by coincidence. So
+        # unless a combination explains all of them, prefer a single misconception.
         if closest is not None and len(closest.mistakes) > 1 and closest.others + 1 < len(self._failing):
             closest = self._farthest(1)
         observed = self._found[self._start].observed
@@ -202,7 +203,7 @@ class Search:
             return closest
         similar = self._resemblance()
         if similar is None and not _is_unspecific(observed):
-            # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
+            # These misconceptions may agree by coincidence, but they explain the first failing probe.
             return closest
         return similar
 
@@ -233,7 +234,7 @@ class Search:
         ]
         ambiguous = False
         if len(rivals) > 1:
-            # Several explain the same failing probes, so the other probes decide.
+            # Several combinations explain the same probes up to here, so the later probes decide.
             later = range(unexplained, len(self._found))
             score = {rival: sum(self._explains(rival, other) for other in later) for rival in rivals}
             rivals = [rival for rival in rivals if score[rival] == max(score.values())]
@@ -255,8 +256,9 @@ class Search:
         """Return a misconception that produces most of the wrong results and makes no other probe fail.
 
         The other results may differ, because a mistake can have other consequences in code that is structured
-        differently, for example an exception instead of NaN. Returns None if fewer than two results are
-        equal, or fewer than half of them, or if several misconceptions explain equally many.
+        differently, for example an exception instead of NaN. Returns None if fewer than three probes fail, if
+        fewer than two of their results or fewer than half of them are equal, if several misconceptions
+        explain equally many, or if the budget is used up.
         """
         if len(self._failing) < 3:
             return None

@@ -17,7 +17,8 @@ def student_line(trace: TracebackType | None) -> str:
     lines = [
         frame.line or ""
         for frame in traceback.extract_tb(trace)
-        # A student's cells belong to no package. The methods of dataclasses are in "<string>".
+        # Skip packages, to which a student's cells don't belong, and the methods of dataclasses, which are in
+        # "<string>".
         if not (_in_library(frame.filename) or _in_course(frame.filename) or frame.filename == "<string>")
     ]
     return lines[-1] if lines else ""
@@ -26,7 +27,7 @@ def student_line(trace: TracebackType | None) -> str:
 def raised_on_purpose(trace: TracebackType | None, by_course: bool = True) -> bool:
     """Return whether a traceback ends at a `raise` or `assert` statement outside of libraries.
 
-    `by_course` states whether a statement in this course's own code counts, such as in a reference.
+    `by_course` states whether a statement in the course's own code, such as a reference, counts.
     """
     if trace is None:
         return False
@@ -58,7 +59,8 @@ def _in_course(filename: str) -> bool:
 
 def _in_library(filename: str) -> bool:
     """Return whether a file belongs to Python or to an installed package other than this course."""
-    # Debian's Python and Colab install packages into "dist-packages", and users into their own folder.
+    # Search the whole path: users install packages into folders of their own, and Debian's Python and Colab
+    # use "dist-packages".
     installed = "site-packages" in filename or "dist-packages" in filename
     installed = installed or filename.startswith(("<frozen ", _STANDARD_LIBRARY))
     return installed and not _in_course(filename)

@@ -72,7 +72,7 @@ class Versions:
         self.effort = 0
         """The effort of compiling versions and running probes so far, in calls to torch functions."""
         self._timed_out: dict[Mistakes, _Version] = {}
-        """Versions that timed out. Other checks don't reuse them: the machine may have been suspended."""
+        """Versions that timed out. Other checks run them again: the machine may have been suspended."""
         self._counted: defaultdict[Mistakes, set[int]] = defaultdict(set)
         """The probes whose effort has been counted, by version."""
 

@@ -4,7 +4,7 @@ A message is the length of its header (4 bytes, big-endian), the header, and the
 tensors. The header is JSON: None, booleans, finite numbers and strings represent themselves, and all other
 values are lists whose first item is their type, such as `["tuple", 1, 2]` or `["tensor", "float32", 2, 3]`.
 Nothing is pickled, so reading runs no code. Messages from a student's process are read with `unpack_reply`,
-or with `unpack` and the number of valid handles, which validate everything in them.
+or with `unpack` and the number of valid handles. Both validate the whole message.
 """
 
 import json
@@ -174,7 +174,7 @@ class _Reader:
 
     `handles` is given for messages from an untrusted process: only handles below this number are valid in
     them, and the keys of dicts must be strings. In other messages, values that don't occur in replies are
-    accepted, too: requests, fixtures and complex numbers; lists are then real lists.
+    accepted, too: requests, fixtures and complex numbers; and lists become lists, not `FrozenList`.
     """
 
     def __init__(self, data: bytes, handles: int | None = None) -> None:
@@ -254,7 +254,7 @@ class _Reader:
     def _text(self, content: Any) -> str:
         if not isinstance(content, str) or len(content) > MAX_LETTERS:
             raise SerializationError(f"expected a string of at most {MAX_LETTERS} characters")
-        # A lone surrogate could not be printed.
+        # Replace lone surrogates, which can't be printed.
         return content.encode("utf-8", "replace").decode()
 
     def _only_text(self, items: list[Any]) -> str:
@@ -311,7 +311,7 @@ class _Reader:
             raise SerializationError(
                 f"shape: expected at most {MAX_AXES} non-negative integers, got {_shown(shape)}"
             )
-        # With an axis of length 0 the total size is 0, however long the other axes are.
+        # Limit each axis, because the total size is 0 if one axis has length 0, however long the others are.
         if any(size > MAX_BYTES for size in shape):
             raise SerializationError(f"a tensor has an axis longer than {MAX_BYTES}")
         end = self._at + math.prod(shape) * dtype.itemsize

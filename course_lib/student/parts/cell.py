@@ -75,7 +75,9 @@ def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], tim
         ) from None
     except (Exception, SystemExit) as error:
         if isinstance(error, NameError):
-            advice = "only solution cells and the setup cell are read, so move what it needs into this cell"
+            advice = (
+                f"only solution cells and the setup cell are read, so move what {name} needs into this cell"
+            )
         elif isinstance(error, ImportError):
             advice = "use only modules that the setup cell imports"
         else:
@@ -84,7 +86,7 @@ def run_cell(code: str, name: str, location: str, namespace: dict[str, Any], tim
     if name not in namespace:
         defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
         found = f"the cell defines {' and '.join(defined)}" if defined else "the cell defines nothing"
-        raise PartsError(f"{location}: {name} is missing, and {found}; restore that name")
+        raise PartsError(f"{location}: {name} is missing, and {found}; restore the name {name}")
     if not callable(namespace[name]):
         raise PartsError(
             f"{location}: {name} should be a function or a class, got an object of type "

@@ -23,7 +23,8 @@ from course_lib.student.parts.notebook import PartsError
 from course_lib.time_limit import OutOfTime, time_limit
 from course_lib.transformer import Transformer, TransformerConfig
 
-#: The tolerance relative to the largest value. A correct part may contain a constant in float32.
+#: The tolerance relative to the largest value. It is wider than the rounding of float64, because a correct
+#: part may contain a constant in float32.
 TOLERANCE = 1e-6
 #: The tolerance for gradients, which sum over all positions and so accumulate the differences.
 GRADIENT_TOLERANCE = 1e-4
@@ -144,7 +145,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
         yield f"the loss, {variant}", loss
         for name, gradient in _gradients(model, loss, norm_first).items():
             yield f"the gradient of {name}, {variant}", gradient
-    # With pre-norm and large weights, the model's output depends on every token that it reads.
+    # Decode with the pre-norm model: with large weights, its output depends on every token that it reads.
     ids = parts["greedy_decode"](model, source, source_mask, _MAX_LENGTH, _START, _END)
     # Decode with an end token that occurs early, so that sentences end at different steps.
     early_end = int(ids[0, 2])
@@ -153,7 +154,7 @@ def _compute(parts: Parts, device: torch.device) -> Iterator[tuple[str, Tensor]]
     yield from _decoding_functions(parts, source, source_mask)
     tied = parts["tie_embeddings"](model)
     with torch.no_grad():
-        # The student decides which of the three tensors the model keeps.
+        # Set the shared matrix, because the student decides which of the three tensors the model keeps.
         tied.source_embedding.table.weight.copy_(_weights(norm_first=True)["target_embedding.table.weight"])
         logits = tied(*batch)
     yield "the logits with tied embeddings", logits
@@ -249,7 +250,7 @@ def _training_functions(parts: Parts, labels: Tensor) -> Iterator[tuple[str, Ten
             scheduler.step()
         yield "the learning rates that the scheduler sets", torch.tensor(used, dtype=torch.float64)
     if "smooth_targets" in parts:
-        # The student decides on the dtype of these results.
+        # Convert the results, because the student decides on their dtype.
         yield "the smoothed targets", parts["smooth_targets"](labels, _VOCAB, _PAD, 0.1).double()
 
 
@@ -259,10 +260,11 @@ def _decoding_functions(parts: Parts, source: Tensor, source_mask: Tensor) -> It
         penalties = [float(parts["length_penalty"](length, 0.6)) for length in range(1, 9)]
         yield "the length penalties", torch.tensor(penalties, dtype=torch.float64)
     if "beam_search" in parts:
-        # The student decides when to stop: with these weights, the usual rules find the same sentences.
+        # Use weights with which the usual rules for stopping find the same sentences, because the student
+        # decides on the rule.
         model = _model(parts, norm_first=True, seed=22, gain=3.0).to(source.device)
         ids = parts["beam_search"](model, source, source_mask, 3, _MAX_LENGTH, _START, _END, 0.6)
-        # The student also decides on the number of columns after the last end token.
+        # Pad the result, because the student also decides on the number of columns after the last end token.
         ids = nn.functional.pad(ids, (0, max(0, _MAX_LENGTH - ids.shape[1])), value=_END)
         yield "the tokens of beam_search", ids
     if "average_checkpoints" in parts:

@@ -109,7 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     jupyter = command(folder.resolve(), for_jupyter)
-    if sys.platform == "win32":  # On Windows, execv doesn't quote spaces, and the shell doesn't wait for it.
+    # On Windows, execv doesn't quote spaces, and the shell doesn't wait for the new process.
+    if sys.platform == "win32":
         return subprocess.call(jupyter)
     return os.execv(jupyter[0], jupyter)
 

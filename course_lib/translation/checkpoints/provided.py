@@ -31,7 +31,7 @@ _FOLDER = Path(__file__).with_name("provided")
 _PIECE_BYTES = 450_000
 #: The file with the SHA-256 of the whole safetensors file, before it is split into parts.
 _CHECKSUM = "model.sha256"
-#: The weights that are tied to the first one if `model.tie_embeddings` is set. They are not stored.
+#: The names of the weights that share one matrix if `model.tie_embeddings` is set. Only the first is stored.
 _FIRST, *_TIED = ("source_embedding.table.weight", "target_embedding.table.weight", "generator.weight")
 
 

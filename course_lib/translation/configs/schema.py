@@ -57,8 +57,8 @@ class DataConfig(Section):
     """A folder written by `course prepare` with the same settings, to train from without preparing the corpus
     again; it may be a copy on each node's own disk. Default: the run prepares its data in its own folder."""
     folder: MayChange[str | None] = None
-    """With corpus: folder, the folder of the files NAME.de and NAME.en for train, validation and test, one
-    sentence per line, plain or gzipped (.gz)."""
+    """With corpus: folder, the folder of the files NAME.de and NAME.en, where NAME is train, validation and
+    test; one sentence per line, plain or gzipped (.gz)."""
     mirror: MayChange[str | None] = None
     """A folder with the published files, either directly or in a subfolder named after the corpus. It is read
     instead of downloading to the user's cache folder. Default: the environment variable COURSE_DATA."""

@@ -56,7 +56,7 @@ def _batch_ends(ascending: NDArray[np.int64], max_tokens: int) -> list[int]:
     ends = []
     first = 0
     while first < len(ascending):
-        # The first sentence is the shortest, which limits the number of sentences that can fit.
+        # All other sentences are at least as long as the first, which limits how many can fit.
         candidates = ascending[first : first + max_tokens // int(ascending[first])]
         # The size grows with each sentence, so the sentences that fit are a prefix.
         fits = candidates * np.arange(1, len(candidates) + 1) <= max_tokens

@@ -40,11 +40,11 @@ def prepare(
 ) -> PreparedData:
     """Open the data in `folder`, preparing it first if it is missing or damaged.
 
-    It is also prepared again if it was prepared from a different corpus or with different settings or
-    vocabularies. `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies are
-    `reused` or, if that is None, learned from the training split; otherwise, training has already begun with
-    those in the file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training
-    pair is left, or if the data cannot be written.
+    Data from a different corpus, or prepared with different settings or vocabularies, is prepared again, too.
+    `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies are `reused` or, if
+    that is None, learned from the training split; otherwise, training has already begun with those in the
+    file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training pair is left, or
+    if the data cannot be written.
     """
     origin = reused.fingerprint if reused else _LEARNED
     contents = read_intact_contents(folder, vocabulary)

@@ -139,8 +139,9 @@ def validation_split(
 ) -> tuple[list[Sequence[int]], list[str]]:
     """Return the validation split of a run: the sources as ids, truncated, and the references.
 
-    It is read from the prepared data of the run or, if `data.prepared` is set, from that folder. If this
-    folder no longer exists, as after training from a copy on a node's own disk, it is read from the corpus.
+    The split is read from the prepared data of the run or, if `data.prepared` is set, from that folder. If
+    that folder no longer exists, as after training from a copy on a node's own disk, the split is read from
+    the corpus.
     Raises BadInputError if neither can be read.
     """
     if config.prepared is None:

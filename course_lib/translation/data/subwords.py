@@ -24,7 +24,7 @@ class Subwords:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # Encode text such as "<pad>" as text. This setting isn't saved with the tokenizer.
+        # Encode text such as "<pad>" as text. The JSON of a tokenizer doesn't contain this setting.
         self._tokenizer.encode_special_tokens = True
 
     @classmethod

@@ -50,7 +50,7 @@ class TokenPairs(Sequence[IdPair]):
     def __len__(self) -> int:
         return len(self._offsets) // 2
 
-    # The lab uses neither slices nor negative indices.
+    # Slices and negative indices are not supported, because the lab doesn't use them.
     def __getitem__(self, index: int) -> IdPair:  # type: ignore[override]
         if not 0 <= index < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} pairs")
@@ -62,9 +62,9 @@ class TokenPairs(Sequence[IdPair]):
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"]]:
         """Collate the pairs at the indices `batch`, with the same result as lesson 10's `collate`.
 
-        Sentences are truncated to `max_length` tokens, including the start and end tokens. It uses array
-        operations, which are many times as fast as a loop over the sentences, so that a GPU doesn't have to
-        wait.
+        Sentences are truncated to `max_length` tokens, including the start and end tokens. This method uses
+        array operations, which are many times as fast as a loop over the sentences, so that a GPU doesn't
+        have to wait.
         """
         indices = np.asarray(batch, np.int64)
 

@@ -51,7 +51,7 @@ class BatchDecoder:
         """
         indices = [index for index, ids in enumerate(sentences) if len(ids)]
         lengths = [min(len(sentences[index]) + 2, self.max_length) for index in indices]
-        # A sentence that is longer than the whole budget gets a batch of its own.
+        # Raise the budget to the longest sentence if necessary, because `token_batches` rejects longer ones.
         budget = max(self.config.tokens_per_batch // beam, max(lengths, default=0))
         return [[indices[number] for number in batch] for batch in token_batches(lengths, budget)]
 
@@ -144,5 +144,5 @@ def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> l
         with ThreadPoolExecutor(workers, "decoding", torch.set_num_threads, (threads // workers,)) as pool:
             return list(pool.map(function, reversed(items)))[::-1]
     finally:
-        # This sets the number for the current thread and for threads started later.
+        # This call restores the number for the current thread and for threads started later.
         torch.set_num_threads(threads)

@@ -102,7 +102,6 @@ class _Search:
         if self._beam > 1:
             self._decoder.reorder_beams(parent)
             prefix = self._ids[:, :, :step]
-            # In the first step, every new beam has the same parent, the only beam.
             self._ids[:, :, :step] = prefix.gather(1, parent.unsqueeze(-1).expand_as(prefix))
         self._ids[:, :, step] = token
         self._last = token

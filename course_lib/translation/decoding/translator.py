@@ -27,7 +27,8 @@ from course_lib.translation.model.seq2seq import TransformerModel, build_model
 #: The precisions that a user can choose for decoding.
 DecodingPrecision = Literal["float32", "bfloat16"]
 
-#: A pattern for two adjacent characters of a word. Bytes of an incomplete character are decoded as U+FFFD.
+#: A pattern for two adjacent characters of a word. U+FFFD belongs to words, because it is decoded from the
+#: bytes of an incomplete character.
 _INSIDE_WORD = re.compile(r"[\w\ufffd]{2}")
 
 #: The length penalty of section 6.1 of the paper, for models without a tuned one.

@@ -86,7 +86,8 @@ def hidden_with_fused_attention(
     """
     first = model.encoder_layers[0]
     assert isinstance(first, _FastLayer), "every layer was replaced"
-    # Convert the input of each stack to the layers' dtype, so that one compiled function serves all layers.
+    # Convert the input of each stack to the dtype of the residual stream, so that one compiled function
+    # serves all layers.
     residual_dtype = first.residual_dtype
     zeros = torch.zeros(source_mask.shape, dtype=dtype, device=source.device)
     bias = zeros.masked_fill(~source_mask, -torch.inf).unsqueeze(1)
@@ -240,7 +241,8 @@ class _FastLayer(nn.Module):
     sublayers: Any  # A ModuleList of SublayerConnections; mypy doesn't know the items' type.
 
     def __init__(self, layer: EncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
-        nn.Module.__init__(self)  # The submodules are those of `layer`.
+        # Don't call `super().__init__()`, which would build new submodules.
+        nn.Module.__init__(self)
         # Keep the reference's order, because the optimiser's state lists the parameters in this order.
         for name, child in layer.named_children():
             self.add_module(name, child)

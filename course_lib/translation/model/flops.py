@@ -26,8 +26,8 @@ def training_flops(
 
     The product of an n x k and a k x m matrix takes 2 n k m operations, and the backward pass does two
     products of that size for each. The lengths are the numbers of tokens in each sentence that the
-    encoder and the decoder read. Neither padding nor the keys that the causal mask excludes (half of the
-    decoder's self-attention) count as useful work.
+    encoder and the decoder read. Padding, and the keys that the causal mask excludes (half of the decoder's
+    self-attention), are not counted.
     """
     d, ff, layers = model.d_model, model.d_ff, model.layers
     source, target = source_lengths.double(), target_lengths.double()

@@ -112,9 +112,9 @@ def _random_ones(like: Tensor, dropped: int) -> Tensor:
 _LOGITS_PER_CHUNK = {"cpu": 2**20, "cuda": 2**28}
 
 
-#: With more rows in float16, a weight's gradient in a chunk could exceed 65,504, the largest float16 number,
-#: although hidden values are below 16. A scaled loss doesn't help, because this gradient is computed before
-#: the loss is scaled.
+#: The maximum number of rows in a chunk in float16. With more rows, a weight's gradient in a chunk could
+#: exceed 65,504, the largest float16 number, even though hidden values are below 16. A scaled loss doesn't
+#: help, because this gradient is computed before the loss is scaled.
 _FLOAT16_ROWS = 2**12
 
 
@@ -172,7 +172,7 @@ def fused_smoothed_loss(
     need no logits at all: their sum is the product of the summed `hidden` and the mean row of `weight`, plus
     N times the mean of `bias`.
     """
-    # Gradients are always disabled inside `forward`, so this has to be determined here.
+    # Determine this here, because gradients are always disabled inside `forward`.
     needs_gradient = torch.is_grad_enabled()
     total: Tensor = _SmoothedLoss.apply(  # type: ignore[no-untyped-call]
         hidden, weight, bias, labels, smoothing, dtype, needs_gradient, compiled
@@ -253,7 +253,7 @@ def _softmax_step(
     dtype, classes = logits.dtype, logits.shape[1]
     logits = logits.to(exact)
     at_labels = logits.gather(1, labels)
-    # Both the loss and the gradient use the exponentials.
+    # Compute the exponentials once, for both the loss and the gradient.
     largest = logits.amax(1, keepdim=True)
     exponentials = logits.sub_(largest).exp_()
     sums = exponentials.sum(1, keepdim=True)

@@ -122,7 +122,8 @@ class LossSum(nn.Module):
                 return self._simcut_loss(source, target, positions)
             hidden, labels = self._hidden_and_labels(source, target, positions)
             generator = self.model.generator
-            # A student's generator may have no bias, and a subclass may compute something different.
+            # Use the fused loss only for the reference's classes: a student's generator may have no bias, and
+            # a subclass may compute something different.
             if (
                 type(self.loss) is LabelSmoothingLoss
                 and type(generator) is nn.Linear

@@ -51,7 +51,7 @@ class BatchLoader:
     components: Components = REFERENCE
 
     def __post_init__(self) -> None:
-        # The length of each source and target, with start and end tokens.
+        # The length of each source and target after truncation, with start and end tokens.
         self._lengths = np.minimum(self.pairs.lengths + 2, self.config.data.max_length)
         self._prefetched: tuple[UpdatePlan, Future[list[DeviceBatch]]] | None = None
         # Select the GPU in the new thread, whose current device would otherwise be the first GPU.
@@ -117,8 +117,8 @@ class BatchLoader:
 def example_batches(config: RunConfig, token: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield two artificial batches of a token, whose numbers of sentences and tokens differ.
 
-    They are input for the compiler, which optimises its code for the sizes of the second batch, so that one
-    resembles a real batch.
+    They are input for the compiler, which optimises its code for the sizes of the second batch. Therefore,
+    the second batch resembles a real one.
     """
     # Use an odd length: for an even one, the compiled code for masks could rely on a divisor of the length.
     length = max(7, config.data.max_length // 2 | 1)

@@ -64,7 +64,8 @@ class Dashboards:
 def _tensorboard(run_folder: Path) -> _Dashboard:
     from torch.utils.tensorboard import SummaryWriter
 
-    # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones.
+    # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones, so the
+    # older ones needn't be removed.
     writer = SummaryWriter(str(run_folder / "tensorboard"))
 
     def write(row: MetricsRow) -> None:

@@ -25,7 +25,8 @@ from course_lib.translation.model.seq2seq import REFERENCE, Components, Transfor
 from course_lib.translation.train.metrics import MetricsRow
 from course_lib.translation.train.scoring import Candidate, TunedAlpha, tune_alpha
 
-#: Greedy decoding is fast, and nearly as good as beam search for comparing epochs.
+#: The default search settings: greedy decoding, which is fast, and nearly as good as beam search for
+#: comparing epochs.
 GREEDY = SearchSettings()
 
 

@@ -130,7 +130,7 @@ def train(
             experiment.load(state)
         else:
             rank_zero_first(distributed, experiment.files.clear_snapshots)
-        # Free this memory: the states are as large as the model and its optimiser.
+        # Free the memory of the loaded states, which are as large as the model and its optimiser.
         del checkpoint, state, start
         experiment.train()
         return experiment.test()
@@ -339,9 +339,7 @@ class Experiment:
         if use == "best" and self._best.step == 0:
             reason = f"the validation {metric} was never measured, or never a number"
         elif use == "averaged" and not broadcast_from_rank_zero(self.distributed, averaged.is_file):
-            reason = (
-                "there is no snapshot to average, so training may have ended before training.average_every"
-            )
+            reason = "there is no snapshot to average (training may have ended before the first snapshot)"
         else:
             return use
         self.display.print(
@@ -366,7 +364,7 @@ class Experiment:
         if self.trainer.loss_scale < _SMALLEST_LOSS_SCALE:
             raise_on_all_ranks(
                 self.distributed,
-                f"training: until update {self.trainer.step:,}, the gradients of many updates in a row were "
+                f"training: up to update {self.trainer.step:,}, the gradients of many updates in a row were "
                 "too large for float16, so these updates were skipped, and the run stops. Start a new run, "
                 "with another run_folder, and with training.precision=float32, or bfloat16 if the hardware "
                 "supports it.",
@@ -391,7 +389,7 @@ class Experiment:
             },
             "vocabulary": self.data.vocabularies.fingerprint,
             "data": self.data.fingerprint,
-            "trainer": self.trainer.state(),  # All ranks take part in this.
+            "trainer": self.trainer.state(),  # This call is collective.
             "selection": self._best.state(),
             "validated_step": self._validated_step,
             "parts": self._fingerprint,

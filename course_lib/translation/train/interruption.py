@@ -68,7 +68,8 @@ class Interruption:
     def immediate(self) -> Iterator[None]:
         """Within the block, raise `Interrupted` as soon as a signal arrives, even if signals were deferred.
 
-        It is also raised if one has already arrived. Use this where all progress has been saved.
+        `Interrupted` is also raised if a signal has already arrived. Use this where all progress has been
+        saved.
         """
         before, self._deferred = self._deferred, False
         try:

@@ -30,8 +30,8 @@ class MetricsLog:
     def open(cls, path: Path, keep_bytes: int = 0) -> "MetricsLog":
         """Open a log, and truncate an existing file to `keep_bytes`.
 
-        For a resumed run, this is the file's size at the time of the checkpoint, because later updates are
-        repeated.
+        For a resumed run, `keep_bytes` is the file's size at the time of the checkpoint, because later
+        updates are repeated.
         """
         file = path.open("ab", buffering=0)
         if file.tell() > keep_bytes:
@@ -59,7 +59,7 @@ class MetricsLog:
 
     def _write(self) -> None:
         while self._unwritten:
-            # If the disk fills up, `write` may write only the first part of a line.
+            # Keep the rest of a line, because `write` may write only a part of it if the disk fills up.
             self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
 
     def __enter__(self) -> "MetricsLog":

@@ -94,7 +94,7 @@ class BackgroundRun:
                 # Interrupting the notebook must not interrupt the run.
                 start_new_session=True,
             )
-        # Another notebook, or this one after a restart of its kernel, needs this to stop the run.
+        # Another notebook, or this one after a restart of its kernel, needs the process id to stop the run.
         (folder / _PROCESS).write_text(f"{process.pid} {platform.node()}\n", "utf-8")
         return cls(folder=folder, process=process)
 

@@ -15,7 +15,7 @@ def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> Op
 
     Its own learning rate is 1.0, which the schedule multiplies by the learning rate of each update.
     """
-    # The config allows a weight decay only with AdamW.
+    # With Adam, the weight decay is always 0, because the config rejects other values.
     kind = AdamW if config.optimizer == "adamw" else Adam
     return kind(parameters, 1.0, betas=(0.9, 0.98), eps=1e-9, weight_decay=config.weight_decay, fused=True)
 

@@ -35,8 +35,8 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[set[ob
 
     Also end it ten seconds after another rank has exited within its block. The main thread can't be
     interrupted while it waits in a collective, so the process ends without saving. While the yielded set is
-    not empty, for example because a file is being written, the loss of a rank doesn't end the process here;
-    NCCL's own watchdog may still end it with SIGABRT. Must be called on every rank.
+    not empty, for example because a file is being written, this function doesn't end the process after a rank
+    has exited, but NCCL's own watchdog may still end it with SIGABRT. Must be called on every rank.
     """
     unfinished: set[object] = set()
     if distributed.world_size == 1:

@@ -38,8 +38,8 @@ class RunFiles:
     If a file cannot be written during training, `report` is called with a message and training continues.
     Checkpoints, models and snapshots are written by one thread, in the order of the calls, from copies of
     the weights. `finish_writing` waits for this thread, and so does the end of the `with` block, which also
-    closes the dashboards. The set `unfinished` is not empty while files are being written, or after the
-    end of the block.
+    closes the dashboards. The set `unfinished` is not empty while files are being written, nor
+    after the end of the block.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RunFiles:
         self._try("The checkpoint", save)
 
     def finish_writing(self, all_but: int = 0) -> None:
-        """Wait until at most `all_but` files are still to be written, and report those that couldn't be."""
+        """Wait until at most `all_but` files are left to write, and report each failure to write one."""
         while len(self._writing) > all_but:
             what, writing = self._writing.popleft()
             self._try(what, writing.result)

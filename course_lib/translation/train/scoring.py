@@ -37,7 +37,7 @@ def tokenized_score(translations: Sequence[str], references: Sequence[str], lang
     "text", "-" and "book". These tokens are easier to match than sacreBLEU's, so the score is usually 0.5 to
     1 higher. The two kinds of scores must not be compared. `language` is the code of the target language.
     """
-    from sacremoses import MosesTokenizer  # Imported here because few runs need this score.
+    from sacremoses import MosesTokenizer  # Imported here because only the end of a run needs it.
 
     moses = MosesTokenizer(language)
 

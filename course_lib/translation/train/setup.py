@@ -145,7 +145,8 @@ def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.devi
     started = load_config(str(folder.config)).training.precision
     if started == "float32" or (started == "float16" and device.type == "cuda"):
         return started
-    # `auto` resolves to no other precision, so the user has changed the config, which is reported later.
+    # `auto` never resolves to a precision such as tf32, so the user has changed the config since then. A
+    # later check reports that.
     if started == resolved or started not in ("bfloat16", "float16"):
         return resolved
     raise BadInputError(
@@ -246,8 +247,8 @@ def _smaller_batches(config: RunConfig, parts: int) -> str:
 def share_cores(config: TrainingConfig, distributed: DistributedInfo) -> None:
     """Set this rank's number of CPU threads: `config.threads` or, by default, an even share of the cores.
 
-    torchrun itself would set one thread per rank. With several ranks, PyTorch's compiler gets the same share:
-    it would start up to 32 processes for each rank.
+    torchrun itself would set one thread per rank. With several ranks, PyTorch's compiler gets the same share,
+    because it would otherwise start up to 32 processes for each rank.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = max(1, cores // distributed.local_world_size)

@@ -151,7 +151,7 @@ class Trainer:
         # DDP averages the gradients over the ranks; the world size turns that average into a sum.
         scale = self._distributed.world_size / self.loader.label_count(batches)
 
-        # Calling `train` takes a millisecond, even if nothing changes.
+        # Call `train` only if necessary, because it takes a millisecond, even if nothing changes.
         if not all(module.training for module in self._modules):
             self._loss_sum.train()
         self._model_and_loss.refresh()
@@ -256,19 +256,19 @@ class Trainer:
         """Estimate the memory that training needs on this rank's device; None with a student's code.
 
         `tokens` replaces the config's `training.tokens_per_batch`. The estimate runs the model on fake
-        tensors. A student's code may read the values of a tensor, which a fake tensor doesn't have, or keep a
-        tensor for later batches.
+        tensors, for which a student's code isn't prepared: it may read the values of a tensor, which a fake
+        tensor doesn't have, or keep a tensor for later batches.
         """
         if self._components is not REFERENCE:
             return None
         tokens = tokens or self._config.training.tokens_per_batch
-        # Attention saves the most in batches of the longest sentences.
+        # Assume the longest sentences, for which attention stores the most for the backward pass.
         length = min(self._config.data.max_length, tokens)
         estimate = estimate_memory(self._model_and_loss, max(1, tokens // length), length, self._device)
         if self._distributed.has_process_group and (
             self._config.training.batches_per_update > self._distributed.world_size
         ):
-            # The sums of earlier batches are kept next to DDP's buckets.
+            # Count the gradients twice: the sums of earlier batches are kept next to DDP's buckets.
             return replace(estimate, gradients=2 * estimate.gradients)
         return estimate
 

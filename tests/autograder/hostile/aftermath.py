@@ -162,7 +162,7 @@ def _hand_in(arena: Arena, students: Mapping[str, Threat]) -> None:
         if threat is HONEST:
             secret = arena.secrets["another student's notebook"]
             notebook.cells[-1].source += f"\n<!-- {secret} -->"
-        # Written without nbformat, which would reject some of these notebooks.
+        # Write the file without nbformat, which would reject some of these notebooks.
         (folder / f"{LESSON}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
         if threat.hand_in:
             threat.hand_in(folder, arena)

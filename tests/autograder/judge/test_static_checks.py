@@ -62,7 +62,8 @@ def test_code_that_is_no_python_is_not_looked_at() -> None:
 
 @pytest.mark.parametrize("lesson", load_curriculum(COURSE).lessons, ids=lambda lesson: lesson.name)
 def test_no_solution_is_suspicious(lesson) -> None:
-    # Built here, because the files of the solution notebooks don't exist before the first `course build`.
+    # Build the notebook here, because the files of the solution notebooks don't exist before the first
+    # `course build`.
     solution = solution_notebook(COURSE, lesson)
     path = COURSE / LESSONS / lesson.name / f"{lesson.name}.ipynb"
     released = {each.source for each in nbformat.read(path, as_version=4).cells}

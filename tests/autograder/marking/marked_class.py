@@ -62,7 +62,7 @@ class MarkedClass:
 
     @classmethod
     def make(cls, root: Path, tmp_path_factory: pytest.TempPathFactory) -> "MarkedClass":
-        """Create a course without submissions by copying one, because a new gradebook takes longer."""
+        """Create a course without submissions by copying one, which is faster than creating a gradebook."""
 
         def make() -> Path:
             return cls._make(tmp_path_factory.mktemp("marked") / "course").root

@@ -261,7 +261,7 @@ def test_nothing_in_an_answer_can_run(marked: MarkedClass, browser: Browser) -> 
     page = browser.load()
     assert browser.policy == POLICY
     assert "script-src 'self';" in POLICY
-    assert len(findall("<script", page)) == 1  # our own
+    assert len(findall("<script", page)) == 1  # the page's own script
     assert not findall(r"<[^>]*(onerror|onload|javascript:|https://example)", page)
     assert len(findall(r'<article class="card"', page)) == len(findall("<form", page)) - 1 == 1
     assert len(findall('id="bank"', page)) == 1

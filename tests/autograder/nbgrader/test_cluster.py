@@ -148,7 +148,7 @@ def test_workers_without_a_sandbox_get_nothing(cluster: Cluster) -> None:
     executor = connect(cluster.address, False, False, LOG)
     second = cluster.add_worker(**unconfined)
     while second.poll() is None:
-        calls = [executor.submit(os.getppid) for _ in range(4)]  # more calls than one worker has cores for
+        calls = [executor.submit(os.getppid) for _ in range(4)]  # more calls than a worker runs at a time
         assert {call.result(timeout=120) for call in calls} == {good.pid}
     executor.shutdown()
 

@@ -94,7 +94,7 @@ class Department:
 @pytest.fixture
 def department(made: SmallCourse) -> Iterator[Department]:
     """A course with a lesson released to the exchange, and students whose nbgrader is configured for it."""
-    # Import these modules now, because students' accounts may be unable to read the interpreter's files.
+    # Make `clean` import its modules now, because students' accounts may be unable to read Python's files.
     clean("<b>warm</b>")
     with (
         tempfile.TemporaryDirectory(prefix="exchange-") as name,

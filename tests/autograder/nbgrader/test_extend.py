@@ -71,7 +71,7 @@ def test_more_time_after_grading_takes_the_penalty_back_with_the_feedback(
     classroom.autograde()
     before = classroom.scores("anna")
     assert extend(classroom, LESSON, "anna", "--days", "2") == 0
-    assert "`nbgrader generate_feedback 01-scores` computes the late penalty" in capsys.readouterr().out
+    assert "Run `nbgrader generate_feedback 01-scores` to compute the late" in capsys.readouterr().out
     assert penalty(classroom, "anna") == 1.0
     converter = CourseGenerateFeedback(
         coursedir=CourseFolder(classroom.course).directory(LESSON), config=configuration(classroom.course)

@@ -167,7 +167,7 @@ def test_a_new_notebook_among_too_many_links_is_graded(classroom: Classroom, rig
         (folder / f"link-{number}").symlink_to("/etc/hostname")
     classroom.autograde()
     assert not graded(classroom, "bela")
-    assert "too many of its files are not regular files; none was copied" in classroom.told("bela")
+    assert "too many of its files could not be copied, so none was copied" in classroom.told("bela")
     classroom.hand_in("bela", right)
     classroom.autograde()
     assert graded(classroom, "bela")
@@ -317,7 +317,7 @@ def test_a_bad_timestamp_changes_no_grade_and_is_forgotten_once_it_is_corrected(
 
 
 def test_folders_in_folders_without_end_stop_nobody_else(classroom: Classroom, right: NotebookNode) -> None:
-    # Created one level at a time, because a path to the innermost folder would be too long.
+    # Create the folders one level at a time, because a path to the innermost one would be too long.
     where = os.open(classroom.hand_in("bela", right), os.O_RDONLY)
     for _ in range(1_500):
         os.mkdir("a", dir_fd=where)
@@ -387,7 +387,7 @@ def test_with_too_many_links_no_file_is_copied_or_given_to_a_kernel(
     copied = {path.name for path in classroom.folder("bela", "autograded").rglob("*")}
     assert copied == {NAME, "data", "words.txt"}
     assert len(classroom.told("bela")) == 11
-    assert "too many of its files are not regular files; none was copied" in classroom.told("bela")
+    assert "too many of its files could not be copied, so none was copied" in classroom.told("bela")
     course = CourseDirectory(config=configuration(classroom.course), assignment_id=LESSON)
     submission = Submission("bela", LESSON, str(folder), (LESSON,))
     preparation = Preparation(course, SandboxedExecute())

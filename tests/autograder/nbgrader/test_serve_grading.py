@@ -161,7 +161,7 @@ def test_a_folder_that_is_not_readable_and_a_broken_gradebook_stop_nobody(
     hidden.mkdir(parents=True)
     stat = os.stat
 
-    def refuse(path: Path, **options: bool) -> os.stat_result:  # root can read all folders
+    def refuse(path: Path, **options: bool) -> os.stat_result:  # needed, because root can read all folders
         if hidden in Path(path).parents:
             raise PermissionError(f"{path}: permission denied")
         return stat(path, **options)
@@ -226,10 +226,10 @@ def test_released_feedback_is_never_replaced(
         run_until(service, lambda: not service._running)
         return page.read_text()
 
-    page.write_text(automatic.replace("4 of 4", "3 of 4"))  # as by an older check
+    page.write_text(automatic.replace("4 of 4", "3 of 4"))  # like the page of an older check
     assert report_again() == automatic
     released = f"<!DOCTYPE html>\n<html>{automatic}</html>"
-    page.write_text(released)  # nobody has graded a cell by hand
+    page.write_text(released)  # even if nobody has graded a cell by hand
     assert report_again() == released
 
 

@@ -139,7 +139,7 @@ def test_a_damaged_result_is_not_used_and_the_old_grade_stays(classroom: Classro
         path.write_bytes(path.read_bytes()[:-100])
     said = classroom.autograde(force=True)
     assert sum("is not used: its checksum doesn't match" in line for line in said) == 2
-    assert classroom.state()["gradings"] == before["gradings"]  # nothing can run on this machine
+    assert classroom.state()["gradings"] == before["gradings"]  # because nothing can run on this machine
     assert classroom.state()["files"] == before["files"]
     assert set(classroom.not_graded) == {"anna", "bela"}
 

@@ -38,7 +38,7 @@ STUDENTS = {
     "zoe": ("Zoë", "de la Cruz", ""),
 }
 CANVAS = {
-    # Canvas's number identifies the student, not the name in Canvas. The later upload counts.
+    # The first number, not the name, identifies the student. Of several uploads, the latest counts.
     f"janedoesmith_LATE_101_9001_{LESSON}.ipynb": "jane, first",
     f"janedoesmith_LATE_101_10002_{LESSON}-1.ipynb": "jane, last",
     "janedoesmith_LATE_101_10003_essay.md": "jane's essay",
@@ -101,7 +101,7 @@ def collect(classroom: Classroom, monkeypatch: pytest.MonkeyPatch, *options: str
 def test_each_notebook_gets_the_lessons_name_in_its_students_folder(
     downloads: Classroom, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert collect(downloads, monkeypatch) == 1  # for example, Alex Kim's upload is not collected
+    assert collect(downloads, monkeypatch) == 1  # because, for example, Alex Kim's upload is not collected
     assert collected(downloads) == {
         f"jdoe/{LESSON}.ipynb": "jane, last",
         "jdoe/check_log.jsonl": "jane's log",
@@ -203,7 +203,7 @@ def test_a_name_inside_another_archive_replaces_no_upload(
 def zipped(*files: tuple[str, bytes], links: Collection[str] = ()) -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name that occurs twice
+        warnings.simplefilter("ignore")  # zipfile warns about a name that occurs twice
         for name, text in files:
             info = zipfile.ZipInfo(name)
             info.compress_type = zipfile.ZIP_DEFLATED

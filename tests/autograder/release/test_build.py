@@ -174,7 +174,7 @@ def test_nbgrader_releases_no_lesson_that_is_not_in_order(small: SmallCourse) ->
     small.change_source('# %% check="predict_spread"\n', "")
     done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
     assert done.returncode == 1
-    # Reported once, although nbgrader loads its configuration several times.
+    # The problem is reported once, although nbgrader loads its configuration several times.
     assert done.stderr.count("cannot be released") == 1
     assert done.stderr.splitlines()[:2] == [
         "These lessons have problems and cannot be released:",

@@ -243,7 +243,7 @@ print(os.listdir())
         tmp_path,
     )
     assert done.stdout.splitlines() == ["signalled", "signalled", "[]"], done.stderr
-    # torch would print a warning there if it couldn't read something about the machine.
+    # torch would print a warning to stderr if it couldn't read something about the machine.
     assert done.stderr == ""
 
 

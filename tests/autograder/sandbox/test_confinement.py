@@ -52,7 +52,7 @@ def test_an_unknown_mechanism_is_refused_by_name(monkeypatch: pytest.MonkeyPatch
 def test_a_bubblewrap_that_does_not_work_is_off_with_its_own_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This happens on Ubuntu, for example, which denies ordinary users new namespaces."""
+    """Simulate Ubuntu, for example, which denies ordinary users the namespaces that bubblewrap needs."""
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)

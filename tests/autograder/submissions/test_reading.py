@@ -117,7 +117,7 @@ def test_latin_1_is_graded_with_its_letters_replaced() -> None:
     ],
 )
 def test_wrong_types_are_repaired(spoilt: dict[str, Any], source: str, says: str) -> None:
-    # `json.dumps` escapes all special characters. A lone surrogate can't even be encoded as UTF-8.
+    # `json.dumps` escapes all special characters, including lone surrogates, which UTF-8 can't encode.
     read = read_notebook(json.dumps({"cells": [CODE | spoilt], "nbformat": 4}).encode())
     assert [cell.source for cell in read.cells] == [source]
     assert [note for note in read.notes if says in note] or not says

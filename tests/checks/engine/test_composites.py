@@ -37,5 +37,6 @@ def test_most_composites_of_three_known_mistakes_are_named() -> None:
     # Two mistakes can cancel each other out, but that is rare.
     assert failed >= 0.97 * len(found) > 75
     others = [name for name, one in found if not one.named]
-    # The search is limited, so that a check responds to an unknown mistake within about two seconds.
+    # Some are not named, because the search is limited, so that a check responds to an unknown mistake within
+    # about two seconds.
     assert named >= 0.75 * failed, f"{named} of {failed}; {others}"

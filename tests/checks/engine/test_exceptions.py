@@ -138,7 +138,8 @@ def test_a_call_in_the_students_own_line_is_not_blamed_on_their_definition(call)
 def test_a_parameter_of_another_name() -> None:
     reply = Candidate(LocalBackend(Named)).build().load({"query_projection.weight": torch.ones(2, 2)})
     assert isinstance(reply, Raised)
-    assert "The task calls the attribute `query_projection`, but your module has `w_q`." in explained(reply)
+    told = explained(reply)
+    assert "The exercise requires the attribute `query_projection`, but your module has `w_q`." in told
 
 
 def test_a_parameter_of_another_shape() -> None:

@@ -96,7 +96,7 @@ def test_tensors_that_lie_strangely_in_memory_arrive_as_they_look(tensor: Tensor
     torch.testing.assert_close(
         found, tensor.detach().resolve_conj().resolve_neg(), rtol=0, atol=0, equal_nan=True
     )
-    found += 1  # it has its own memory
+    found += 1  # works, because no two elements share memory
 
 
 def test_several_tensors_keep_their_order() -> None:

@@ -264,7 +264,7 @@ def test_a_jupyter_command(student: Student) -> None:
 
 def test_a_renamed_function(student: Student) -> None:
     student.code["split_heads"] = "def split_head(x, heads):\n    return x"
-    assert "split_heads is missing, and the cell defines split_head; restore that name" in why(
+    assert "split_heads is missing, and the cell defines split_head; restore the name split_heads" in why(
         student, "split_heads"
     )
 
@@ -296,7 +296,7 @@ def test_a_name_from_another_cell(student: Student) -> None:
     student.code["split_heads"] = "width = my_width\n" + student.code["split_heads"]
     told = why(student, "split_heads")
     assert "line 1: raised NameError: name 'my_width' is not defined" in told
-    assert "move what it needs into this cell" in told
+    assert "move what split_heads needs into this cell" in told
 
 
 def test_a_missing_package(student: Student) -> None:

@@ -76,7 +76,7 @@ def test_only_damaged_ones_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_read_is_not_taken_for_damaged(tmp_path: Path) -> None:
-    """Otherwise, the run would resume from an older checkpoint, and soon remove the unreadable one."""
+    """If such a file counted as damaged, the run would resume from an older one, and soon remove it."""
     Checkpoints(tmp_path, 2).save(10, STATE)
     (tmp_path / "step-00000020.pt").mkdir()
     with pytest.raises(BadInputError, match=r"step-00000020\.pt: .* cannot be read \(Is a directory\)"):
@@ -120,7 +120,7 @@ def test_half_a_file_a_flipped_bit_and_noise_are_refused(tmp_path: Path) -> None
 
 
 def test_torch_alone_would_not_see_a_flipped_bit(tmp_path: Path) -> None:
-    """Justify the lab's checksum. If this test fails, torch verifies files itself, and it can be removed."""
+    """Justify the lab's checksum, which can be removed if this test fails: torch then verifies files."""
     path = tmp_path / "c.pt"
     save_checksummed(path, STATE)
     whole = bytearray(path.read_bytes())

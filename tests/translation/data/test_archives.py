@@ -67,7 +67,7 @@ def wmt14_files() -> dict[str, dict[str, str]]:
             "training/europarl-v7.de-en.en": "Resumption\nLost\nI declare it open.\n",
         },
         "training-parallel-commoncrawl.tgz": {
-            # Some sentences there contain a carriage return or a line separator.
+            # Some sentences of this corpus contain a carriage return or a line separator.
             "commoncrawl.de-en.de": "Hotel\u2028am Meer.\nPreise\rund Zimmer.\n",
             "commoncrawl.de-en.en": "Hotel by the sea.\nPrices and rooms.\n",
             "commoncrawl.de-en.annotation": "x\ny\n",

@@ -58,7 +58,7 @@ def test_one_that_breaks_off_is_resumed_at_once(tmp_path: Path, server: Callable
 
     def answer(handler: BaseHTTPRequestHandler, name: str) -> None:
         ranges.append(handler.headers.get("Range"))
-        # There are more interruptions than attempts allowed without progress, but every attempt makes some.
+        # More attempts are interrupted than may end without progress, but each of them makes progress.
         send(handler, CONTENT, max_bytes=CHUNK)
 
     download(server(answer) + "a", tmp_path / "a", CHECKSUM)

@@ -252,7 +252,7 @@ def test_a_folder_that_cannot_be_written_is_refused(bench: Bench) -> None:
 
 
 def prepare_on_a_full_disk(distributed: DistributedInfo, bench: Bench) -> str:
-    # Limit the size of files, and ignore the signal that would otherwise end the process.
+    # Simulate a full disk: limit the size of files, and ignore the signal that would end the process.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000))
     try:

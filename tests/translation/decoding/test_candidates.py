@@ -9,7 +9,7 @@ from course_lib.translation.decoding.beam_search import BLOCK, top_candidates
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("width", [5, BLOCK, 6 * BLOCK, 6 * BLOCK + 1, 10 * BLOCK - 1])
 def test_they_are_what_a_sort_finds(width: int, count: int) -> None:
-    # All numbers differ, so the result is unique. Some widths leave a rest after the last whole block.
+    # All numbers differ, so the result is unique. Some widths leave a remainder after the last whole block.
     torch.manual_seed(width)
     scores = torch.stack([torch.randperm(width) for _ in range(50)]).double()
     values, places = top_candidates(scores, count)

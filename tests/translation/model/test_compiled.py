@@ -1,4 +1,4 @@
-"""torch.compile is used for all lengths where it works; otherwise training continues without it.
+"""If torch.compile works, it is used for all lengths; otherwise training continues without it.
 
 The tests run in processes in which shapes are not checked at every call, because the compiler would have to
 compile these checks as well.
@@ -129,7 +129,7 @@ def graphs_of_several_processes(distributed: DistributedInfo, config: RunConfig)
 
 
 def test_several_processes_compile_a_layer_as_a_whole(tiny_config: Callable[..., RunConfig]) -> None:
-    # The weights of a layer are larger than DDP's first bucket.
+    # The weights of a layer are larger than DDP's first bucket, so PyTorch would split its graph by default.
     large = ("model.d_model=256", "model.d_ff=512", "model.dropout=0")
     for found, compiled in in_processes(
         2, graphs_of_several_processes, tiny_config("training.compile=true", *large)

@@ -77,7 +77,7 @@ def test_in_bfloat16_the_loss_is_near() -> None:
 def test_in_float16_a_gradient_that_sums_many_rows_is_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fused._LOGITS_PER_CHUNK, "cpu", fused._LOGITS_PER_CHUNK["cuda"])
     torch.manual_seed(0)
-    # All rows push the weights of one label in the same direction, by more than 65,504 in total.
+    # All rows push the weights of one label in one direction: in total, by more than float16 can represent.
     hidden = (2 + 0.1 * torch.randn(60_000, 8)).half()
     generator = nn.Linear(8, 20)
     inputs = (generator.weight, generator.bias)
@@ -120,7 +120,7 @@ def test_dropout_drops_so_many_and_keeps_the_mean(dtype: torch.dtype, p: float) 
 
 
 def test_what_dropout_drops_is_random_in_every_place() -> None:
-    """Adjacent elements, and elements four apart, which share a block, are dropped independently."""
+    """Elements of a block of four, and elements in the same place of different blocks, are independent."""
     torch.manual_seed(1)
     dropped = BlockDropout(0.5)(torch.ones(400_000)) == 0
     for apart in (1, 2, 3, 4, 8):

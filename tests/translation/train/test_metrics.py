@@ -78,7 +78,8 @@ def test_mfu_is_work_done_over_work_possible(stopped_clock: None) -> None:
 
 def test_memory_is_the_most_that_was_held() -> None:
     held, more = peak_memory(), 64 * 2**20
-    # Map as much as has been freed since the peak, and 64 MiB more. PyTorch could reuse freed memory instead.
+    # Map new memory, because PyTorch could reuse freed memory: as much as has been freed since the peak, and
+    # 64 MiB more.
     new = mmap.mmap(-1, held - psutil.Process().memory_info().rss + more)
     block = torch.frombuffer(new, dtype=torch.uint8).fill_(1)
     peak = peak_memory()

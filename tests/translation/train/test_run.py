@@ -282,7 +282,7 @@ def test_training_ends_after_the_updates_of_the_config_in_the_middle_of_an_epoch
     assert (state["trainer"]["step"], state["validated_step"]) == (epoch + 2, epoch + 2)
     assert [row["step"] for row in rows(tmp_path / "run") if "validation_loss" in row] == [epoch, epoch + 2]
     before = final_weights(tmp_path / "run")
-    run(tiny_config(*limited))  # Only the test is left to do.
+    run(tiny_config(*limited))  # There are no updates left to make.
     assert_same_tensors(final_weights(tmp_path / "run"), before)
     # With a larger limit, training continues from the middle of the epoch, and stops at the end of epoch 2.
     run(tiny_config("training.epochs=2", f"training.updates={9 * epoch}", "evaluation.bleu_every=0"))
@@ -376,7 +376,7 @@ def test_a_run_in_float16_whose_updates_are_all_skipped_ends(
     outcomes = in_processes(2, endless_gradients, tiny_config(*quick))
     assert [error for error, _ in outcomes] == ["BadInputError", "RankZeroError"]
     for _, message in outcomes:
-        assert re.search(r"until update 8, the gradients of many .*training\.precision=float32", message)
+        assert re.search(r"up to update 8, the gradients of many .*training\.precision=float32", message)
 
 
 def test_the_last_snapshots_are_averaged(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
 ) -> None:
     quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.average_last=3")
     run(tiny_config(*quick, "evaluation.weights=averaged", "training.average_every=1", "training.epochs=1"))
-    # Follow the advice of one of the lab's messages.
+    # Delete the checkpoints, as one of the lab's messages advises, to start again.
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     again = (*quick, "evaluation.weights=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
     run(tiny_config(*again))

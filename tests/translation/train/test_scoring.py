@@ -1,4 +1,4 @@
-"""BLEU is computed by sacreBLEU, case-sensitive, and has its signature."""
+"""BLEU is computed by sacreBLEU, is case-sensitive, and comes with a signature."""
 
 import pytest
 

@@ -183,5 +183,5 @@ def test_weights_by_other_names_are_refused_once(first_run: Path, tiny_config: C
     message = f"training.init_from: the weights of {first_run} don't fit this run's model: their names or"
     assert first[1] == second[1]
     assert first[1].startswith(message)
-    # Only the first process reports it.
+    # Only the first process reports the error.
     assert (first[0], second[0]) == ("BadInputError", "RankZeroError")

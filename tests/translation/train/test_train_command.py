@@ -112,7 +112,7 @@ def test_a_terminal_shows_a_bar(config_file: Path) -> None:
         )
         os.close(writer)
         shown = b""
-        with contextlib.suppress(OSError):  # Linux raises it when the last writer has closed it.
+        with contextlib.suppress(OSError):  # Linux raises it when the last writer has closed the terminal.
             while part := os.read(terminal.fileno(), 65536):
                 shown += part
     _, errors = started.communicate(timeout=60)

@@ -43,7 +43,7 @@ def _scores_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("_scores_in_float32", "float32 in, float32 out", (2, 3, 9), (2, 4, 9), dtype=torch.float32)
-# Use the tolerance of 16 bits even if the result has a different dtype.
+# Use the tolerance of a 16-bit dtype even if the result has a different one.
 rounded = ATTENTION_SCORES.random_cases(call_with_normals, __name__, TOLERANCE[torch.bfloat16])
 rounded("_scores_in_float16", "float16 in, float16 out", (2, 3, 8), (2, 4, 8), dtype=torch.float16)
 rounded("_scores_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), (2, 4, 8), dtype=torch.bfloat16)
@@ -130,7 +130,7 @@ def _weights_of_low_scores(candidate: Candidate, draw: Draw) -> Reply:
 @probe("scores of any size work, even if masked scores are the largest")
 def _weights_of_far_scores(candidate: Candidate, draw: Draw) -> Reply:
     mask = torch.tensor([[1, 1, 1, 0, 1], [0, 1, 0, 1, 1], [1, 0, 1, 1, 1]], dtype=torch.bool)
-    # Exponentials of these scores still fit into float64.
+    # The exponentials of these scores still fit into float64, so it is not necessary to subtract a maximum.
     scores = draw.integers(-3, 4, 3, 5) + 600 * torch.tensor([[1], [0], [-1]])
     return candidate.call(scores.masked_fill(~mask, 690).double(), mask)
 
@@ -165,7 +165,7 @@ def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Rep
 @probe("in float16, a query with very low scores may attend to nothing")
 def _weights_of_low_empty_row_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.normal(2, 3, 5, dtype=torch.float16)
-    # This query may attend to nothing. Adding the lowest float16 to -60 overflows.
+    # This query may attend to nothing. Masking by adding the lowest float16 number to -60 would overflow.
     scores[:, 1] = -60.0
     return candidate.call(scores, _mask_with_empty_row())
 

@@ -306,7 +306,7 @@ case = SHARDED_OPTIMIZER.random_cases(partial(_on_ranks, sharded_updates), __nam
 
 #: Decreasing sizes, so that most ways to balance the shares agree on the owners.
 _SHAPES = ((2, 3), (5,), (2, 2), (3,))
-#: Alternating large and small sizes, for which the usual ways to balance the shares also agree on the owners.
+#: Alternating large and small sizes, for which most ways to balance the shares agree on the owners, too.
 _ALTERNATING = ((1, 12), (2,), (1, 11), (1,))
 
 case(

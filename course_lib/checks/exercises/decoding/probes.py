@@ -140,7 +140,8 @@ def _search(
     return {"the ids, without superfluous columns of end tokens,": _ids(reply, max_length, end)}
 
 
-#: The most likely first word only leads to unlikely words, and the second to a nearly certain one.
+#: The most likely first word leads only to unlikely words, and the second most likely one to a nearly certain
+#: word.
 _GARDEN_PATH: _Transitions = {
     (0, _START): {4: 0.60, 5: 0.38},
     (1, 4): {6: 0.35, 7: 0.33, 3: 0.30},
@@ -343,7 +344,7 @@ def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
 def _beam_real(candidate: Candidate, draw: Draw) -> Observed:
     sources = [[3, 8, 5, 4, 6, 7], [5, 5, 8, 3, 0, 0], [7, 4, 0, 0, 0, 0], [6, 3, 4, 8, 7, 0]]
     source = torch.tensor(sources)[draw.normal(4).argsort()]
-    # Pre-norm models with large weights react to every token; post-norm ones repeat themselves.
+    # Use pre-norm: with large weights, the model reacts to every token, but a post-norm one repeats itself.
     sizes = {"layers": 2, "d_model": 6, "heads": 2, "d_ff": 8, "norm_first": True, "dropout": 0.0}
     model = transformer(9, target_vocab=11, seed=31, gain=3.0, **sizes)
     inputs = (source, (source != _PADDING).unsqueeze(1))

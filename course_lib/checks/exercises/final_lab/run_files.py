@@ -48,7 +48,7 @@ def decoded(content: bytes) -> str:
 
 def read_config(content: bytes) -> "RunConfig":
     """Read a run's configuration. Raises FileError if it is invalid or too long."""
-    # This import is slow, and the checks of all lessons import this module.
+    # Import this only when needed, because it is slow and the checks of all lessons import this module.
     from course_lib.translation.configs.loader import parse_config
 
     if len(content) > _MAX_CONFIG_BYTES:

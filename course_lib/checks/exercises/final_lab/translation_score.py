@@ -22,7 +22,7 @@ def references(corpus: str, direction: "Direction" = "de-en") -> list[str] | str
 
     If they are unavailable, return a string that says why.
     """
-    # These imports are slow, and the checks of all lessons import this module.
+    # Import these only when needed, because they are slow and the checks of all lessons import this module.
     from course_lib.translation.configs.schema import DataConfig
     from course_lib.translation.data.corpora import load_corpus
 
@@ -39,7 +39,7 @@ def score_lines(content: bytes, corpora: Sequence[str], direction: "Direction") 
     The number of lines identifies the corpus. Raises FileError if it doesn't match the test set of
     any of these corpora, or if the file or the references can't be read.
     """
-    # sacrebleu takes a while to import, and few cells need it.
+    # Import sacrebleu only when needed, because that takes a while and few cells need it.
     from course_lib.translation.train.scoring import score
 
     lines = _lines(content)

@@ -177,7 +177,7 @@ def _loss_keeps_pad_id(candidate: Candidate, draw: Draw) -> Reply:
 def _loss_copied(candidate: Candidate, draw: Draw) -> Observed:
     logits = 2 * draw.normal(3, 4, 6)
     loss, other = candidate.build(6, 0, 0.2), candidate.build(6, 0, 0.2)
-    # A state dict must not depend on the last batch.
+    # Call the loss first, because its state dict must not depend on the last batch.
     loss.call(logits[:2, :3], PADDED[:2, :3])
     state = loss.weights()
     if isinstance(state, Raised):

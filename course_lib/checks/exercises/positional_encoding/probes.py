@@ -50,7 +50,7 @@ case("positions in the thousands are as exact as the first ones", 3001, 4)
 
 @probe("a second call with one of the sizes changed has its own result")
 def _waves_again(candidate: Candidate, draw: Draw) -> Observed:
-    # No other test uses these sizes, so the code can't have kept their tables from an earlier call.
+    # No other probe uses these sizes, so the code can't have kept their tables from an earlier call.
     sizes = ((11, 4), (11, 5), (13, 5))
     return {
         f"the table of {length} positions and {d} features": candidate.call(length, d) for length, d in sizes
@@ -130,7 +130,8 @@ def _embedding_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
 def _embedding_gradient(candidate: Candidate, draw: Draw) -> Observed:
     layer = in_double(candidate, 6, 3)
     layer.load({"table.weight": draw.normal(6, 3)})
-    # The padding id is often 0, 1 or the last. These tokens include every id except 4.
+    # The padding id is often 0, 1 or the last id. These tokens include all three, so a row that is treated as
+    # padding is noticed. Only id 4 does not occur.
     tokens = torch.tensor([[2, 0, 2], [1, 5, 3]])
     return gradients_of(layer.gradients(tokens, toward=draw.normal(2, 3, 3)), weights=("table.weight",))
 

@@ -245,7 +245,8 @@ def _network_backward(candidate: Candidate, draw: Draw) -> Observed:
     layer = in_double(candidate, 3, 5, 0.5)
     layer.train(True)
     reply = layer.gradients(draw.normal(2, 4, 3), toward=draw.normal(2, 4, 3))
-    # Torch's message about a tensor that was modified in place depends on details such as its version.
+    # Report only whether the backward pass works, because torch's message about a tensor that was modified in
+    # place contains details such as the tensor's version counter.
     return {
         "«the backward pass works»": not (
             isinstance(reply, Raised) and "modified by an inplace" in reply.message
@@ -365,7 +366,8 @@ def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Observed:
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
         layer = in_double(candidate, *settings)
         x = _far_apart(draw, 2, 4, 6)
-        changed = layer.call(x, unchanged())  # in training mode, any elements may be dropped
+        # Report only whether x changed, because any elements of the result may be dropped in training mode.
+        changed = layer.call(x, unchanged())
         replies[f"{name}, x changed"] = (
             {"in training": bool(changed.changed)} if isinstance(changed, Returned) else changed
         )

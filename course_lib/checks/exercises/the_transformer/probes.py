@@ -74,7 +74,7 @@ def _target_mask(length: int) -> Tensor:
 
 
 def _with_other_masks(*inputs: Tensor) -> tuple[Tensor, ...]:
-    """Return the inputs with every mask flipped along its first and last axes, so that the masks differ."""
+    """Return the inputs with every mask flipped along its first and last axes, unlike in an earlier call."""
     return tuple(item.flip(0, -1) if item.dtype == torch.bool else item for item in inputs)
 
 

@@ -314,7 +314,10 @@ def memory_use(device: torch.device, scale: Scale) -> Iterator[Row]:
 
 
 def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
-    """Profile three updates of the first model of `scale`, and write their trace to a file in `folder`."""
+    """Profile three updates of the first model of `scale`, and return the longest operations.
+
+    The trace of the updates is written to a file in `folder`.
+    """
     name, model = next(iter(scale.models.items()))
     trainer = _warmed_up(run_config(model, scale, compile=device.type == "cuda"), scale, device)
     with profile(activities=activities(device.type == "cuda")) as profiler:
@@ -349,7 +352,7 @@ def top_operations(profiler: profile, device: torch.device) -> list[Row]:
 
 
 def left_out(error: BadInputError) -> Row:
-    """Return the columns of a row for a model that needs more memory than is free."""
+    """Return the columns of a row for a measurement that an error, such as a lack of memory, prevented."""
     return {"result": "left out", "why": str(error).partition(". ")[0]}
 
 

@@ -276,7 +276,7 @@ def _refusal(faults: dict[str, str]) -> str:
     return (
         f"--parts: these parts don't compute what the reference does: {'; '.join(messages[:3])}{more}. Fix "
         "them (the checks of their lessons explain more) and save the notebooks, or add "
-        "--parts-unequal=reference to train with the reference's instead."
+        "--parts-unequal=reference to train with the reference's parts instead."
     )
 
 
