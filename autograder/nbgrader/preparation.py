@@ -32,10 +32,9 @@ AHEAD = 4
 #: nbgrader's own files in the folder of a submission.
 _OF_NBGRADER = ("timestamp.txt", "submission_secret.txt")
 
-_EARLIER = (
-    "it is from an earlier release of this lesson; the given cells are those of that release, and the checks "
-    "and points are the current ones"
-)
+_EARLIER = "it is from an earlier release of this lesson; "
+_KEPT = f"{_EARLIER}the given cells are those of that release, and the checks and points are the current ones"
+_RENEWED = f"{_EARLIER}its graded cells differ from the current ones, so all given cells are the current ones"
 
 
 @dataclass
@@ -148,10 +147,10 @@ class Preparation:
                 if attempt.tampering or attempt.from_another_release:
                     continue
                 if _graded_cells(earlier) == _graded_cells(current):
-                    attempt.notes.insert(0, _EARLIER)
+                    attempt.notes.insert(0, _KEPT)
                     self.releases.insert_hidden_tests(lesson, name, attempt.notebook, graded_only=True)
                     return attempt
-                repaired.notes[:0] = [_EARLIER, *repaired.tampering]
+                repaired.notes[:0] = [_RENEWED, *repaired.tampering]
                 repaired.tampering.clear()
                 break
         self.releases.insert_hidden_tests(lesson, name, repaired.notebook)

@@ -27,8 +27,8 @@ def position_waves(table: Numbers, pairs: Sequence[int]) -> Picture:
 
     `table` is (L, D) with two or more positions, which are marked by dots. `pairs` selects the pairs to draw;
     pair i consists of the columns 2i and 2i + 1. Next to each row is the number of positions in a full turn,
-    computed from the angle at position 1, because the angle at position 0 is 0. Raises ValueError for fewer
-    than two positions, no pairs, a pair that the table doesn't have, or numbers that aren't finite.
+    computed from the angle between the first two positions. Raises ValueError for fewer than two positions,
+    no pairs, a pair that the table doesn't have, or numbers that aren't finite.
     """
     waves = from_tensor(table, "table", (2,), finite=True)
     if len(waves) < 2:
@@ -51,8 +51,9 @@ def position_waves(table: Numbers, pairs: Sequence[int]) -> Picture:
 
 
 def _positions_a_turn(waves: Floats, pair: int) -> str:
-    angle = math.atan2(waves[1, 2 * pair], waves[1, 2 * pair + 1]) % (2 * math.pi)
-    if angle < 1e-12:
+    first, second = (math.atan2(row[2 * pair], row[2 * pair + 1]) for row in waves[:2])
+    angle = (second - first) % (2 * math.pi)
+    if min(angle, 2 * math.pi - angle) < 1e-12:
         return "infinitely many positions"
     turn = 2 * math.pi / angle
     return f"{turn:.1f} positions" if turn < 99.95 else f"{turn:,.0f} positions"

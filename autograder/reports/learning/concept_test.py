@@ -223,7 +223,7 @@ def _problems(test: ConceptTest) -> Iterator[str]:
             if missing := keys - set(numbers.values):
                 yield f"{here}: values: {', '.join(sorted(missing))} is missing"
             if len(set(texts)) < len(texts) or not 3 <= len(texts) <= len(_LETTERS):
-                yield f"{here}: expected three to {len(_LETTERS)} options, all of them different"
+                yield f"{here}: expected 3 to {len(_LETTERS)} options, all of them different"
     for idea in test.ideas:
         if sum(any(exercise in checks for exercise, _ in idea.members) for checks in lessons.values()) < 2:
             yield f"idea {idea.name}: expected misconceptions of at least two lessons"
