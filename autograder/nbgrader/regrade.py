@@ -103,13 +103,14 @@ class Regrading:
     def write(self, changes: Sequence[Change]) -> list[Change]:
         """Write changes into the gradebook and the graded notebooks, by grading the submissions again.
 
-        Return the changes that were written, which are also appended to the audit trail. Submissions that
-        have changed since they were graded, or that could not be graded again, keep their grades and are
-        recorded in `failed`. Manual points are kept. A cell that a person has graded is marked for manual
-        grading again only if its automatic points, or the submission's files, have changed. Raises OSError,
-        and writes no grade, if the audit trail can't be written.
+        Return the changes that were written. The audit trail lists all changes as "planned" before the first
+        grade is written, and then, as "written", those that were made. Submissions that have changed since
+        they were graded, or that could not be graded again, keep their grades and are recorded in `failed`.
+        Manual points are kept. A cell that a person has graded is marked for manual grading again only if its
+        automatic points, or the submission's files, have changed. Raises OSError, and writes no grade, if the
+        audit trail can't be written.
         """
-        (self._course.folder / AUDIT).touch()
+        self._append_to_trail("planned", changes)
         affected = {change.student for change in changes}
         graded = {found[0].student: found for found in self._unchanged() if found[0].student in affected}
         with self._course.gradebook() as gradebook:
@@ -142,7 +143,16 @@ class Regrading:
                         if grade.auto_score == before:
                             grade.needs_manual_grade = False
                 gradebook.db.commit()
-                written = self._record(gradebook, [change for change in changes if change.student in same])
+                written = [
+                    change
+                    for change in changes
+                    if change.student in same
+                    and gradebook.find_grade(
+                        change.cell, change.notebook, self._lesson, change.student
+                    ).auto_score
+                    == change.after
+                ]
+            self._append_to_trail("written", written)
         unwritten = {change.student for change in changes} - {change.student for change in written}
         for student in unwritten & graded.keys():
             again = "it was collected again meanwhile, and was graded as a new submission"
@@ -240,23 +250,17 @@ class Regrading:
                     f"`nbgrader generate_assignment {self._lesson}` first: it keeps all grades."
                 )
 
-    def _record(self, gradebook: Gradebook, changes: Sequence[Change]) -> list[Change]:
-        """Append the changes that are in the gradebook to the audit trail, and return them."""
+    def _append_to_trail(self, state: str, changes: Sequence[Change]) -> None:
         about = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "by": account_name(os.getuid()),
+            "state": state,
             "lesson": self._lesson,
         }
-        written = []
         with (self._course.folder / AUDIT).open("a", encoding="utf-8") as file:
-            for change in changes:
-                grade = gradebook.find_grade(change.cell, change.notebook, self._lesson, change.student)
-                if grade.auto_score == change.after:
-                    file.write(json.dumps(about | asdict(change)) + "\n")
-                    written.append(change)
+            file.writelines(json.dumps(about | asdict(change)) + "\n" for change in changes)
             file.flush()
             os.fsync(file.fileno())
-        return written
 
 
 @reporting_errors
