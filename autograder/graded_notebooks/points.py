@@ -69,9 +69,9 @@ class GradedCell:
     def status(self) -> str:
         """A few words: the verdict or, for a written answer, whether it was given and has been graded."""
         if self.by_hand:
-            if not self.answered:
-                return "no answer"
-            return "graded by a person" if self.person is not None else "to be graded by a person"
+            if self.person is not None and not self.waiting:
+                return "graded by a person"
+            return "to be graded by a person" if self.answered else "no answer"
         if self.verdict is None:
             return "to be graded by a person" if self.automatic is None else self._outcome(self.automatic)
         if self.verdict.verdict == "wrong" and (self.automatic or 0) > 0:
@@ -84,7 +84,7 @@ class GradedCell:
         if self.status in ("to be graded by a person", "could not be checked"):
             return _SIGNS["waiting"]
         if self.by_hand:
-            return _SIGNS.get(self._outcome(self.points), "✗") if self.answered else "○"
+            return "○" if self.status == "no answer" else _SIGNS.get(self._outcome(self.points), "✗")
         return _SIGNS.get(self.status, "✗")
 
     def _outcome(self, points: float) -> str:
@@ -101,9 +101,13 @@ class GradedCell:
     def why(self) -> str:
         """The reason for the points, in one or more sentences."""
         if self.by_hand:
-            if not self.answered:
+            if self.status == "no answer":
                 return "There was no answer."
-            return f"A person {'still has to grade' if self.person is None else 'has graded'} your answer."
+            if self.person is None:
+                return "A person still has to grade your answer."
+            if self.waiting:
+                return "The points are those of an earlier answer. A person still has to grade this one."
+            return "A person has graded your answer."
         found = self._found()
         extra = f" They include {_number(self.extra)} of extra credit." if self.extra else ""
         if self.person is None:

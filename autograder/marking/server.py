@@ -113,6 +113,7 @@ class MarkingServer:
             default_handler_class=_NotFound,
             log_function=lambda _: None,  # Log no requests, because their addresses contain the token.
             xsrf_cookies=True,
+            xsrf_cookie_name="course_mark_xsrf",  # JupyterLab at another port would replace "_xsrf".
             xsrf_cookie_kwargs={"path": f"{self.base}/", "httponly": True, "samesite": "Strict"},
         )
 
@@ -123,7 +124,7 @@ class MarkingServer:
         environment.filters |= {
             "markdown": lambda text: Markup(markdown_to_html(text)),
             "inline_markdown": _inline,
-            "number": "{:g}".format,
+            "number": "{:.12g}".format,
             "state": _state,
         }
         environment.globals |= {"differences": differences, "points": _points, "written": _written}

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             changed = write_lessons(options.course)
             print("\n".join(f"wrote {name}" for name in changed) or f"{LESSONS}/ is up to date")
-    except CourseError as error:
+    except (CourseError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

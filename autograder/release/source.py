@@ -50,7 +50,11 @@ def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
         )
     cells: list[SourceCell] = []
     problems: list[str] = []
-    notebook = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CourseError(f"{shown}: cannot be read: {error}") from None
+    notebook = jupytext.reads(text, fmt="py:percent")
     for number, cell in enumerate(notebook.cells, start=1):
         header = {key: value for key, value in cell.metadata.items() if key not in _JUPYTEXT_CELL_METADATA}
         try:

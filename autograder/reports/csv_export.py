@@ -6,7 +6,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from autograder.nbgrader.gradebook import has_points, points_after_penalty
-from autograder.reports.exporter import CourseExporter, write_csv
+from autograder.reports.exporter import CourseExporter, without_formula, write_csv
 from autograder.submissions.folder import submissions
 
 #: The columns of nbgrader's own export.
@@ -32,10 +32,10 @@ class CsvExport(CourseExporter):
         for lesson in gradebook.assignments:
             if not self.wants_lesson(lesson.name):
                 continue
+            known = {each.student_id: each for each in gradebook.assignment_submissions(lesson.name)}
+            # A lesson without graded cells has no points to wait for.
             graded = {
-                each.student_id: each
-                for each in gradebook.assignment_submissions(lesson.name)
-                if has_points(each)
+                student: each for student, each in known.items() if has_points(each) or not lesson.max_score
             }
             never_graded = [
                 each.student
@@ -55,10 +55,10 @@ class CsvExport(CourseExporter):
                     points = [submission.score, penalty, points_after_penalty(submission.score, penalty)]
                 elif student.id in never_graded:
                     points = ["", "", ""]
-                handed_in = submission.timestamp if submission else ""
+                handed_in = known[student.id].timestamp if student.id in known else ""
                 person = [student.id, student.last_name, student.first_name, student.email]
                 rows.append([lesson.name, lesson.duedate, handed_in, *person, *points, lesson.max_score])
-        write_csv(target, rows)
+        write_csv(target, [[without_formula(value) for value in row] for row in rows])
         if waiting:
             self.log.warning(
                 "Not graded yet, and therefore without points in %s: %s", target, ", ".join(waiting)

@@ -11,6 +11,9 @@ from nbgrader.plugins import ExportPlugin
 
 from course_lib.atomic_files import atomic_write_text
 
+#: The first characters that make a spreadsheet interpret a cell as a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 
 class CourseExporter(ExportPlugin):
     """An exporter that logs errors that its user can correct. Subclasses implement `write`."""
@@ -39,6 +42,11 @@ class CourseExporter(ExportPlugin):
     def wants_lesson(self, lesson: str) -> bool:
         """Return whether to export a lesson. Without the option `--assignment`, all lessons are exported."""
         return not self.assignment or lesson in map(str, self.assignment)
+
+
+def without_formula(value: object) -> object:
+    """Return a value of a table, with an apostrophe before text that spreadsheets would read as a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:

@@ -135,7 +135,7 @@ class _Export(CourseExporter):
         if not identifying:
             raise ValueError(
                 f"the roster {self.roster} has none of the columns {', '.join(self.identifiers)}; "
-                f"its columns are {', '.join(header)}"
+                f"its columns are {', '.join(header)}. Export it with the language set to English."
             )
         by_number = {grade.lms_user_id: grade for grade in grades}
         by_name = {grade.email: grade for grade in grades} | {grade.id: grade for grade in grades}
@@ -254,8 +254,9 @@ class MoodleExport(_Export):
         didn't export.
         """
         header, *students = rows
-        # A column is called "01-attention (Real)" or "Assignment: 01-attention (Real)", for example.
-        columns = _columns(header, max_points, r"(\w+: ?)?{}( \(\w+\))?")
+        # A column is called "01-attention (Real)" or "Assignment: 01-attention (Real)", for example. If
+        # Moodle exports feedback or other kinds of grades as well, their columns are further to the right.
+        columns = _columns(header, max_points, r"(.+[:：]\s*)?{}( \((?!Percentage|Letter|Feedback)\w+\))?")
         if missing := [lesson for lesson in max_points if lesson not in columns]:
             raise ValueError(
                 f"Moodle has no grade item for {', '.join(missing)}. Add the items in Moodle and export the "
@@ -265,14 +266,14 @@ class MoodleExport(_Export):
 
 
 def _columns(header: Sequence[str], lessons: Iterable[str], pattern: str) -> dict[str, int]:
-    """Return the index of each lesson's column. Lessons without a column are omitted.
+    """Return the index of each lesson's first column. Lessons without a column are omitted.
 
     `pattern` is a regular expression for the column's name, with `{}` in place of the lesson's name.
     """
     return {
         lesson: number
         for lesson in lessons
-        for number, name in enumerate(header)
+        for number, name in reversed([*enumerate(header)])
         if re.fullmatch(pattern.format(re.escape(lesson)), name)
     }
 

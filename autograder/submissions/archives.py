@@ -95,7 +95,7 @@ class DownloadExtractor(ExtractorPlugin):
         try:
             for path in sorted(source.rglob("*")):
                 target = self._folder / path.relative_to(source)
-                if path.is_file() and path.suffix in self.zip_ext:
+                if path.is_file() and path.suffix.lower() in self.zip_ext:
                     # If the instructor has already unpacked the download, this may be a student's archive.
                     files = interpretations(path, path.relative_to(source).parts)
                     is_students = any(map(self.parent.collector_plugin_inst.students.find, files))
@@ -144,7 +144,7 @@ class DownloadExtractor(ExtractorPlugin):
         count = len(written)
         for inner in written:
             hidden = any(part.startswith((".", "__MACOSX")) for part in inner.relative_to(folder).parts)
-            if inner.suffix not in self.zip_ext or hidden:
+            if inner.suffix.lower() not in self.zip_ext or hidden:
                 continue
             if nesting < _MAX_NESTING:
                 count += self._unpack(inner, inner, nesting + 1, budget)
@@ -198,7 +198,7 @@ def _members(path: Path, max_bytes: int | None) -> Iterator[tuple[str, Callable[
     The function must be called before the next file is requested. `max_bytes` is the maximum length of a tar
     archive after decompression, or None for no limit.
     """
-    if path.suffix == ".zip" or zipfile.is_zipfile(path):
+    if path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 if not info.is_dir():
@@ -206,7 +206,7 @@ def _members(path: Path, max_bytes: int | None) -> Iterator[tuple[str, Callable[
         return
     # Read the archive as a stream, although a stream can't be rewound: reading all of it before extracting
     # anything would make decompression bombs possible.
-    with path.open("rb") if path.suffix == ".tar" else gzip.open(path) as stream:
+    with path.open("rb") if path.suffix.lower() == ".tar" else gzip.open(path) as stream:
         limited = stream if max_bytes is None else _LimitedReader(stream, _Budget(max_bytes))
         with tarfile.open(fileobj=limited, mode="r|") as tar:  # type: ignore[call-overload]
             for member in tar:

@@ -247,6 +247,12 @@ def _cell(number: int, cell: _Cell, notes: list[str]) -> SubmittedCell:
     except _UNDECODABLE:
         metadata = _Metadata()
         notes.append(f"the metadata of cell {number} was unreadable; it was removed")
+    pictures = _pictures(cell.attachments) if kind == "markdown" else {}
+    if len(cell.attachments) > MAX_ATTACHMENTS and kind == "markdown":
+        notes.append(
+            f"the pictures in cell {number} have more than {MAX_ATTACHMENTS / 1e6:g} MB in total; "
+            "they were removed"
+        )
     nbgrader = _value(metadata.nbgrader, MAX_METADATA)
     tags = _value(metadata.tags, MAX_METADATA)
     name = _value(cell.id, MAX_METADATA)
@@ -256,7 +262,7 @@ def _cell(number: int, cell: _Cell, notes: list[str]) -> SubmittedCell:
         id=name if isinstance(name, str) else None,
         nbgrader=nbgrader if isinstance(nbgrader, dict) else None,
         tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
-        attachments=_pictures(cell.attachments) if kind == "markdown" else {},
+        attachments=pictures,
     )
 
 

@@ -186,7 +186,7 @@ class _Repair:
         """Return the position of the copy of a cell that should be graded.
 
         For a locked cell, this is the copy that fits best into the order of the cells. For an answer, it is
-        the last copy that differs from the stub or, if none does, the last copy.
+        the last copy that isn't empty and differs from the stub or, if there is none, the last copy.
         """
         if len(positions) == 1:
             return positions[0]
@@ -194,7 +194,9 @@ class _Repair:
             chosen = min(positions, key=lambda position: self._displaced(name, position, claims))
         else:
             stub = self.named[name].source
-            written = [position for position in positions if not _same(self.cells[position].source, stub)]
+            sources = {position: self.cells[position].source for position in positions}
+            # JupyterLab copies a cell's name into both parts if a student splits the cell.
+            written = [at for at, source in sources.items() if source.strip() and not _same(source, stub)]
             chosen = (written or positions)[-1]
         self.notes.append(
             f"{name} occurred {len(positions)} times; cell {chosen + 1} is graded, "

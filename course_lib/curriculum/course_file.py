@@ -1,5 +1,6 @@
 """Load and validate `solutions/course.toml`."""
 
+import math
 import re
 import tomllib
 from collections import Counter
@@ -52,8 +53,10 @@ def load_curriculum(course: Path) -> Curriculum:
         entries = tomllib.loads((course / SOURCES / "course.toml").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CourseError(f"{_SHOWN}: no such file in {course}. Every course needs one.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CourseError(f"{_SHOWN}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise CourseError(f"{_SHOWN}: cannot be read: {error.strerror}") from None
     try:
         curriculum = TypeAdapter(Curriculum).validate_python(entries)
     except ValidationError as error:
@@ -125,7 +128,7 @@ def _lesson_problems(lesson: Lesson) -> Iterator[str]:
 def _entry_problems(entry: Entry) -> Iterator[str]:
     if not _CELL_NAME.fullmatch(entry.name):
         yield f"{entry.name}: expected a letter and up to 49 more letters, digits or underscores"
-    if entry.points <= 0:
+    if not 0 < entry.points < math.inf:
         yield f"{entry.name}, points: expected a positive number, got {entry.points}"
     if isinstance(entry, Exercise):
         if len(entry.hints) != HINTS:

@@ -58,6 +58,13 @@ def test_lessons_are_in_order_and_unique(small: SmallCourse) -> None:
         load_curriculum(small.root)
 
 
+def test_a_course_file_in_another_encoding_is_refused(small: SmallCourse) -> None:
+    path = small.root / "solutions" / "course.toml"
+    path.write_bytes(path.read_bytes() + b"# caf\xe9\n")
+    with pytest.raises(CourseError, match=r"solutions/course\.toml: not valid TOML: 'utf-8' codec"):
+        load_curriculum(small.root)
+
+
 def test_a_folder_without_a_course_file_is_refused(small: SmallCourse) -> None:
     (small.root / "solutions/course.toml").unlink()
     with pytest.raises(CourseError, match="no such file"):

@@ -12,11 +12,8 @@ from traitlets import Unicode
 from autograder.reports.class_report.figures import figures
 from autograder.reports.class_report.page import report_page
 from autograder.reports.class_report.records import read_records
-from autograder.reports.exporter import CourseExporter
+from autograder.reports.exporter import CourseExporter, without_formula
 from course_lib.atomic_files import atomic_write_text
-
-#: The first characters that make a spreadsheet interpret a cell as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class ClassReport(CourseExporter):
@@ -54,8 +51,4 @@ def as_csv(table: pd.DataFrame) -> str:
 
     Floating-point numbers are rounded to four significant digits.
     """
-    return table.map(_harmless).to_csv(index=False, lineterminator="\n", float_format="%.4g")
-
-
-def _harmless(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return table.map(without_formula).to_csv(index=False, lineterminator="\n", float_format="%.4g")

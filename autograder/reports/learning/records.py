@@ -94,7 +94,7 @@ def _runs(submission: Submission) -> Iterator[Run]:
     if not os.path.islink(submission.folder) and os.path.lexists(os.path.join(submission.folder, LOG)):
         for entry in parse_log(read_file(Path(submission.folder), LOG)):
             if entry.check in checks and entry.verdict in IN_WORDS:
-                known = _known(entry.check, entry.misconceptions)
+                known = _known(entry.check, entry.misconceptions) if entry.verdict == "wrong" else ()
                 yield Run(submission.student, submission.lesson, entry.check, entry.verdict, known)
 
 

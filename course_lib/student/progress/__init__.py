@@ -69,7 +69,8 @@ def read_lessons(folder: Path) -> list[LessonProgress]:
     contains no lessons.
     """
     if not folder.is_dir():
-        raise ProgressError(f"{folder}: there is no such folder. Pass the folder that contains the lessons.")
+        problem = "this is not a folder" if folder.exists() else "there is no such folder"
+        raise ProgressError(f"{folder}: {problem}. Pass the folder that contains the lessons.")
     notebooks = _lesson_notebooks(folder)
     if not notebooks:
         raise ProgressError(

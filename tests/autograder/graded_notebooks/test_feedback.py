@@ -94,6 +94,10 @@ def test_an_answer_in_words_says_who_reads_it() -> None:
     assert replace(answer, automatic=0.0, answered=False).status == "no answer"
     read = replace(answer, points=2.0, person=2.0)
     assert (read.sign, read.status, read.sum) == ("◐", "graded by a person", "2 of 3 points")
+    assert replace(read, answered=False).status == "graded by a person"
+    handed_in_again = replace(read, waiting=True)
+    assert (handed_in_again.sign, handed_in_again.status) == ("…", "to be graded by a person")
+    assert handed_in_again.why.startswith("The points are those of an earlier answer.")
 
 
 def test_what_the_summary_says_is_text() -> None:

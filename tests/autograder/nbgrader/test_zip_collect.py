@@ -1,5 +1,6 @@
 """Downloads from Canvas and Moodle, collected with nbgrader's own command."""
 
+import codecs
 import io
 import os
 import shutil
@@ -336,6 +337,7 @@ def test_a_folder_that_belongs_to_another_grader_is_named(
     folder = downloads.course / "autograder"
     (folder / "downloaded" / LESSON / "extracted").mkdir()
     (folder / "submitted").mkdir(exist_ok=True)
+    codecs.lookup("cp437")  # Import it here: another account may be unable to read Python's own files.
     with tempfile.TemporaryDirectory(prefix="zip-") as name, accounts("second") as [second]:
         Path(name).chmod(0o755)
         course = Classroom(Path(shutil.copytree(downloads.course, Path(name, "course"))))

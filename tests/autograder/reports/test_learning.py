@@ -281,6 +281,12 @@ def test_what_was_handed_in_is_read(course: Path, test: ConceptTest) -> None:
         Run("ben", LESSON, "attention_scores", "wrong", ("not_scaled",)),
         Run("ben", LESSON, "attention_scores", "right", ()),
     ]
+    # Students can write anything into their logs, even a mistake in code that was missing.
+    log = course / "autograder/submitted/ben" / LESSON / check_log.LOG
+    log.write_text(log.read_text().replace('"wrong"', '"missing"'))
+    assert read_learning(CourseFolder(course), test).logged[0] == Run(
+        "ben", LESSON, "attention_scores", "missing", ()
+    )
     # The example's exercise is not in the course, so its misconception isn't recorded.
     assert Run("ben", LESSON, "scores", "wrong", ()) in records.graded
 

@@ -102,6 +102,13 @@ def test_moodle_fills_the_grade_items_of_its_export(graded: GradedClass) -> None
     assert (ben["Assignment: 01-first (Real)"], ben["Assignment: 02-second (Real)"]) == ("-", "3.5")
 
 
+def test_moodle_fills_no_column_of_feedback(graded: GradedClass) -> None:
+    tool = "Outil externe : 01-first"
+    text = MOODLE.replace("Assignment: 01-first", tool).replace(",At\n", f",At,{tool} (Feedback)\n")
+    ann, _ = rows_of(MoodleExport(roster=roster_of(graded, text.replace(",1791\n", ",1791,good\n"))), graded)
+    assert (ann[f"{tool} (Real)"], ann[f"{tool} (Feedback)"]) == ("5.5", "good")
+
+
 def test_a_number_of_canvas_that_is_another_students_name(graded: GradedClass) -> None:
     graded.gradebook.add_student("77", first_name="Seven")
     header, possible, *_ = CANVAS.splitlines()

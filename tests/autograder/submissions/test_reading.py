@@ -139,6 +139,10 @@ def test_pictures_that_were_pasted_are_kept_and_nothing_else() -> None:
     attachments = {"a.png": {"image/png": "aGk="}, "b": {"text/html": "<b>"}, "c": 7}
     [cell] = read_notebook(notebook(CODE | {"cell_type": "markdown", "attachments": attachments})).cells
     assert cell.attachments == {"a.png": {"image/png": "aGk="}}
+    attachments = {"a.png": {"image/png": "x" * 10_000_000}}
+    read = read_notebook(notebook(CODE | {"cell_type": "markdown", "attachments": attachments}))
+    assert read.cells[0].attachments == {}
+    assert read.notes == ["the pictures in cell 1 have more than 10 MB in total; they were removed"]
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,16 @@ def test_a_retyped_notebook_is_recognised_by_its_content(released: NotebookNode)
     assert sorted(names(result)) == sorted(names(released))
 
 
+def test_the_empty_half_of_a_split_answer_does_not_count(released: NotebookNode) -> None:
+    def split(notebook: NotebookNode) -> None:
+        rest = copy.deepcopy(cell_of(notebook, "attention_scores"))
+        rest.source = "\n"
+        notebook.cells.insert(index(notebook, "attention_scores") + 1, rest)
+
+    result = repaired(released, split)
+    assert cell_of(result.notebook, "attention_scores").source == SOLVED["attention_scores"]
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_of_two_copies_of_a_solution_the_written_one_counts(released: NotebookNode, first: bool) -> None:
     def copy_stub(notebook: NotebookNode) -> None:
