@@ -86,8 +86,8 @@ def _calculation(
     """Return the table's cells for query `number`. `words` are the words of the keys."""
     products = keys @ query
     divided = products / math.sqrt(len(query))
-    # Shift the scores so that no exponent exceeds 20. This doesn't change the weights.
-    powers = np.exp(divided - max(divided.max() - 20, 0))
+    # Shift very high scores so that no exponential overflows. This doesn't change the weights.
+    powers = np.exp(divided - max(divided.max() - 700, 0))
     weights = powers / powers.sum()
     parts = weights[:, None] * values
     lines: list[list[str]] = [

@@ -324,7 +324,8 @@ for allowed in ([True, True, True], [True, False, True], [False, False, False]):
 # %% [markdown]
 # ### See it: what a mask does
 #
-# The picture shows the scores, the mask, and your weights with the sum of each row.
+# The picture shows the scores, the mask, and your weights with the sum of each row. Hover over a cell to read its
+# number.
 #
 # **Change something:** allow one key for the last query. Mask a key with a high score: which keys get its weight?
 
@@ -460,8 +461,8 @@ print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1
 # line), most of the rest to "girl", and nearly nothing to "a" or "with". Now click "blue", then "hat", and before each
 # click guess where the lines will lead.
 #
-# **Change something:** write your own sentence, with words from the captions. Divide or multiply `x` by two before the
-# call: what happens to the weights, and why?
+# **Change something:** write your own sentence in lower case, with words from the captions. (A `KeyError` names a word
+# that they don't have.) Then divide or multiply `x` by two before the call: what happens to the weights, and why?
 
 # %% tags=["see"]
 sentence = "a boy with a blue hat and a girl in a red dress".split()

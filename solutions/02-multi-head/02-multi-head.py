@@ -574,7 +574,7 @@ attention_heatmap(
 # - 1 point: the heads share the features of the same layers (width d_model / h), so the numbers of parameters and
 #   products stay the same.
 # - 1 point: each head has its own weights and returns its own mean; one head would blur what it sees into one mean.
-# - 1 point: more heads are narrower, so each can distinguish less (or: more tables of weights to store).
+# - 1 point: with more heads, each is narrower, so it can distinguish less.
 #
 # The example of the two neighbours is enough if it shows the idea.
 # ### END MARK SCHEME
@@ -601,7 +601,7 @@ attention_heatmap(
 # - 1 point: queries and keys are equal, so the score of (i, j) equals that of (j, i).
 # - 1 point: one rule for all positions can't distinguish back from ahead; or: scores that fall along the sentence can,
 #   position by position.
-# - 1 point: each word matches itself well again (the diagonal), or: a word's query is also its key.
+# - 1 point: a word matches itself at least as well as other words of the same length (the diagonal is strong again).
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -394,8 +394,9 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 # If an output at an *earlier* position changes, it has seen the future. The test needs neither training nor data:
 # random weights will do, because the connections don't depend on what is learned.
 #
-# Here is a small model to test, made of the parts that you have built. (It has no source sentence. Each position has a
-# learned vector, so that positions can be told apart; lesson 05 does this properly.)
+# Here is a small model to test, made of the parts that you have built. (It has no source sentence. `nn.Embedding` is a
+# table with one learned vector for each word or position; lesson 05 does this properly. The *generator*, at the end,
+# gives each word of the vocabulary a number: the larger, the more probable the word.)
 
 # %% tags=["see"]
 

@@ -64,7 +64,8 @@ from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attent
 # %% [markdown]
 # ### See it: six orders of three words
 #
-# **Change something:** use the output for another word. Then use more words: are there more different outputs now?
+# **Change something:** use the output for another word. Then use four, five or six words: are there more different
+# outputs now? (Not more than seven: eight words have 40,320 orders, and comparing all their outputs takes gigabytes.)
 
 # %% tags=["see"]
 from collections.abc import Callable
@@ -465,8 +466,8 @@ for pos, (word, vector) in enumerate(zip(["dog", "bites"], dog_bites.tolist(), s
 # - A plain tensor would stay behind when someone moves the model to a GPU.
 # - A **buffer** belongs to the module, moves with it, and isn't trained:
 #   `self.register_buffer("table", ..., persistent=False)`. After that it is `self.table`. `persistent=False` keeps it
-#   out of the state dict: 5,000 × 512 numbers would be ten megabytes in each checkpoint, and one line of code
-#   computes them again.
+#   out of the *state dict*, the numbers that are saved with a model: 5,000 × 512 of them would be ten megabytes in each
+#   saved file, and one line of code computes them again.
 #
 # Two more rules:
 #

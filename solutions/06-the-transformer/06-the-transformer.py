@@ -649,8 +649,8 @@ while not all("<end>" in row for row in rows):
 ### BEGIN SOLUTION course_lib.transformer.decoding:greedy_decode
 
 # %% [markdown]
-# A scratch cell: the tiny model translates a batch of two sentences. It knows nothing, so don't be surprised if it
-# writes one and the same word, even a start token, again and again.
+# A scratch cell: the tiny model translates a batch of two sentences. It knows nothing, so don't be surprised if it ends
+# at once, or writes one and the same word, even a start token, again and again.
 
 # %% tags=["see"]
 both_words = torch.ones(2, 1, 2, dtype=torch.bool)
@@ -914,18 +914,22 @@ pd.DataFrame(table, columns=["after", "1st guess", "2nd", "3rd", "the text has",
 # and heads from 1, as the paper does. Index 0 of a tensor is head 1.) Look for these patterns, and hover over a cell to
 # see which words it connects:
 #
-# - a line just below the diagonal: the head attends to the **previous word**;
+# - pieces of a line just below the diagonal: there the head attends to the **previous word**;
 # - dark cells in the first column: the head attends to `<start>`, often because it has **nothing to look for**;
 # - a vertical bar: many words attend to the **same word**. Which one, and why could that help to predict the next word?
 #
 # And find a head that you can't explain.
 #
-# **Change something:** use another caption as the `example`. Train with `layers=3` or `heads=2`. Does every seed give
+# **Change something:** use another caption as the `example`. Then train with `LanguageModel(len(vocabulary), layers=3)`
+# or with `heads=2`: change the call above, and run all cells from that one to the one below again. Does every seed give
 # the same heads?
 
 # %% tags=["see"]
 read = ["<start>", *example]
-assert len(seen) == len(writer.layers), "Your layers must use the function that they are given: `attention`."
+assert len(seen) == len(writer.layers), (
+    "Run the cell that sets `example` again. If that doesn't help, your layers don't use the function "
+    "that they are given: `attention`."
+)
 heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 
 # %% [markdown]

@@ -453,7 +453,7 @@ for update in [1, 2, 3]:
 # %% tags=["see"]
 micro_batches = 8
 rows = []
-for update in sorted({*range(1, 12_001, 120), 4000, 4000 // micro_batches}):
+for update in sorted({*range(1, 12_001, 120), 4000, max(1, 4000 // micro_batches)}):
     rows.append(("stepped once per update", update, learning_rate(update, 512, 4000)))
     rows.append(("stepped once per micro-batch", update, learning_rate(update * micro_batches, 512, 4000)))
 
@@ -546,8 +546,8 @@ named_lines(
 # recovered, although its rate has been the same as with warm-up since update 40. The pre-norm model is more forgiving,
 # which is one reason why most later models are built that way.
 #
-# In this bad region the model gives nearly the same answer to every input, and its gradients are small, so finding the
-# way back takes many updates.
+# In this bad region the model gives nearly the same answer to every input, its gradients are small, and finding the way
+# back takes many updates. (The size of the gradients alone can't be the reason, because Adam divides by it.)
 #
 # But this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up helps is still
 # being studied; you have seen two of the proposed reasons.
@@ -563,8 +563,8 @@ named_lines(
 # same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
 # or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
 # gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
-# answer to everything and the gradients are small. The falling rate comes too late: with small steps, leaving a
-# bad region takes a very long time. The warm-up keeps the steps small until Adam's means can be trusted.
+# answer to everything. The falling rate comes too late: with small steps, leaving a bad region takes a very long time.
+# The warm-up keeps the steps small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (only its sign counts, whether it

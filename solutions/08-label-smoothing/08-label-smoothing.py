@@ -62,8 +62,8 @@ from course_lib.transformer import (
 # natural logarithm, the unit of the loss is the *nat*.) The loss is zero only if $p_y = 1$, which no softmax of finite
 # logits gives. So training keeps pushing the label's logit up and the others down. Two things follow:
 #
-# - The model becomes **overconfident**. On new sentences it is just as confident as on those that it was trained on,
-#   but less often right.
+# - The model becomes **overconfident**. On new sentences it is almost as confident as on those that it was trained
+#   on, but less often right.
 # - The target forbids **words that would have done just as well**. Both "a dog *runs*" and "a dog *is running*" may be
 #   correct. The corpus has one of them, and the target says that the other is impossible. A model that believes this
 #   learns the sentence by heart.
@@ -421,7 +421,7 @@ calibration_curves(pd.concat(tables))
 # %% [markdown]
 # Without smoothing the points are **below** the dashed line: the model is right less often than it says. It has
 # memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
-# well. Too much moves the points **above** the line: the model is right more often than it says.
+# well. Too much moves almost all points **above** the line: the model is right more often than it says.
 #
 # ### Explain it
 #

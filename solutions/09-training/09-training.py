@@ -284,8 +284,8 @@ pd.DataFrame(rows).set_index("pieces")
 # What about a **mean of means**, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each
 # cell is a token to be predicted, and its number shows how much it counts, where 1 is the average.
 #
-# **Change something:** set `shortest=7`, so that all sequences have the same length. Then use four pieces instead of
-# two.
+# **Change something:** set `shortest=7`, so that all sequences have the same length. Then set it back to 2, and use four
+# pieces instead of two.
 
 # %% tags=["see"]
 torch.manual_seed(3)
@@ -349,8 +349,9 @@ token_counts(
 # A copy of the weights after 140 updates is stored for later.
 #
 # **Change something:** set `dropout=0.0`: how low does the curve get? Try a `factor` of 3. Then put a mistake into your
-# `train_step` (don't clear the gradients, or leave out the causal mask), and watch the faulty model train. Afterwards
-# undo your changes and run the cells from your `train_step` on again, because the rest of the lesson uses this model.
+# `train_step` (don't clear the gradients, or leave out the causal mask), and watch the faulty model train. Does the next
+# cell show that it copies, too? Afterwards undo your changes and run the cells from your `train_step` on again, because
+# the rest of the lesson uses this model.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)
@@ -412,7 +413,7 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 # on. Every letter and the end have to be right.
 #
 # **Change something:** use sequences of 12 letters (`drawn(300, 12, 12)`). The model has never seen more than 9. What
-# goes wrong, and from which position on?
+# goes wrong, and from which position on? (Afterwards change it back, because section 5 uses `unseen`, too.)
 
 
 # %% tags=["see"]

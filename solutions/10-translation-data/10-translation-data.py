@@ -536,6 +536,7 @@ print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
 #
 # The three approaches, with the lengths of our subword sentences. The length of a pair is that of its longer side,
 # plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed length.
+# An *epoch* is one pass through the corpus.
 #
 # **Change something:** use a budget of 512, or of 16,384. Why is there more padding in the buckets with the larger
 # budget?
@@ -584,8 +585,7 @@ named_bars(
 # ### Explain it
 #
 # A fellow student sorts the corpus by length once, splits it into batches of 64 sentences, and trains on them in this
-# order, epoch after epoch. (An *epoch* is one pass through the corpus.) "Hardly any padding!" True. What would you
-# change, and why? Name two things.
+# order, epoch after epoch. "Hardly any padding!" True. What would you change, and why? Name two things.
 
 # %% [markdown] explain="explain_buckets"
 # First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that
@@ -598,7 +598,7 @@ named_bars(
 # - 1 point: measure batches by tokens (longest times number), because equal numbers of sentences differ widely in
 #   memory, work or words per update.
 # - 1 point: shuffle the batches (and which sentences are in them) in each epoch.
-# - 1 point: gives a reason: long runs of one length pull the model one way, or always the same neighbours.
+# - 1 point: a reason for the second: runs of one length pull the model one way, or neighbours are always the same.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -779,8 +779,9 @@ print(first)
 #
 # Is the average always better? If not, when, and why?
 #
-# **Change something:** set `count` to 2 or to 10. Then train again with a smaller learning rate (`lr=0.001` in the
-# training cell): does averaging help as much when there is less jitter?
+# **Change something:** set `count` to 2 or to 10. Then train again with a rate that falls to 0: in the training cell,
+# replace `min(1.0, (done + 1) / 50)` with `min(1.0, (done + 1) / 50, (361 - done) / 180)`. Does averaging help as much
+# when there is less jitter? (Afterwards undo this and train again, because the rest of the lesson uses that model.)
 
 # %% tags=["see"]
 unsmoothed = LabelSmoothingLoss(len(english), PAD, smoothing=0.0)

@@ -92,8 +92,12 @@ Item = TypeVar("Item")
 batches, ranks = ["a", "b", "c", "d", "e", "f", "g"], 3
 print("batch:", *batches)
 print("rank: ", *[number % ranks for number in range(len(batches))])
-for rank in range(ranks):
-    print(f"rank {rank} gets", [batch for number, batch in enumerate(batches) if number % ranks == rank])
+hands, turn = [[] for _ in range(ranks)], 0
+for batch in batches:
+    hands[turn].append(batch)
+    turn = (turn + 1) % ranks
+for rank, hand in enumerate(hands):
+    print(f"rank {rank} gets", hand)
 
 # %% predict="predict_batches"
 # Ten batches, numbered from 0, are dealt like cards to four ranks. How many does rank 2 get?
@@ -600,8 +604,8 @@ on_ranks(2, accumulated)
 #
 # Look at the gaps in the network's row, and at where its last bar ends.
 #
-# **Change something:** set the latency to 0.5 ms, or the bandwidth to 100 GB/s (GPUs of one machine) or 1 GB/s (an
-# ordinary network). Then try `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each gradient
+# **Change something:** set the latency to 0.5 ms or to 0, or the bandwidth to 100 GB/s (GPUs of one machine) or 1 GB/s
+# (an ordinary network). Then try `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each gradient
 # at once*?
 
 # %% tags=["see"]

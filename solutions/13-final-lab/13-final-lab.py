@@ -159,6 +159,7 @@ for lesson, parts in public_curriculum().parts.items():
 #
 # **Change something:** add a setting: `BackgroundRun.start("captions-small", "../runs/small",
 # "training.warmup_steps=400", restart=True)`. Then use `training.lr_factor=4` or `model.dropout=0.3` instead.
+# (Afterwards remove the setting and run the cell again: until your own run has ended, sections 2 and 3 use this one.)
 
 # %% tags=["see"]
 from course_lib.translation.train.monitoring import BackgroundRun, rows_so_far
@@ -203,7 +204,7 @@ watch_live(
 # ## 2. What has it learned?
 #
 # From here on, the cells use your run if it has ended, and the small one otherwise. When your run ends, run the cells
-# from here on again.
+# from here on again. If you load another model below, load `chosen` again afterwards: section 3 uses `translator`, too.
 #
 # ### See it: your own sentences
 #
@@ -317,7 +318,7 @@ heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 # `training.average_last` is above 0).
 #
 # The cell uses the first 300 sentences of the validation split, because the test split is for the end. How large are
-# the differences? How long does each way take?
+# the differences? How long does each way take? (The first row also includes the time of starting up.)
 #
 # **Change something:** use beams of 2 and 8. Then use an alpha of 0, and of 2: add `alpha=0.0` to the arguments of
 # `translate`.
@@ -808,7 +809,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # because it is measured without dropout and without smoothing. Throughput was about 6,000 target tokens per second,
 # with 5% padding. BLEU is 90 on the 300 test captions (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
 # That compares only with other runs on these captions: the sentences come from a grammar, so they are far easier than
-# Multi30k. One mistake: "carrying a cap" for "wearing a wool cap". "Wollmütze" is rare and split into three subwords;
+# Multi30k. One mistake: "carrying a cap" for "wearing a wool cap". "Wollmütze" is rare and split into four subwords;
 # when the model writes "cap", cross-attention looks at the first of them and hardly at "trägt", which means carry or
 # wear. More examples of the word, or a model with more layers, might help; I would first check whether the right
 # translation is second in the beam.
