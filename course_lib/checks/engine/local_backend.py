@@ -159,7 +159,13 @@ class LocalBackend(Backend):
             warnings.simplefilter("always")
             # torch.manual_seed would also record its caller, which takes longer than most probes.
             torch.default_generator.manual_seed(0)
-            yield caught, calls
+            # Otherwise PyTorch would issue some warnings only once, so a repeated check would pass.
+            warns_always = torch.is_warn_always_enabled()
+            torch.set_warn_always(True)
+            try:
+                yield caught, calls
+            finally:
+                torch.set_warn_always(warns_always)
 
     def _kept(self, made: object) -> Returned:
         self._objects.append(made)
@@ -190,6 +196,9 @@ class _Printed(io.StringIO):
         room = MAX_PRINTED - self.tell()
         super().write(text[: max(room, 0)])
         return len(text)
+
+    def close(self) -> None:
+        """Do nothing, because the student's code may call this while the check still needs the text."""
 
 
 @contextmanager
@@ -271,7 +280,9 @@ def _train(found: Any, request: Request, given: Given, keywords: Keywords) -> No
 
 
 def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
-    is_number = hasattr(found, "__float__") and not isinstance(found, bool)
+    # NumPy and PyTorch have their own truth values.
+    is_truth_value = isinstance(found, bool) or str(getattr(found, "dtype", "")) in ("bool", "torch.bool")
+    is_number = hasattr(found, "__float__") and not is_truth_value
     return float(found) if is_number else found
 
 
@@ -302,7 +313,9 @@ def _raised(error: BaseException) -> Raised:
     try:
         with time_limit(SECONDS):
             message = str(error)[:MAX_MESSAGE_LENGTH]
-    except (Exception, SystemExit, OutOfTime) as another:
+    except OutOfTime:
+        return Raised(OUT_OF_TIME, f"reading an exception's message took more than {SECONDS:g} seconds", line)
+    except (Exception, SystemExit) as another:
         message = f"(reading its message raised {type(another).__name__})"
     return Raised(type(error).__name__, message, line, _note(error, message))
 

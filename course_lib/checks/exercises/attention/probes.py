@@ -248,6 +248,14 @@ def _attention_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     )
 
 
+@probe("masked keys get no weight, even if the allowed scores are very low")
+def _attention_with_low_scores(candidate: Candidate, draw: Draw) -> Reply:
+    # The scores are near -200, so their exponentials still fit into float64.
+    query, key = torch.full((2, 3, 4), -100.0, dtype=torch.float64), 1 + 0.05 * draw.normal(2, 5, 4)
+    mask = torch.tensor([1, 1, 0, 1, 0], dtype=torch.bool).expand(2, 3, 5)
+    return candidate.call(query, key, draw.normal(2, 5, 6), mask)
+
+
 @probe("dropout is applied to the weights that multiply the values, but not to the returned weights")
 def _attention_with_dropout(candidate: Candidate, draw: Draw) -> Reply:
     query, key, value = draw.normal(2, 5, 6), draw.normal(2, 5, 6), draw.normal(2, 5, 5)

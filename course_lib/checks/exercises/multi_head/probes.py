@@ -247,12 +247,14 @@ _attends(
 )
 
 
-def _dropped(candidate: Candidate, draw: Draw, *rate: float, training: bool = True) -> Reply:
+def _dropped(
+    candidate: Candidate, draw: Draw, *rate: float, training: bool = True, mask: Tensor | None = None
+) -> Reply:
     # With this attention function the output shows the rate and the scaling, not which elements were dropped.
     module = _loaded(candidate, _weights(draw, 6), 6, 2, *rate, attention=dropout_strength())
     module.train(training)
     x = draw.normal(2, 3, 6)
-    return module.call(x, x, x)
+    return module.call(x, x, x, mask)
 
 
 case = MULTI_HEAD_ATTENTION.random_cases(_dropped, __name__)
@@ -260,6 +262,12 @@ case(
     "_dropout_in_training",
     "in training mode the attention function gets dropout with the given rate, and nothing else is dropped",
     0.25,
+)
+case(
+    "_dropout_with_mask",
+    "with a mask, too, the attention function gets dropout in training mode",
+    0.25,
+    mask=torch.ones(2, 3, 3, dtype=torch.bool),
 )
 case("_no_dropout", "dropout=0 drops nothing in training mode", 0.0)
 case("_usual_dropout", "the default dropout rate is 0.1")

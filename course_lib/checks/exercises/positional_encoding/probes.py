@@ -166,6 +166,8 @@ def _dropped(layer: Candidate, probability: float) -> Observed:
     reply = first_failure(layer.train(True), layer.call(x))
     if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
         return reply
+    if not reply.value.is_floating_point():  # Truth values can't be subtracted.
+        return reply
     share = reply.value.double() / (x + sinusoids(30, 6))
     kept = (share - 1 / (1 - probability)).abs() < 1e-5
     # Independent draws give many patterns. If whole vectors are dropped, there are two.

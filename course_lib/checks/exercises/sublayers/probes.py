@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from course_lib.checks.engine.comparison import TOLERANCE
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure
+from course_lib.checks.engine.reply import Raised, Reply, Returned, Value, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
 from course_lib.checks.exercises.fixtures.models import linear
 from course_lib.checks.exercises.shared_requests import (
@@ -166,6 +167,11 @@ def _through_network(candidate: Candidate, draw: Draw, *shape: int, d_ff: int) -
     return layer.call(x)
 
 
+def _can_be_compared(value: Value, x: Tensor) -> TypeGuard[Tensor]:
+    """Return whether a result is a floating-point tensor of the shape of x."""
+    return isinstance(value, Tensor) and value.is_floating_point() and value.shape == x.shape
+
+
 def _dropped_features(layer: Candidate, probability: float) -> Observed:
     """Report how dropout changes the first three hidden features, which the outer weights select."""
     bias = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
@@ -175,10 +181,10 @@ def _dropped_features(layer: Candidate, probability: float) -> Observed:
         "outer.weight": torch.eye(3, 5, dtype=torch.float64),
         "outer.bias": bias,
     }
-    x = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).expand(200, 3)
+    x = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64).expand(4, 50, 3)
     layer.load(weights)
     reply = first_failure(layer.train(True), layer.call(x))
-    if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
+    if isinstance(reply, Raised) or not _can_be_compared(reply.value, x):
         return reply
     share = (reply.value - bias) / 7.0
     kept = (share - 1 / (1 - probability)).abs() < 1e-5
@@ -319,7 +325,7 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
     reply = first_failure(layer.train(True), layer.call(x, inside))
     if not isinstance(added, Returned) or not isinstance(reply, Returned):
         return reply
-    if not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
+    if not _can_be_compared(reply.value, x):
         return reply
     ways = torch.tensor(list(product([0.0, 1.0], repeat=3)), dtype=torch.float64)
     possible = x.unsqueeze(-2) + ways * added.value.unsqueeze(-2) / (1 - probability)
@@ -332,6 +338,7 @@ def _dropped_outputs(candidate: Candidate, draw: Draw, probability: float, *sett
         f"«each position is {says}»": bool(fits.any(-1).all()),
         f"«about {probability:.0%} of the sublayer's output is dropped»": drops_with(probability, kept),
         "«each number is dropped independently of the others»": bool((kept.amin(-1) < kept.amax(-1)).any()),
+        "«each sentence has its own dropout»": bool((kept != kept[:1]).any()),
     }
 
 

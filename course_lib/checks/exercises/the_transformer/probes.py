@@ -189,7 +189,7 @@ def _usual_dropout(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Modu
 
 
 def _gradient(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
-    layer = _layer(kind, candidate, draw)
+    layer = _layer(kind, candidate, draw, training=True, dropout=0.0)
     inputs = _inputs(kind, draw)
     reply = layer.gradients(*inputs, toward=draw.normal(*inputs[0].shape))
     return gradients_of(reply, ("x", "memory")[: len(inputs) // 2], _layer_shapes(kind, 6, 2, 9))
@@ -490,8 +490,8 @@ def _model_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
 
 @probe("gradients reach every weight")
 def _model_gradient(candidate: Candidate, draw: Draw) -> Observed:
-    settings = _SMALL | {"norm_first": True}
-    model = _model(candidate, draw, **settings)
+    settings = _SMALL | {"norm_first": True, "dropout": 0.0}
+    model = _model(candidate, draw, training=True, **settings)
     sentences, toward = _sentences(draw), draw.normal(2, 4, _TARGET_VOCAB)
     reply = model.gradients(*sentences, toward=toward)
     return gradients_of(reply, weights=_model_shapes(TransformerConfig(**settings)))
