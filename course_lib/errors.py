@@ -23,3 +23,9 @@ class BadInputError(ValueError):
 
     The commands print the message without a traceback and exit with `ExitCode.BAD_INPUT`.
     """
+
+    @classmethod
+    def of(cls, error: OSError) -> "BadInputError":
+        """Return this error for one of the operating system, such as a file that may not be read."""
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        return cls(": ".join([*names, error.strerror or str(error)]))

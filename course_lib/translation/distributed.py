@@ -208,13 +208,16 @@ def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value])
     """Call `function` on rank 0, then on all other ranks, which can use the files that rank 0 has prepared.
 
     Return this rank's own result. A BadInputError on rank 0 is raised on all ranks (as RankZeroError on the
-    others). Must be called on every rank.
+    others), and so is an OSError, as a BadInputError. Must be called on every rank.
     """
     if distributed.world_size == 1:
         return function()
     if distributed.is_rank_zero:
         try:
-            value = function()
+            try:
+                value = function()
+            except OSError as error:
+                raise BadInputError.of(error) from error
         except BadInputError as error:
             dist.broadcast_object_list([str(error)], group=distributed.control_group)
             raise

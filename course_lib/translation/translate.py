@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: success. 1: the reader of the output closed the pipe. 2: bad input. 130: interrupted with Ctrl-C.
     """
     options = _parser().parse_intermixed_args(arguments)
+    if sys.stderr is None:  # Otherwise a file that is opened later would get its descriptor and the messages.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
     try:
         _run(options)
     except BadInputError as error:
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()  # The reader of the translations has closed the pipe.
         return 1
+    except OSError as error:
+        print(f"translate: {BadInputError.of(error)}", file=sys.stderr, flush=True)
+        return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         return ExitCode.KEYBOARD
     return 0
@@ -273,7 +278,14 @@ def _writer(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
 
         yield show
         return
-    with _write_errors_reported(output), atomic_write(output) as file:
+    if output.is_dir():
+        raise BadInputError(f"--output {output}: this is a folder. Name a file.")
+    output = output.resolve()  # Replace the target of a link rather than the link.
+    is_special = output.exists() and not output.is_file()  # such as /dev/null, which must not be replaced
+    with (
+        _write_errors_reported(output),
+        output.open("wb") if is_special else atomic_write(output) as file,
+    ):
         yield lambda rows: file.writelines(f"{row}\n".encode() for row in rows)
 
 

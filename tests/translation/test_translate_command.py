@@ -220,6 +220,14 @@ def test_output_that_cannot_be_kept_is_refused(
     trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(trained_folder), str(german), "--output", str(german / "x")]) == 2
+    assert main([str(trained_folder), str(german), "--output", ""]) == 2
+    link, target = german.with_name("link"), german.with_name("target")
+    link.symlink_to(target)
+    assert main([str(trained_folder), str(german), "--output", str(link)]) == 0
+    assert link.is_symlink()
+    assert target.read_text()
+    assert main([str(trained_folder), str(german), "--output", os.devnull]) == 0
+    assert Path(os.devnull).is_char_device()
     assert "this file cannot be written (Not a directory)" in capsys.readouterr().err
 
 

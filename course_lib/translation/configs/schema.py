@@ -53,18 +53,18 @@ class DataConfig(Section):
     downloaded. folder: your own files."""
     direction: Direction = "de-en"
     """de-en: translate German into English. en-de: English into German, as in table 2 of the paper."""
-    prepared: MayChange[str | None] = None
+    prepared: MayChange[str | None] = Field(default=None, min_length=1)
     """A folder written by `course prepare` with the same settings, to train from without preparing the corpus
     again; it may be a copy on each node's own disk. Default: the run prepares its data in its own folder."""
-    folder: MayChange[str | None] = None
+    folder: MayChange[str | None] = Field(default=None, min_length=1)
     """With corpus: folder, the folder of the files NAME.de and NAME.en, where NAME is train, validation and
     test; one sentence per line, plain or gzipped (.gz)."""
-    mirror: MayChange[str | None] = None
+    mirror: MayChange[str | None] = Field(default=None, min_length=1)
     """A folder with the published files, either directly or in a subfolder named after the corpus. It is read
     instead of downloading to the user's cache folder. Default: the environment variable COURSE_DATA."""
     train_pairs: int | None = Field(default=None, ge=1)
     """Train only on the first pairs of the training split, up to this number. Default: all pairs."""
-    vocab_size: int = Field(default=8000, ge=300)
+    vocab_size: int = Field(default=8000, ge=300, le=1_000_000)
     """Number of subwords in the vocabulary, which is learned from both languages of the training split."""
     max_length: int = Field(default=128, ge=3, le=4000)
     """Longest sentence in tokens, including the start and end tokens. See too_long for longer ones."""
@@ -128,7 +128,7 @@ class TrainingConfig(Section):
     """Batches per weight update, over all processes together. A process with several of them accumulates
     their gradients, so the result does not depend on the number of processes. If there are more processes
     than batches, each update is divided into more and smaller batches, and a message reports this."""
-    init_from: MayChange[str | None] = None
+    init_from: str | None = Field(default=None, min_length=1)
     """The folder of another run, or the name of a provided model such as multi30k, to start from: its trained
     weights and its vocabulary, regardless of the vocabulary settings in the data section. Default:
     random weights."""
@@ -271,7 +271,7 @@ class SelectionConfig(Section):
 class RunConfig(Section):
     """All settings of a run."""
 
-    run_folder: MayChange[str]
+    run_folder: MayChange[str] = Field(min_length=1)
     """The folder of the run: config, vocabulary, metrics, checkpoints and translations."""
     seed: int = Field(default=1, ge=0, le=2**63 - 1)
     """Seed of all randomness: initial weights, order of the batches, dropout."""

@@ -78,8 +78,7 @@ def refuse_other_data(config: DataConfig, folder: Path) -> None:
     That is the case if the folder is part of a run, or if it holds intact data with different settings.
     The message names each difference.
     """
-    of_a_run = (folder / CONTENTS).exists() and not (folder / VOCABULARY).exists()
-    if of_a_run or (folder / "metrics.jsonl").exists():
+    if any((each / "metrics.jsonl").exists() for each in (folder, folder.parent)):
         raise BadInputError(f"{folder}: this folder is part of a run. Choose another folder.")
     contents = read_intact_contents(folder, folder / VOCABULARY)
     if contents and contents.layout == LAYOUT:

@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except LostPeerError:
                 interruption.wait(_SECONDS_UNTIL_SIGNAL)
                 raise
+            except OSError as error:
+                raise BadInputError.of(error) from error
         except BadInputError as error:
             if not isinstance(error, RankZeroError):
                 rank = distributed.rank if distributed else 0

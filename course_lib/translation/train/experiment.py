@@ -129,7 +129,7 @@ def train(
         if state is not None:
             experiment.load(state)
         else:
-            rank_zero_first(distributed, experiment.files.clear_snapshots)
+            rank_zero_first(distributed, experiment.files.clear_models)
         # Free the memory of the loaded states, which are as large as the model and its optimiser.
         del checkpoint, state, start
         experiment.train()
@@ -220,8 +220,14 @@ class Experiment:
         """Train to the end or early stopping. On a stop request, save a checkpoint and raise Interrupted."""
         trainer = self.trainer
         with self.interruption.deferred():
-            if trainer.step > self._validated_step and (trainer.updates_done == 0 or self._complete):
+            in_an_epoch, is_over = trainer.updates_done > 0, self._complete or self._best.patience_exhausted
+            if trainer.step > self._validated_step and (is_over or not in_an_epoch):
+                if in_an_epoch:  # The config has changed since the run was interrupted.
+                    self._save_models()
                 self._validate()
+            elif in_an_epoch and not is_over and not self.config.training.average_every:
+                # The run ended in this epoch before it was continued. Only ends of epochs are averaged.
+                self.files.discard_snapshots(after=trainer.step - 1)
             while not self._complete and not self._best.patience_exhausted:
                 self._train_epoch()
                 self._validate()
@@ -273,8 +279,12 @@ class Experiment:
                 self._stop_if_requested()
         if trainer.updates_done == len(plan):
             trainer.end_epoch()
+        self._save_models()
+
+    def _save_models(self) -> None:
+        """Save the last model, a checkpoint and, if ends of epochs are averaged, a snapshot."""
         self._require_finite_weights()
-        if not training.average_every:
+        if not self.config.training.average_every:
             self.files.save_snapshot(self._trained_model)
         self.files.save_model("last", self._trained_model)
         self._save_checkpoint()

@@ -7,11 +7,14 @@ It needs no GPU. Several runs with the same data settings can share the folder.
 """
 
 import argparse
+import contextlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.errors import BadInputError, ExitCode
+from course_lib.file_locks import try_lock
 from course_lib.translation.configs.loader import load_config, provided_configs
 from course_lib.translation.data.preparation import prepare, refuse_other_data
 from course_lib.translation.data.prepared import VOCABULARY
@@ -36,10 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         config = load_config(options.config, options.overrides)
         start = load_starting_run(config)
-        refuse_other_data(config.data, options.folder)
-        vocabulary = options.folder / VOCABULARY
-        vocabularies = start.vocabularies if start else None
-        data = prepare(config.data, options.folder, vocabulary, learn=True, reused=vocabularies)
+        with _locked(options.folder):
+            refuse_other_data(config.data, options.folder)
+            vocabulary = options.folder / VOCABULARY
+            vocabularies = start.vocabularies if start else None
+            data = prepare(config.data, options.folder, vocabulary, learn=True, reused=vocabularies)
+    except OSError as error:
+        print(f"prepare: {BadInputError.of(error)}", file=sys.stderr)
+        return ExitCode.BAD_INPUT
     except BadInputError as error:
         print(f"prepare: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
@@ -50,6 +57,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"Data: {note}.")
     print(f"Prepared {len(data.train):,} training pairs. Train with data.prepared={options.folder}.")
     return 0
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Create and lock the folder, and remove incomplete files that a killed process has left in it.
+
+    Raises BadInputError if another process prepares data in it, and OSError if it can't be used.
+    """
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        if hasattr(os, "O_DIRECTORY"):  # Windows can't open folders.
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, descriptor)
+            if not try_lock(descriptor):
+                raise BadInputError(
+                    f"{folder}: another process prepares data in this folder. Wait until it has finished, or "
+                    "choose another folder."
+                )
+        for path in folder.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+        try:
+            yield
+        except BaseException:
+            if is_new and not any(folder.iterdir()):
+                folder.rmdir()
+            raise
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The progress of a run or a translation: a bar in a terminal, plain lines in a file."""
 
+import contextlib
 import math
 import os
 import stat
@@ -66,13 +67,14 @@ class RunDisplay:
                 numbers.append(f"about {math.ceil(task.time_remaining / 60)} min left")
         text = "  ".join(numbers)
         if permanent or self._bar.disable:
-            self._console.print(text)
+            self.print(text)
         else:
             self._bar.update(self._task, numbers=text)
 
     def print(self, text: str) -> None:
-        """Print a line."""
-        self._console.print(text)
+        """Print a line. A full disk or a closed pipe behind standard output must not end the run."""
+        with contextlib.suppress(OSError):
+            self._console.print(text)
 
 
 @contextmanager

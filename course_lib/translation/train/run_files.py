@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.checkpoint import Checkpoints, CheckpointState, RunState
-from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model, save_model
 from course_lib.translation.configs.schema import ModelKind, RunConfig
 from course_lib.translation.decoding.search_settings import SearchSettings, save_settings
@@ -77,17 +77,24 @@ class RunFiles:
             if self._dashboards is not None:
                 self._dashboards.close(failed=kind is not None)
 
-    def clear_snapshots(self) -> None:
-        """Remove the snapshots of an earlier run. Raises BadInputError if that is impossible."""
+    def clear_models(self) -> None:
+        """Remove the models and snapshots of an earlier run. Raises BadInputError if that is impossible."""
         if self._log is None:
             return
         try:
             self._snapshots.remove_others(up_to=0)
+            for path in (*map(self.folder.model, MODEL_KINDS), self.folder.search):
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise BadInputError(
-                f"{self.folder.snapshots}: the snapshots of an earlier run cannot be removed "
-                f"({error.strerror}). Choose another run_folder."
+                f"{self.folder.path}: the models of an earlier run cannot be removed ({error.strerror}). "
+                "Choose another run_folder."
             ) from None
+
+    def discard_snapshots(self, after: int) -> None:
+        """Remove the snapshots of updates after update `after`."""
+        if self._log is not None and self._snapshots.count:
+            self._try("The list of snapshots", lambda: self._snapshots.remove_others(up_to=after))
 
     def write_metrics(self, row: MetricsRow) -> None:
         """Append a row to the metrics file, and send it to the dashboards that the config enables."""

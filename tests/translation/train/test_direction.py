@@ -1,12 +1,14 @@
 """A run translates in either direction, and data or weights for the other direction are rejected by name."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from course_lib.errors import BadInputError
+from course_lib.errors import BadInputError, ExitCode
+from course_lib.file_locks import try_lock
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
@@ -88,6 +90,25 @@ def test_a_run_in_both_directions_translates_both_ways_and_starts_either(
     train(started, SINGLE_PROCESS)
     german = load_translator(tmp_path / "german")
     assert german.vocabularies.source.encode(["x"])[0][0] == tag[1]
+
+
+def test_a_folder_is_prepared_by_one_process_at_a_time(
+    config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "prepared"
+    given.mkdir()
+    (given / ".train.ids.1.tmp").touch()
+    descriptor = os.open(given, os.O_RDONLY)
+    assert try_lock(descriptor)
+    assert prepare_command([str(config_file), str(given)]) == ExitCode.BAD_INPUT
+    assert "another process prepares data in this folder" in capsys.readouterr().err
+    os.close(descriptor)
+    assert prepare_command([str(config_file), str(given)]) == 0
+    assert not [*given.glob(".*.tmp")]
+    (given / "vocabulary.json").unlink()
+    assert prepare_command([str(config_file), str(given)]) == 0
+    assert prepare_command([str(config_file), str(config_file / "x")]) == ExitCode.BAD_INPUT
+    assert f"prepare: {config_file / 'x'}: Not a directory" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("shapes_unchecked")

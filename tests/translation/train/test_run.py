@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, RankZeroError
 from course_lib.translation.train import setup
 from course_lib.translation.train.experiment import Result, train
+from course_lib.translation.train.interruption import Interrupted, Interruption
 from course_lib.translation.train.metrics import MetricsLog
 from course_lib.translation.train.scoring import score
 from course_lib.translation.train.setup import divide_updates, locked_run
@@ -417,12 +419,52 @@ def test_the_last_weights_translate_if_there_are_no_others(
     assert rows(tmp_path / "run")[-1]["weights"] == "last"
 
 
+def interrupted(config: RunConfig, step: int) -> None:
+    """Start a run, and send its process a signal during an update."""
+    update = Trainer.update
+
+    def signalled(trainer: Trainer, *arguments: Any) -> float:
+        if trainer.step == step - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return update(trainer, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch, Interruption() as interruption:
+        patch.setattr(Trainer, "update", signalled)
+        with pytest.raises(Interrupted):
+            train(config, SINGLE_PROCESS, interruption)
+
+
+@pytest.mark.parametrize("shortened", ["training.updates=2", "training.updates=1"])
+def test_a_run_that_is_shortened_in_an_epoch_keeps_the_weights_that_it_scores(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, shortened: str
+) -> None:
+    interrupted(tiny_config(), step=2)
+    run(tiny_config(shortened))
+    last = load_model(RunFolder(tmp_path / "run").model("last"))
+    assert (last.step, rows(tmp_path / "run")[-1]["step"]) == (2, 2)
+    assert [row["step"] for row in rows(tmp_path / "run") if "validation_loss" in row] == [2]
+
+
+def test_an_extended_run_averages_ends_of_epochs_only(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    config = ("evaluation.bleu_every=0", "training.average_last=3", "training.epochs=null")
+    run(tiny_config(*config, "training.updates=9"))
+    run(tiny_config(*config, "training.updates=14"))
+    snapshots = sorted(path.name for path in (tmp_path / "run" / "snapshots").iterdir())
+    assert snapshots == ["step-00000007.pt", "step-00000014.pt"]
+
+
 def test_an_earlier_run_s_snapshots_are_not_in_the_average(
     tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.average_last=3")
     run(tiny_config(*quick, "evaluation.weights=averaged", "training.average_every=1", "training.epochs=1"))
     # Delete the checkpoints, as one of the lab's messages advises, to start again.
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    interrupted(tiny_config(*quick, "seed=9"), step=1)
+    # Nobody may translate with the earlier run's models while the new one trains.
+    assert not [*(tmp_path / "run" / "models").iterdir()]
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     again = (*quick, "evaluation.weights=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
     run(tiny_config(*again))

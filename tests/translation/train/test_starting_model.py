@@ -51,6 +51,11 @@ def refusal(tiny_config: Configs, first: Path, *overrides: str) -> str:
     return str(caught.value)
 
 
+def test_a_run_has_one_start(first_run: Path, tiny_config: Configs) -> None:
+    train(tiny_config(*PLAIN, "training.epochs=1"), SINGLE_PROCESS)
+    assert "training.init_from (was null, now " in refusal(tiny_config, first_run, "training.epochs=2")
+
+
 def test_it_begins_with_the_weights_that_the_other_translates_with(
     first_run: Path, tiny_config: Configs
 ) -> None:

@@ -53,7 +53,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(
     assert end(start_command(world_size, [*arguments, f"run_folder={whole}"])) == [0] * world_size
     whole_life = time.monotonic() - begin
 
-    rng = random.Random(0)
+    rng = random.Random(2)
     killed_runs = interrupted_writes = 0
     while killed_runs < kills:
         # Half of the kills happen while files are being written, the first of them in a run that has no
