@@ -71,6 +71,8 @@ def test_nothing_is_left_behind() -> None:
         on_ranks(2, lambda rank: dist.barrier())
     assert not dist.is_initialized()
     assert sys.excepthook is hook
+    on_ranks(1, lambda rank: dist.destroy_process_group())
+    assert sys.excepthook is hook
     assert set(threading.enumerate()) <= threads
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -53,6 +54,29 @@ def test_warnings_are_caught() -> None:
     reply = candidate(lambda: warnings.warn("old", stacklevel=1)).call()
     assert isinstance(reply, Returned)
     assert reply.warnings == ("old",)
+
+
+def test_a_warning_is_issued_each_time() -> None:
+    found = candidate(lambda: torch.ones(2, 3, 4).T)
+    first, second = found.call(), found.call()
+    assert isinstance(first, Returned)
+    assert isinstance(second, Returned)
+    assert first.warnings == second.warnings != ()
+
+
+def test_code_may_close_the_standard_output() -> None:
+    import sys
+
+    reply = candidate(lambda: (print("seen"), sys.stdout.close())[0]).call()
+    assert isinstance(reply, Returned)
+    assert reply.printed == "seen\n"
+
+
+@pytest.mark.parametrize("value", [torch.tensor(True), np.bool_(True), True])
+def test_a_truth_value_is_no_number(value: object) -> None:
+    reply = candidate(value).number()
+    assert isinstance(reply, Returned)
+    assert not isinstance(reply.value, float)
 
 
 def test_exceptions_come_back_as_data() -> None:

@@ -9,6 +9,16 @@ def _attend(query, key, value, mask=None, dropout=None):
     return scaled_dot_product_attention(query, key, value, mask, dropout)
 
 
+def _lowered(query, key, value, mask=None, dropout=None):
+    scores = attention_scores(query, key)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -50.0)
+    weights = scores.softmax(-1)
+    if mask is not None:
+        weights = weights * mask.any(-1, keepdim=True)
+    return (weights if dropout is None else dropout(weights)) @ value, weights
+
+
 def _loud(query, key):
     raise RuntimeError("no")
 
@@ -38,6 +48,7 @@ UNRELATED = {
         "softmax",
     ),
     "scaled_dot_product_attention": (
+        _lowered,
         lambda query, key, value, mask=None, dropout=None: (None, None),
         lambda query, key, value, mask=None, dropout=None: value,
         lambda query, key, value: _attend(query, key, value),

@@ -23,6 +23,16 @@ class _Rounded(MultiHeadAttention):
         return super().forward(query, key, value, mask).round(decimals=2)
 
 
+class _DroppedWithoutMask(MultiHeadAttention):
+    def forward(self, query, key, value, mask=None):
+        dropout = self.dropout.p
+        if mask is not None:
+            self.dropout.p = 0.0
+        result = super().forward(query, key, value, mask)
+        self.dropout.p = dropout
+        return result
+
+
 class _NoMask(MultiHeadAttention):
     def forward(self, query, key, value):
         return super().forward(query, key, value)
@@ -67,6 +77,7 @@ UNRELATED = {
     "MultiHeadAttention": (
         _Doubled,
         _Rounded,
+        _DroppedWithoutMask,
         _NoMask,
         _Silent,
         _SelfAttention,

@@ -51,6 +51,22 @@ class NetworkAlsoSaysSo(FeedForward):
         return super().forward(x), self.inner(x)
 
 
+class NetworkOfTruthValues(FeedForward):
+    def forward(self, x):
+        return super().forward(x) > 0
+
+
+class ConnectionWithOneDropout(SublayerConnection):
+    def forward(self, x, sublayer):
+        def dropped(given):
+            result = sublayer(given)
+            return result * self.dropout(torch.ones_like(result[:1]))
+
+        if self.norm_first:
+            return x + dropped(self.norm(x))
+        return self.norm(x + dropped(x))
+
+
 class ConnectionThatHalves(SublayerConnection):
     def forward(self, x, sublayer):
         return super().forward(x, sublayer) / 2
@@ -94,11 +110,13 @@ UNRELATED = {
         NetworkOfThreeLayers,
         NetworkOfMatrices,
         NetworkAlsoSaysSo,
+        NetworkOfTruthValues,
         lambda x: x,
         3.0,
     ),
     "SublayerConnection": (
         ConnectionThatHalves,
+        ConnectionWithOneDropout,
         ConnectionOfSublayers,
         ConnectionWithoutSublayer,
         ConnectionOfTwoNorms,

@@ -45,6 +45,18 @@ class _LoudEncoder(EncoderLayer):
         raise RuntimeError("no")
 
 
+class _DecoderThatCutsInTraining(DecoderLayer):
+    def forward(self, x, memory, source_mask, target_mask):
+        memory = memory.detach() if self.training else memory
+        return super().forward(x, memory, source_mask, target_mask)
+
+
+class _ModelThatCutsInTraining(Transformer):
+    def encode(self, source, source_mask):
+        with torch.set_grad_enabled(not self.training):
+            return super().encode(source, source_mask)
+
+
 class _TwiceDecoder(DecoderLayer):
     def forward(self, x, memory, source_mask, target_mask):
         x = super().forward(x, memory, source_mask, target_mask)
@@ -122,6 +134,7 @@ UNRELATED = {
     "DecoderLayer": (
         3.0,
         _TwiceDecoder,
+        _DecoderThatCutsInTraining,
         _ShiftedDecoder,
         _ThreeArguments,
         None,
@@ -130,6 +143,7 @@ UNRELATED = {
     "Transformer": (
         _Identity,
         _TwiceModel,
+        _ModelThatCutsInTraining,
         _CutModel,
         _NoMemory,
         _SummedLogits,
