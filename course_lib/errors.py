@@ -26,6 +26,6 @@ class BadInputError(ValueError):
 
     @classmethod
     def of(cls, error: OSError) -> "BadInputError":
-        """Return this error for one of the operating system, such as a file that may not be read."""
+        """Convert an error of the operating system, such as that for a file that can't be read."""
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         return cls(": ".join([*names, error.strerror or str(error)]))

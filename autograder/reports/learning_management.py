@@ -135,7 +135,8 @@ class _Export(CourseExporter):
         if not identifying:
             raise ValueError(
                 f"the roster {self.roster} has none of the columns {', '.join(self.identifiers)}; "
-                f"its columns are {', '.join(header)}. Export it with the language set to English."
+                f"its columns are {', '.join(header)}. If these are not in English, set the language to "
+                "English and export it again."
             )
         by_number = {grade.lms_user_id: grade for grade in grades}
         by_name = {grade.email: grade for grade in grades} | {grade.id: grade for grade in grades}

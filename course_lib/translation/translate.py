@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: success. 1: the reader of the output closed the pipe. 2: bad input. 130: interrupted with Ctrl-C.
     """
     options = _parser().parse_intermixed_args(arguments)
-    if sys.stderr is None:  # Otherwise a file that is opened later would get its descriptor and the messages.
+    if sys.stderr is None:  # It was closed. `print(file=None)` would write messages between translations.
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
     try:
         _run(options)

@@ -222,11 +222,13 @@ class Experiment:
         with self.interruption.deferred():
             in_an_epoch, is_over = trainer.updates_done > 0, self._complete or self._best.patience_exhausted
             if trainer.step > self._validated_step and (is_over or not in_an_epoch):
-                if in_an_epoch:  # The config has changed since the run was interrupted.
+                if in_an_epoch:
+                    # The run may have been interrupted here, and its config shortened since then.
                     self._save_models()
                 self._validate()
             elif in_an_epoch and not is_over and not self.config.training.average_every:
-                # The run ended in this epoch before it was continued. Only ends of epochs are averaged.
+                # If the run ended in this epoch before its config was extended, there is a snapshot of this
+                # update. Remove it, because only ends of epochs are averaged.
                 self.files.discard_snapshots(after=trainer.step - 1)
             while not self._complete and not self._best.patience_exhausted:
                 self._train_epoch()

@@ -93,8 +93,15 @@ class RunFiles:
 
     def discard_snapshots(self, after: int) -> None:
         """Remove the snapshots of updates after update `after`."""
-        if self._log is not None and self._snapshots.count:
-            self._try("The list of snapshots", lambda: self._snapshots.remove_others(up_to=after))
+        if self._log is None or not self._snapshots.count:
+            return
+        try:
+            self._snapshots.remove_others(up_to=after)
+        except OSError as error:
+            self._report(
+                f"A snapshot from within an epoch could not be removed ({error.strerror}). The average may "
+                "include it."
+            )
 
     def write_metrics(self, row: MetricsRow) -> None:
         """Append a row to the metrics file, and send it to the dashboards that the config enables."""
