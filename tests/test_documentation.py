@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from traitlets.config import Config
 
+from course_lib.curriculum.course_file import load_curriculum
 from tests.site import built_site
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +39,17 @@ def test_links_to_files_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", text):
         assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+def test_the_plan_for_the_term_has_the_minutes_and_points_of_the_lessons() -> None:
+    guide = (DOCS / "instructor-guide.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\d-[\w-]+) \| (\d+) \| (\d+) \| (\d+) \|", guide, re.MULTILINE)
+    expected = []
+    for lesson in load_curriculum(ROOT).lessons:
+        explanations = sum(one.points for one in lesson.explanations)
+        others = (*lesson.exercises, *lesson.predictions, *lesson.hand_ins)
+        expected.append((lesson.name, lesson.minutes, sum(one.points for one in others), explanations))
+    assert [(name, *map(int, numbers)) for name, *numbers in rows] == expected
 
 
 def test_a_changed_chart_makes_the_pages_of_the_lessons_outdated(tmp_path: Path) -> None:

@@ -349,8 +349,7 @@ broadcast_tables(
 # 3. **Wait for feedback.** The grader's checks draw *different* numbers, so code that only fits the numbers that you
 #    saw will fail. Some mistakes cost only part of the points. A person reads your explanations.
 #
-# If you are learning on your own, Validate is all that you need. Model answers to the explanations are in the course's
-# repository, in `solutions/`.
+# If you are learning on your own, Validate is all that you need.
 #
 # ## Common questions
 #

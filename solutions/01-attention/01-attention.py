@@ -89,8 +89,9 @@ for n in (25, 512, 5_000):
     )
 
 # %% [markdown]
-# For sentences, self-attention is also the cheapest. But its cost grows with the square of the length, which still
-# limits Transformers on long texts.
+# By these formulas, self-attention is the cheapest for sentences, too. (They leave out the layers that lesson 02 puts
+# around it, which cost another $4\,n\,d^2$: most of the work until $n = 2d$.) But its cost grows with the square of the
+# length, which still limits Transformers on long texts.
 #
 # ### A soft dictionary
 #

@@ -277,7 +277,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 
 # %% [markdown]
 # In head 0, word 0 attends almost only to itself, because its feature 0 is the largest. In head 1 its feature is 0, so
-# all its scores are 0 and its weights are equal.
+# all its scores are 0 and its weights are equal. Each head divides its scores by the root of **its own** width, which
+# is 1 here, and not by the root of all features.
 #
 # ### What the module holds
 #
@@ -289,6 +290,9 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # | `key_projection` | `nn.Linear`, the same for the keys |
 # | `value_projection` | `nn.Linear`, the same for the values |
 # | `output_projection` | `nn.Linear`, the $W^O$ of the formula |
+#
+# The queries and keys decide from which words a head reads. The value projection decides what it takes from them, and
+# the output projection in which features it writes it.
 #
 # All four map `d_model` features to `d_model`, with a bias, which is the default of `nn.Linear`. Each starts with
 # random numbers of **its own**: create four layers, not one layer and three copies. You may store other settings on the
@@ -453,7 +457,8 @@ named_bars(pd.DataFrame(rows), title="What do more heads cost?")
 # heads: the heads *share* the features.
 #
 # **The same number of multiplications.** There are $h$ heads, but each has only $1/h$ of the features, so computing its
-# scores costs only $1/h$ as much.
+# scores costs only $1/h$ as much. Most of the work is in the four layers anyway: $4\,n\,d^2$ multiplications, compared
+# with $2\,n^2 d$ for the scores and the means.
 #
 # **More weights.** Every head makes its own table of $100 \times 100$.
 #
@@ -559,22 +564,24 @@ attention_heatmap(
 #
 # ### Explain it
 #
-# `MultiHeadAttention(512, 1)` and `MultiHeadAttention(512, 8)` have the same number of parameters and need the same
-# number of multiplications. Why? What can the second do that the first can't? And what does a head lose when there are
-# more of them?
+# A colleague doesn't want her heads to share 512 features. In her module, each of the 8 heads has 512 features of its
+# own: the query, key and value projections lead from 512 to 4,096 features, and the output projection leads back.
+# Compared with the paper's 8 heads of 64, by what factors do the parameters, the multiplications and the attention
+# weights change? What can both modules do that a single head of 512 features can't? And what does she get for the
+# additional cost?
 
 # %% [markdown] explain="explain_heads"
-# Both have the same four layers from 512 to 512 features. The number of heads only says how the projected features are
-# split: 8 heads of 64 features cost as much as one of 512, in parameters and in products. But each head has its own
-# softmax, so each can attend to different words and return a mean of its own, and the means are concatenated. A single
-# head that attends to two words returns their mean, from which nobody can tell which word contributed what. What is
-# lost is width: a head of 64 features has less room to distinguish words, and with too many heads that hurts.
+# Each of her heads is eight times as wide, so her four matrices have eight times as many numbers (apart from the
+# biases), and all products, in the layers as well as in the attention, need eight times as many multiplications. The
+# attention weights stay the same: eight tables, whose size depends only on the number of words. In both modules each
+# head has its own softmax, so each can attend to different words and return a mean of its own, and the means are
+# concatenated. A single head that attends to two words returns their mean, from which nobody can tell which word
+# contributed what. What she gets is width: a head of 512 features has more room to distinguish words than one of 64.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the heads share the features of the same layers (width d_model / h), so the numbers of parameters and
-#   products stay the same.
+# - 1 point: parameters and multiplications grow by a factor of (about) 8, and the attention weights stay the same.
 # - 1 point: each head has its own weights and returns its own mean; one head would blur what it sees into one mean.
-# - 1 point: with more heads, each is narrower, so it can distinguish less.
+# - 1 point: her heads are wider, so each can distinguish more (or: narrow heads distinguish less).
 #
 # The example of the two neighbours is enough if it shows the idea.
 # ### END MARK SCHEME

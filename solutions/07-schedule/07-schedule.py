@@ -226,7 +226,7 @@ named_lines(
 # %% [markdown]
 # After a few dozen updates, pure noise moves a weight by only about a fifth of the rate, because it cancels out in $m$,
 # while the squares in $v$ don't. But at the **first** update all three move by the full rate. Adam has seen only one
-# batch, and treats everything as signal.
+# batch, and treats everything as signal (Liu et al. 2020, [arXiv 1908.03265](https://arxiv.org/abs/1908.03265)).
 #
 # That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
@@ -362,7 +362,8 @@ named_lines(
 # falling half doesn't depend on the warm-up.
 #
 # **Wider models take smaller steps.** Each output of a wide layer is a sum over more weights. If each of them moves
-# by the rate, the sum moves further, so the rate has to be smaller.
+# by the rate, the sum moves further, so the rate has to be smaller. This explains the direction, but not the exponent:
+# the paper gives no reason for $d^{-0.5}$.
 
 # %% [markdown]
 # ## 3. Into the optimiser
@@ -455,7 +456,8 @@ micro_batches = 8
 rows = []
 for update in sorted({*range(1, 12_001, 120), 4000, max(1, 4000 // micro_batches)}):
     rows.append(("stepped once per update", update, learning_rate(update, 512, 4000)))
-    rows.append(("stepped once per micro-batch", update, learning_rate(update * micro_batches, 512, 4000)))
+    step = (update - 1) * micro_batches + 1
+    rows.append(("stepped once per micro-batch", update, learning_rate(step, 512, 4000)))
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
@@ -467,7 +469,7 @@ named_lines(
 
 # %% [markdown]
 # The peak is as high as before, but it comes eight times as early: on the way up, where the rate should be small, it is
-# eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a
+# soon nearly eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a
 # factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for each
 # step of the optimiser.**
 
@@ -549,28 +551,29 @@ named_lines(
 # In this bad region the model gives nearly the same answer to every input, its gradients are small, and finding the way
 # back takes many updates. (The size of the gradients alone can't be the reason, because Adam divides by it.)
 #
-# But this is one tiny model and one seed, and how much is lost depends on the rate. Why a warm-up helps is still
-# being studied; you have seen two of the proposed reasons.
+# But this is one tiny model (with other seeds, the picture is the same), and how much is lost depends on the rate. Why
+# a warm-up helps is still being studied; you have seen two of the proposed reasons.
 #
 # ### Explain it
 #
 # In about six sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
-# special about Adam's first updates, why a fresh post-norm model is fragile, and why such a model doesn't recover when
-# the rate falls later.
+# special about Adam's first updates, why a fresh post-norm model is fragile, and how the picture shows that the damage
+# was done in the first 40 updates.
 
 # %% [markdown] explain="explain_warmup"
 # Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both come from the
 # same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
 # or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
 # gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
-# answer to everything. The falling rate comes too late: with small steps, leaving a bad region takes a very long time.
-# The warm-up keeps the steps small until Adam's means can be trusted.
+# answer to everything. In the picture, both post-norm runs have the same rates from update 40 on, but only one of them
+# learns. So the later rates can't be the reason: the damage was done before, and it lasts. The warm-up keeps the steps
+# small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (only its sign counts, whether it
 #   is signal or noise).
 # - 1 point: a fresh (post-norm) model is fragile: large or unsettled gradients, easily thrown off.
-# - 1 point: early damage lasts: the model is pushed into a region that it doesn't leave soon.
+# - 1 point: from update 40 on, the rates are equal, and still only one of the two models learns: early damage lasts.
 #
 # Formulas aren't needed.
 # ### END MARK SCHEME
@@ -635,7 +638,7 @@ named_lines(
 #   you have built.
 # - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745), and
 #   Ma and Yarats 2019, [On the Adequacy of Untuned Warmup for Adaptive Optimization](https://arxiv.org/abs/1910.04209):
-#   why a warm-up helps.
+#   why a warm-up helps. The second paper argues against the explanation of Liu et al. that is mentioned above.
 # - Loshchilov and Hutter 2019, [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101): AdamW, the
 #   usual optimiser of Transformers today. The cosine schedule is from [SGDR](https://arxiv.org/abs/1608.03983), by the
 #   same authors in 2017.

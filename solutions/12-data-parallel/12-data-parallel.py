@@ -280,8 +280,9 @@ on_ranks(2, received)
 
 # %% [markdown]
 # What belongs to a model? Its parameters, frozen ones included; and its **buffers**, tensors that are used in the
-# computation but not trained: the means of a BatchNorm, its counter of batches, a table of positions. A parameter
-# that two modules share, like the tied embeddings of lesson 06, is sent once.
+# computation but not trained: the means of a BatchNorm, its counter of batches, a table of positions. (A state dict isn't
+# enough. It leaves out buffers with `persistent=False`, such as the table of lesson 05.) A parameter that two modules
+# share, like the tied embeddings of lesson 06, is sent once.
 #
 # ### Build it
 
@@ -295,8 +296,9 @@ on_ranks(2, received)
 # %% tags=["see"]
 def with_the_same_start(rank):
     norm = nn.BatchNorm1d(2)
-    for tensor in norm.state_dict().values():
-        tensor.fill_(rank + 5)
+    with torch.no_grad():
+        for tensor in (*norm.parameters(), *norm.buffers()):
+            tensor.fill_(rank + 5)
     broadcast_parameters(norm)
     return {name: tensor.tolist() for name, tensor in norm.state_dict().items()}
 
@@ -440,7 +442,10 @@ pd.DataFrame(
 
 # %% [markdown] explain="explain_same_model"
 # All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different
-# models. The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch
+# models. Every batch has to go to exactly one rank, or its sentences count twice or not at all. The gradients have to
+# be divided by the number of tokens of all ranks and then summed, or the size of an update depends on the number of
+# ranks. All ranks have to call the same collectives in the same order, or the sum of two different gradients is
+# written into both. The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch
 # alone: if each rank shuffled for itself, sentences would be repeated and left out, and with another world size,
 # different batches would share an update. Dropout has to be drawn from the number of the update and of the batch, not
 # from a generator that each rank advances at its own pace, or it differs when another rank works on the batch. The
@@ -450,9 +455,10 @@ pd.DataFrame(
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a first thing that has to be the same on all ranks, with what goes wrong otherwise. It is one of these:
-#   initial weights; the plan of batches (seed and epoch, not world size); randomness of dropout; the number of updates,
-#   counted by the schedule and the optimiser; data and vocabulary; the divisor, which is the global token count;
-#   the norm for clipping, which is that of the whole gradient and not of each rank's.
+#   initial weights; the plan of batches (seed and epoch, not world size); each batch on exactly one rank; the order of
+#   the collectives; the divisor, which is the global token count; the sum of the gradients, not their mean; randomness
+#   of dropout; the number of updates, counted by the schedule and the optimiser; data and vocabulary; the norm for
+#   clipping, which is that of the whole gradient and not of each rank's.
 # - 1 point: a second thing from this list, with what goes wrong.
 # - 1 point: a third thing from this list, with what goes wrong.
 # - 1 point: a consequence, with an explanation (for example: repeated sentences weigh double; the replicas drift
