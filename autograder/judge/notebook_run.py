@@ -30,8 +30,11 @@ from autograder.sandbox.fork_server import ForkServer, ForkServerError
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
+from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import Finding, VerdictName
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
+from course_lib.checks.exercises.registry import catalogue
+from course_lib.checks.notebook import names_used
 from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.transport import Channel
@@ -290,6 +293,12 @@ class _Run:
         self.clock.require_core()
         self.result.outputs[index] = judged.outputs
         for finding in judged.findings:
+            if parts := self._wrong_parts(finding):
+                text = (
+                    f"Solutions that fail their own checks: {', '.join(parts)}. If your code here uses them, "
+                )
+                text += "correct them first.\n"
+                self.result.outputs[index].append(new_output("stream", name="stdout", text=text))
             self.result.findings[cell.id] = asdict(finding)
             self.result.warnings += filter(None, [finding.review])
         if not channel.dead:
@@ -298,6 +307,21 @@ class _Run:
                 await self.clock.limit(_wait_for_reply(kernel.client, request), _RETURN_TIMEOUT)
                 return
         raise _KernelFailedError(f"{cell.id}: {channel.dead or 'the kernel is stuck after the check'}")
+
+    def _wrong_parts(self, finding: Finding) -> list[str]:
+        """Return the failed exercises of this notebook that the reference of a wrong one uses.
+
+        The student's own code can't be read without trusting the kernel.
+        """
+        exercise = catalogue().get(finding.name)
+        if finding.verdict != "wrong" or not isinstance(exercise, ExerciseCheck):
+            return []
+        used = names_used(exercise.reference)
+        return [
+            f"`{earlier['name']}`"
+            for earlier in self.result.findings.values()
+            if earlier["verdict"] != "right" and earlier["name"] in used
+        ]
 
     def _give_up(self, reason: str, verdict: VerdictName) -> None:
         """Record why the run was abandoned, and that the remaining locked cells were not run."""

@@ -157,7 +157,7 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
     The result is empty if they can't be determined.
     """
     with contextlib.suppress(Exception):  # The verdict doesn't depend on the parts.
-        used = _names_used(names.get(name))
+        used = names_used(names.get(name))
         return [
             part.name
             for part in catalogue().values()
@@ -172,7 +172,7 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
 _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
-def _names_used(found: object) -> set[str]:
+def names_used(found: object) -> set[str]:
     """Return the global names in the code of a function, or of a class's methods."""
     functions = vars(found).values() if isinstance(found, type) else [found]
     waiting = [function.__code__ for function in functions if isinstance(function, FunctionType)]

@@ -52,6 +52,24 @@ def test_cells_share_names_and_outputs_are_kept(classroom: Classroom) -> None:
     assert result.outputs[1][1].execution_count == 2
 
 
+def test_a_wrong_answer_that_may_use_another_wrong_one_says_so(classroom: Classroom) -> None:
+    wrong = RIGHT.replace("** 0.5", "** 0.4")
+    uses = """
+from torch import softmax
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
+    weights = softmax(attention_scores(query, key), -1)
+    return weights @ value, weights
+"""
+    second = CHECK.replace('"attention_scores"', '"scaled_dot_product_attention"')
+    *_, alone = said(classroom.run(RIGHT, CHECK, uses, second))
+    assert "mask" in alone
+    assert "their own checks" not in alone
+    *_, with_the_other = said(classroom.run(wrong, CHECK, uses, second))
+    assert (
+        "Solutions that fail their own checks: `attention_scores`. If your code here uses" in with_the_other
+    )
+
+
 def test_the_same_job_gives_the_same_result(classroom: Classroom) -> None:
     sources = (
         "import random, torch\nprint(random.random(), torch.rand(2), hash('x'))",
