@@ -146,7 +146,7 @@ def _result_of_exercise(
     if verdict.passed:
         correct = f"correct: all {len(exercise.probes)} tests passed."
         return _Result(finding, messages.line("✓", exercise.name, correct))
-    # If the code didn't return, its parts may not return either, and each would take as long again.
+    # If the code timed out, don't check its parts: each of them may time out, too.
     wrong_parts = () if verdict.unwritten or verdict.stopped else _wrong_parts(exercise.name, names)
     return _failure(finding, messages.failure(verdict, wrong_parts), grading, verdict.difference)
 
@@ -156,7 +156,7 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
 
     The result is empty if they can't be determined.
     """
-    with contextlib.suppress(Exception):  # The verdict doesn't depend on the parts.
+    with contextlib.suppress(Exception):  # The verdict is correct without this information.
         used = names_used(names.get(name))
         return [
             part.name

@@ -5,6 +5,8 @@ import pytest
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.engine.reply import Raised
+from course_lib.checks.engine.versions import Versions
 from tests.checks.kill_matrix import FILE, SEED, VARIANTS, exercises, kept, kill, summary, written
 from tests.checks.totals import totals
 from tests.checks.unrelated import UNRELATED
@@ -28,6 +30,31 @@ def test_the_summary_in_the_repository_is_current(exercise: ExerciseCheck) -> No
     assert found == kept()[exercise.name], "run `make kill-matrix` and review the changes"
     assert not [name for name in found.get("not_named", []) if " + " not in name]
     assert "not_rejected" not in found
+
+
+#: The misconceptions that leave a tensor on the CPU. In any other one, this would be a second mistake, so a
+#: student who makes only the first would not be told it exactly.
+ON_THE_CPU = {
+    "LayerNorm": {"plain_tensors", "copied_at_construction"},
+    "SublayerConnection": {"norm_made_anew"},
+    "TokenEmbedding": {"dtype_of_the_factor"},
+    "Transformer": {"plain_lists", "decoder_list_plain"},
+    "attention_scores": {"divisor_with_an_axis"},
+}
+
+
+@by_name
+def test_only_these_mistakes_mix_devices(exercise: ExerciseCheck) -> None:
+    versions = Versions(exercise, SEED)
+    numbers = [n for n, probe in enumerate(exercise.probes) if "device" in probe.description]
+    found = {
+        mistake.name
+        for mistake in exercise.misconceptions
+        for number in numbers
+        for reply in versions.outcome((mistake,), number).replies
+        if isinstance(reply, Raised) and "on a GPU" in reply.message
+    }
+    assert found == ON_THE_CPU.get(exercise.name, set())
 
 
 def test_the_summary_is_written_as_it_is_read() -> None:

@@ -117,7 +117,7 @@ class _Operators(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # Otherwise the first call imports the whole compiler, which takes seconds.
+        return False  # With True, the first call would import the whole compiler, which takes seconds.
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -100,7 +100,7 @@ class Comparison:
     messages: bool = False
     """Whether exceptions must have equal messages, unless `raise` or `assert` statements raised both of them.
 
-    With `messages`, warnings needn't be equal if the result contains NaN.
+    With `messages`, differences in warnings are ignored if the result contains NaN.
     """
     described: bool = True
     """Whether to describe differences, which takes longer than finding them."""
@@ -163,7 +163,7 @@ class Comparison:
                 f"It changed {which or 'no argument'} in place. The caller still needs the old values, so "
                 f"make {'new tensors' if len(found.changed) > 1 else 'a new tensor'}."
             )
-        # With `messages`, ignore warnings about NaN: one way to compute it may warn, and another may not.
+        # With `messages`, ignore warnings about NaN: of two ways to compute it, only one may cause a warning.
         is_nan = isinstance(found.value, Tensor) and found.value.isnan().any()
         if expected.warnings != found.warnings and not (self.messages and is_nan):
             return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
@@ -271,7 +271,7 @@ class Comparison:
         """Describe an expected and a found value that differ, and suggest a likely cause if one is known."""
         if not self.described:
             return ""
-        # Only a `Text` is data. Any other string states a fact, which isn't quoted.
+        # A plain `str` states a fact, which isn't quoted. Strings that are data have the type `Text`.
         if type(expected) is str and type(found) is str:
             return f"Expected {name} to be {expected}, got {found}."
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."

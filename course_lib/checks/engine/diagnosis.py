@@ -135,7 +135,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     `seed` determines the random inputs of the probes. Raises BrokenCheckError if the reference itself fails.
     """
     found = [outcome_of(probe, backend, seed) for probe in exercise.probes]
-    was_open = _close_process_group()  # The reference opens its own group.
+    was_open = _close_process_group()  # An open group would prevent the reference from opening its own.
     replies = [reply for outcome in found for reply in outcome.replies]
     raised = [reply for reply in replies if isinstance(reply, Raised)]
     stub = next(
@@ -213,8 +213,8 @@ def _explanation(
     }
     known = tuple(dict.fromkeys(cause for cause in causes.values() if cause is not None))
     certain = None not in causes.values() and len(known) <= _MAX_CAUSES
-    # A single misconception says more than an exception, but a combination rarely does. So don't search for
-    # combinations if the causes are certain.
+    # A single misconception explains more than an exception, but a combination rarely does. So if exceptions
+    # already show the causes with certainty, don't search for combinations.
     explanation = Search(exercise, versions, found, differences).explanation(combine=not certain)
     first = min(causes)
     if explanation.named:

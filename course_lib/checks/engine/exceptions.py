@@ -95,7 +95,7 @@ def _unassigned(match: re.Match[str], line: str) -> str:
         return rf"`self.{match[2]}` is used before anything is assigned to it"
     if not used_on:
         return rf"a function gets an object of type {match[1]}, but needs one with the attribute `{match[2]}`"
-    if match[1].startswith("_"):  # a type of the check, such as a replacement for a model
+    if match[1].startswith("_"):  # The type belongs to the check, such as a replacement for a model.
         return rf"`.{match[2]}` is used on an object that has no such attribute"
     return rf"`.{match[2]}` is used on an object of type {match[1]}, which has no such attribute"
 
@@ -139,7 +139,7 @@ def _attribute(match: re.Match[str], line: str) -> str:
     raised the exception, or an empty string.
     """
     owner, name = match[1], match[2]
-    # If another function uses the attribute, the student's line doesn't show what is in front of it.
+    # If another function uses the attribute, the student's line doesn't contain the expression before it.
     in_line = re.search(rf"\.{name}\b", line)
     the_object = f"The object in front of `.{name}`" if in_line else f"The object that lacks `.{name}`"
     if owner == "NoneType":

@@ -68,9 +68,9 @@ class LocalBackend(Backend):
     """The backend that calls the student's object `found` in this process.
 
     Its replies list the functions in `may_not_call` that were called. With `count_calls`, the attribute
-    `calls` counts the calls to torch functions. Timeouts and
-    exceptions derived from Exception or SystemExit are returned in the reply. All others propagate, so that
-    students can interrupt a check, unless `catches` is BaseException, which is meant for unattended runs.
+    `calls` counts the calls to torch functions. Timeouts and exceptions derived from Exception or SystemExit
+    are returned in the reply. All others propagate, so that students can interrupt a check. For unattended
+    runs, `catches` can be BaseException, so that none propagate.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class LocalBackend(Backend):
         known = self._objects if request.action != "number" else ()
         result = plain(value, known)
         if type(value) is CoroutineType:
-            # Otherwise Python would warn that it was never awaited, and quote a line of the check.
+            # If it isn't closed, Python warns that it was never awaited, and quotes a line of the check.
             value.close()
         return Returned(result, changed, warned, tuple(calls.seen), tuple(called), printed=printed.getvalue())
 
@@ -159,7 +159,7 @@ class LocalBackend(Backend):
             warnings.simplefilter("always")
             # torch.manual_seed would also record its caller, which takes longer than most probes.
             torch.default_generator.manual_seed(0)
-            # Otherwise PyTorch would issue some warnings only once, so a repeated check would pass.
+            # By default, PyTorch issues some warnings only once per process, so a repeated check would pass.
             warns_always = torch.is_warn_always_enabled()
             torch.set_warn_always(True)
             try:
@@ -239,7 +239,9 @@ def _gradients(found: Any, request: Request, given: Given, keywords: Keywords) -
     ]
     # Include duplicates, because a weight may have been registered under another name first.
     named = found.named_parameters(remove_duplicate=False) if isinstance(found, nn.Module) else ()
-    parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
+    parameters = {
+        name: parameter for name, parameter in (*named, *_aliases(found)) if parameter.requires_grad
+    }
     leaves = [*inputs, *parameters.values()]
     # Pass copies, because modifying a leaf in place raises an error. Other probes report such a modification.
     output = _method(found, request.method)(
@@ -264,6 +266,8 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
     entries: Mapping[str, Tensor] = found.state_dict()
     with torch.no_grad():
         weights, optional = given
+        if not entries.keys() >= weights.keys():
+            entries = {**dict(_aliases(found)), **entries}
         for name, weight in (weights | optional).items():
             if name not in entries:
                 if name in optional:
@@ -275,12 +279,23 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
             entries[name].copy_(weight)
 
 
+def _aliases(found: Any) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yield a module's parameters under the names of the properties that return them or their modules."""
+    own = [cls for cls in type(found).__mro__ if cls is not nn.Module and issubclass(cls, nn.Module)]
+    for name in (name for cls in own for name, value in vars(cls).items() if isinstance(value, property)):
+        part = getattr(found, name, None)
+        if isinstance(part, nn.Parameter):
+            yield name, part
+        elif isinstance(part, nn.Module):
+            yield from ((f"{name}.{inner}", parameter) for inner, parameter in part.named_parameters())
+
+
 def _train(found: Any, request: Request, given: Given, keywords: Keywords) -> None:
     found.train(*given)
 
 
 def _number(found: Any, request: Request, given: Given, keywords: Keywords) -> Any:
-    # NumPy and PyTorch have their own truth values.
+    # NumPy and PyTorch have their own boolean types.
     is_truth_value = isinstance(found, bool) or str(getattr(found, "dtype", "")) in ("bool", "torch.bool")
     is_number = hasattr(found, "__float__") and not is_truth_value
     return float(found) if is_number else found

@@ -60,7 +60,8 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
             with_it = "With these mistakes" if len(named) > 1 else "With this mistake"
             summary = f"probably, {summary}"
             alike = (
-                f"{with_it}, the course's code raises the same error in {tests}. Other mistakes could, too.",
+                f"{with_it}, the course's code raises the same error in {tests}. "
+                "Other mistakes could cause it, too.",
             )
         return _lines(f"✗ {name}: {summary}.", *test, *alike, *printed, *why, f"Read: {sources}.")
     if similar is not None:

@@ -88,7 +88,7 @@ def _unwarned(reply: Reply) -> Reply:
     return replace(reply, warnings=()) if isinstance(reply, Returned) and reply.warnings else reply
 
 
-#: The types of values that may be or contain handles. Long lists of numbers need not be searched for them.
+#: The types of values that may be or contain handles. Other values, such as lists of numbers, are skipped.
 _MAY_HOLD_HANDLES = frozenset({Handle, Returned, tuple, FrozenList, dict})
 
 

@@ -4,7 +4,7 @@ Every sentence is computed from the two results, so it is true of this test, wha
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise, permutations
 
 import torch
@@ -42,7 +42,7 @@ def relation(expected: Value, found: Value, arguments: Arguments = NO_ARGUMENTS)
     if isinstance(expected, Tensor) and not isinstance(found, Tensor) and one.shape != other.shape:
         return ""  # A sentence about the shape alone would ignore the type.
     if not isinstance(expected, Tensor) and one.dtype == torch.bool:
-        return ""  # Each boolean states a separate fact, so a sentence about all of them means little.
+        return ""  # Each boolean states a separate fact, so a sentence about all of them would say little.
     tensors = ((arguments.name(number), _tensor(value)) for number, value in enumerate(arguments.values))
     inputs = {name: tensor for name, tensor in tensors if tensor is not None}
     return next(_of_tensors(one, other, inputs), "")
@@ -138,10 +138,6 @@ def _of_tensors(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -
     yield from _masked(left, right, inputs)
     yield from _by_rows(left, right)
     yield from _where(left, right)
-    yield from _functions(left, right)
-    yield from _moments(left, right)
-    yield from _rounded(expected.dtype, left, right)
-    yield from _nearly(left, right)
 
 
 def _invalid(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
@@ -201,7 +197,6 @@ def _unchanged(found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
 def _whole(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
     """Describe relations that hold for every number, such as a constant factor or the opposite sign."""
     if expected.numel() == 1:
-        yield from _of_one(expected.item(), found.item())
         return
     if _varied(expected) and not _varied(found):
         yield f"Every number of your result is {_number(found.flatten()[0].item())}."
@@ -222,47 +217,6 @@ def _whole(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Ite
                 yield f"Your result is the expected one plus {name}."
             elif _equal(expected - item.double(), found):
                 yield f"Your result is the expected one minus {name}."
-
-
-def _of_one(expected: float, found: float) -> Iterator[str]:
-    """Describe the relation between two numbers if it is too simple to be a coincidence."""
-    if not expected or not found:
-        return
-    ratio = found / expected
-    if not 1e-100 < abs(ratio) < 1e100:
-        return  # No simple relation is so extreme.
-    if math.isclose(ratio, -1, rel_tol=1e-9):
-        yield "It is the expected number with the opposite sign."
-    is_one = math.isclose(abs(expected), 1, rel_tol=1e-9)
-    if not is_one and math.isclose(ratio * expected * expected, 1, rel_tol=1e-9):
-        yield "It is 1 divided by the expected number."
-    for factor in (ratio, 1 / ratio):
-        whole = round(factor)
-        if 2 <= abs(whole) <= 10_000 and math.isclose(factor, whole, rel_tol=1e-9):
-            yield f"It is the expected number {_times(ratio)}."
-    if math.isclose(abs(ratio), 1 / math.log(2), rel_tol=1e-9):
-        yield "It is the expected number divided by the natural logarithm of 2: a logarithm to base 2."
-
-
-def _functions(expected: Tensor, found: Tensor) -> Iterator[str]:
-    if expected.numel() < 3 or not _varied(expected):
-        return
-    for name, function in _FUNCTIONS.items():
-        if _equal(function(expected), found):
-            yield f"Your result is {name} of the expected one."
-        if _varied(found) and _equal(function(found), expected):
-            yield f"The expected result is {name} of yours."
-
-
-_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "the exponential": torch.exp,
-    "the logarithm": torch.log,
-    "the square": torch.square,
-    "the square root": torch.sqrt,
-    "the reciprocal": torch.reciprocal,
-    "the absolute value": torch.abs,
-    "the softmax over the last axis": lambda x: x.softmax(-1) if x.dim() else x,
-}
 
 
 def _reordered(expected: Tensor, found: Tensor) -> Iterator[str]:
@@ -391,62 +345,6 @@ def _region(wrong: Tensor) -> str:
             noun = "index" if len(indices) == 1 else "indices"
             best = share, f" All numbers that differ are at {noun} {text} of the {size}{label}."
     return best[1]
-
-
-def _moments(expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe rows whose sum, mean or standard deviation differs from an expected 1 or 0.
-
-    Rows are slices along the last axis.
-    """
-    if expected.dim() < 1 or expected.shape[-1] < 2 or expected.numel() < 3:
-        return
-    ones = torch.ones((), dtype=expected.dtype)
-    sums = expected.sum(-1)
-    if (expected >= 0).all() and _equal(ones.expand_as(sums), sums):
-        if not _equal(sums, found.sum(-1)):
-            elsewhere = [
-                axis
-                for axis in range(found.dim() - 1)
-                if found.shape[axis] > 1 and _equal(ones.expand_as(found.sum(axis)), found.sum(axis))
-            ]
-            yield f"Expected each row to sum to 1, but yours {_range(found.sum(-1), 'sum to')}." + (
-                f" Yours sum to 1 along axis {elsewhere[0]}." if elsewhere else ""
-            )
-        return
-    if expected.shape[-1] < 3:
-        return
-    deviations = expected.std(-1, correction=0)
-    if float(expected.mean(-1).abs().max()) < 1e-4 and float((deviations - 1).abs().max()) < 1e-3:
-        means, deviations = found.mean(-1), found.std(-1, correction=0)
-        if float(means.abs().max()) > 1e-3:
-            yield f"Expected each row to have mean 0, but yours {_range(means, 'have mean')}."
-        elif float((deviations - 1).abs().max()) > 1e-3:
-            spread = _range(deviations, "have a standard deviation of")
-            yield f"Expected each row to have a standard deviation of 1, but yours {spread}."
-
-
-def _range(values: Tensor, verb: str) -> str:
-    low, high = float(values.min()), float(values.max())
-    if math.isclose(low, high, rel_tol=1e-4):
-        return f"{verb} {_number(low)}"
-    return f"{verb} between {_number(low)} and {_number(high)}"
-
-
-def _rounded(dtype: torch.dtype, expected: Tensor, found: Tensor) -> Iterator[str]:
-    """Describe a result whose numbers all fit into a less precise dtype, unlike the expected ones."""
-    for narrow in (torch.bfloat16, torch.float16, torch.float32):
-        if narrow.itemsize < dtype.itemsize and found.numel() > 1:
-            right, wrong = expected == expected.to(narrow), found == found.to(narrow)
-            if wrong.all() and not right.all() and _varied(found):
-                name = str(narrow).removeprefix("torch.")
-                yield f"Every number of your result fits into {name}. Does a step of your code convert to it?"
-                return
-
-
-def _nearly(expected: Tensor, found: Tensor) -> Iterator[str]:
-    gap, largest = float((expected - found).abs().max()), float(expected.abs().max())
-    if largest and gap / largest < 0.001:
-        yield f"The numbers are close to the expected ones: the largest difference is {_number(gap)}."
 
 
 def _of_shapes(expected: Tensor, found: Tensor) -> Iterator[str]:

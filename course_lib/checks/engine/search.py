@@ -194,8 +194,8 @@ class Search:
     def _closest(self) -> Resemblance | None:
         """Return misconceptions that explain a failing probe or, failing that, a part of its result."""
         closest = self._farthest(_MAX_COMBINED)
-        # There are so many combinations that one of them may explain some failing probes by coincidence. So
-        # unless a combination explains all of them, prefer a single misconception.
+        # There are so many combinations that one may explain some failing probes by coincidence. So prefer a
+        # single misconception to a combination that doesn't explain all failing probes.
         if closest is not None and len(closest.mistakes) > 1 and closest.others + 1 < len(self._failing):
             closest = self._farthest(1)
         observed = self._found[self._start].observed
@@ -203,7 +203,7 @@ class Search:
             return closest
         similar = self._resemblance()
         if similar is None and not _is_unspecific(observed):
-            # These misconceptions may agree by coincidence, but they explain the first failing probe.
+            # The agreement may be a coincidence, but these misconceptions explain the first failing probe.
             return closest
         return similar
 
@@ -240,7 +240,7 @@ class Search:
             rivals = [rival for rival in rivals if score[rival] == max(score.values())]
             if mistakes not in rivals:
                 mistakes = rivals[0]
-            # Rivals with equal results everywhere are the same mistake under several names.
+            # Rivals with the same results in all probes are the same mistake under several names.
             every = range(len(self._found))
             ambiguous = any(self._differs(mistakes, rival, other) for rival in rivals for other in every)
         probes = self._exercise.probes

@@ -17,8 +17,8 @@ def student_line(trace: TracebackType | None) -> str:
     lines = [
         frame.line or ""
         for frame in traceback.extract_tb(trace)
-        # Skip packages, to which a student's cells don't belong, and the methods of dataclasses, which are in
-        # "<string>".
+        # Skip installed packages and the generated methods of dataclasses, whose file is "<string>": students
+        # wrote neither.
         if not (_in_library(frame.filename) or _in_course(frame.filename) or frame.filename == "<string>")
     ]
     return lines[-1] if lines else ""
@@ -59,8 +59,8 @@ def _in_course(filename: str) -> bool:
 
 def _in_library(filename: str) -> bool:
     """Return whether a file belongs to Python or to an installed package other than this course."""
-    # Search the whole path: users install packages into folders of their own, and Debian's Python and Colab
-    # use "dist-packages".
+    # Search the whole path: users install packages into their own folders, and Debian's Python and Colab use
+    # "dist-packages".
     installed = "site-packages" in filename or "dist-packages" in filename
     installed = installed or filename.startswith(("<frozen ", _STANDARD_LIBRARY))
     return installed and not _in_course(filename)

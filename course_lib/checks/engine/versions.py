@@ -1,8 +1,8 @@
 """The reference of an exercise and its versions with mistakes, and the outcomes of probes for them."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from typing import Any
 
 from course_lib.checks.engine.exercise import ExerciseCheck
@@ -34,12 +34,17 @@ def broken_check(name: str, problem: str) -> BrokenCheckError:
 
 @dataclass
 class _Version:
-    """A version of the reference, with the outcomes known so far."""
+    """A version of the reference, with the outcomes known so far.
 
-    backend: LocalBackend
+    The outcomes don't include the requests, whose arguments would take much memory.
+    """
+
+    found: Any
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    costs: dict[int, int] = field(default_factory=dict)
-    """The calls to torch functions in each probe, which are only counted for the reference."""
+    efforts: dict[int, int] = field(default_factory=dict)
+    """The effort of each probe, which is only known for the reference."""
+    stopped: Raised | None = None
+    """The timeout of an earlier probe, after which the version is not run again."""
 
 
 @cache
@@ -51,7 +56,7 @@ def compiled(exercise: ExerciseCheck, mistakes: Mistakes) -> Any:
     return exercise.with_mistakes(*mistakes)
 
 
-@cache
+@lru_cache(maxsize=16)  # more than a lesson has exercises
 def known_versions(exercise: ExerciseCheck, seed: str) -> dict[Mistakes, _Version]:
     """Return the cache of the versions of an exercise that have been run with a seed.
 
@@ -101,15 +106,18 @@ class Versions:
         """
         version = self._timed_out.get(mistakes) or self._known.get(mistakes)
         if version is None:
-            version = _Version(LocalBackend(compiled(self._exercise, mistakes), count_calls=not mistakes))
-            self._known[mistakes] = version
+            version = self._known[mistakes] = _Version(compiled(self._exercise, mistakes))
         if mistakes:
             self._count_effort(self._counted[mistakes], number)
         if number not in version.outcomes:
-            before = version.backend.calls
-            version.outcomes[number] = outcome_of(self._exercise.probes[number], version.backend, self._seed)
-            version.costs[number] = version.backend.calls - before
-            if mistakes and version.backend.stopped and self._known.pop(mistakes, None):
+            # Use a new backend for each probe: it keeps all objects that a probe has built.
+            backend = LocalBackend(version.found, count_calls=not mistakes)
+            backend.stopped = version.stopped
+            outcome = outcome_of(self._exercise.probes[number], backend, self._seed)
+            version.outcomes[number] = replace(outcome, requests=())
+            version.efforts[number] = _RUN + _REQUEST * len(outcome.requests) + backend.calls
+            version.stopped = backend.stopped
+            if mistakes and version.stopped and self._known.pop(mistakes, None):
                 self._timed_out[mistakes] = version
         return version.outcomes[number]
 
@@ -130,6 +138,4 @@ class Versions:
         Raises BrokenCheckError if the reference fails.
         """
         self.reference(number)
-        reference = self._known[()]
-        outcome = reference.outcomes[number]
-        return _RUN + _REQUEST * len(outcome.requests) + reference.costs[number] + self._exercise.uncounted
+        return self._known[()].efforts[number] + self._exercise.uncounted

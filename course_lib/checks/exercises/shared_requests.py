@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks.engine.candidate import Candidate, Fixture
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure, value_of
-from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
+from course_lib.checks.exercises.fixtures.devices import on_a_gpu
 from course_lib.checks.exercises.fixtures.results import (
     after_an_update,
     after_another_call,
@@ -19,6 +19,9 @@ from course_lib.checks.exercises.fixtures.results import (
 )
 
 Weights = Mapping[str, Tensor]
+
+#: The description of probes that use `stays_on_device`.
+DEVICE = "everything is on the device of the inputs"
 
 #: The description of probes that use `call_after_another`.
 SECOND_CALL = "a second call with different numbers has its own result, even if the first one was overwritten"
@@ -45,19 +48,21 @@ def call_after_another(candidate: Candidate, draw: Draw, *arguments: int | tuple
     return candidate.fixture(after_another_call(candidate)).call(first, *second)
 
 
-def stays_on_device(candidate: Candidate, draw: Draw, *arguments: int | tuple[int, ...]) -> Observed:
-    """Report whether a function keeps all tensors on its inputs' device.
+def called_on_a_gpu(candidate: Candidate, *arguments: object) -> Reply:
+    """Call a function or a module as if it and its arguments were on a GPU."""
+    return candidate.fixture(on_a_gpu()).call(candidate, *arguments)
+
+
+def called_on_a_gpu_with_normals(
+    candidate: Candidate, draw: Draw, *arguments: int | tuple[int, ...]
+) -> Reply:
+    """Call a function as if its arguments were on a GPU.
 
     Each tuple of sizes becomes a tensor of normally distributed numbers.
     """
-    given = (draw.normal(*one) if isinstance(one, tuple) else one for one in arguments)
-    together = candidate.fixture(stays_together()).call(candidate, *given)
-    return {"«all tensors are on the inputs' device»": together}
-
-
-def module_stays_on_device(module: Candidate, *inputs: object) -> Observed:
-    """Report whether calling a module would combine tensors on two devices if its inputs were on a GPU."""
-    return {"«a tensor stays on the CPU»": module.fixture(left_behind()).call(module, *inputs)}
+    return called_on_a_gpu(
+        candidate, *(draw.normal(*one) if isinstance(one, tuple) else one for one in arguments)
+    )
 
 
 def in_double(candidate: Candidate, *sizes: object, **options: object) -> Candidate:

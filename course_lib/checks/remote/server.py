@@ -33,7 +33,7 @@ def serve(connection: socket.socket, names: Mapping[str, object]) -> None:
             answer = _packed(_names(names) if message["do"] == "names" else _asked(message, names, backends))
         except ChannelClosed:
             return
-        except BaseException as error:  # for example, a late interrupt
+        except BaseException as error:  # An interrupt may arrive late, for example.
             answer = pack(Raised(type(error).__name__, "this exception interrupted the check"))
         try:
             channel.send(answer)

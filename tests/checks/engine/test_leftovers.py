@@ -160,11 +160,3 @@ def test_a_wrong_value_in_a_test_of_gradients_is_not_blamed_on_them() -> None:
             return loss if self.training else loss * loss.sin()
 
     assert "those of gradients" not in message(WrongInEvaluation, "LabelSmoothingLoss")
-
-
-def test_numbers_of_a_less_precise_dtype_are_told() -> None:
-    def answer(query, key):
-        scores = attention_scores(query, key)
-        return scores.bfloat16().to(scores.dtype)
-
-    assert "Every number of your result fits into bfloat16." in message(answer)

@@ -36,7 +36,6 @@ EMPTY[1] = False
         (DRAWN.reshape(3, 20), "The numbers are the expected ones, in the same order"),
         (DRAWN.sum(1), "It is the expected result, summed over axis 1."),
         (DRAWN[:, :-1], "It is only the first 3 of the expected 4 elements along axis 1."),
-        (DRAWN.exp(), "Your result is the exponential of the expected one."),
         (DRAWN.clamp(min=0), "It is the expected result with every negative number replaced by 0."),
         (DRAWN.float(), "Apart from the dtype, every number is right."),
         (DRAWN * DRAWN.sum(-1, keepdim=True), "times a factor, which differs from row to row"),
@@ -44,7 +43,6 @@ EMPTY[1] = False
         (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "All wrong numbers are where the mask is False."),
         (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers of your result are NaN."),
         ((DRAWN, DRAWN), "The item at index 0 of your result is the expected result: return only that."),
-        (DRAWN + 1e-3 * DRAWN.sin(), "The numbers are close to the expected ones"),
     ],
 )  # fmt: skip
 def test_a_relation_is_found(found: Tensor, says: str) -> None:
@@ -57,11 +55,6 @@ def test_rows_that_the_mask_hides_entirely() -> None:
     assert "All wrong numbers are in rows that are masked entirely" in relation(
         expected, found, Arguments((EMPTY.expand(3, 4, 5),))
     )
-
-
-def test_sums_of_rows() -> None:
-    assert "Expected each row to sum to 1" in relation(ROWS, DRAWN.softmax(1) * ROWS)
-    assert "Yours sum to 1 along axis 1." in relation(ROWS, DRAWN.softmax(1))
 
 
 @pytest.mark.parametrize(
@@ -83,9 +76,6 @@ def test_truth_values(found: Tensor, says: str) -> None:
 @pytest.mark.parametrize(
     ("expected", "found", "says"),
     [
-        (0.25, 4.0, "1 divided by the expected number"),
-        (0.3, 0.6, "It is the expected number times 2."),
-        (0.3, -0.3, "the opposite sign"),
         (0.3, 0.3137, ""),
         ({"a": 1.5, "b": 2.5, "c": 4.5}, {"a": 3.0, "b": 5.0, "c": 9.0}, "times 2"),
         (Text("a b c d"), Text("a c b d"), "All of these are expected, but in a different order."),

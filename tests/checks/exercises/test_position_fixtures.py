@@ -8,8 +8,8 @@ from torch import nn
 
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.reply import Returned
-from course_lib.checks.exercises.fixtures.devices import left_behind, stays_together
+from course_lib.checks.engine.reply import Raised, Reply, Returned
+from course_lib.checks.exercises.fixtures.devices import on_a_gpu
 from course_lib.checks.exercises.fixtures.positions import (
     has_large_entry,
     past_max_length,
@@ -134,6 +134,10 @@ class Buffered(nn.Module):
         return x * self.weight + self.numbers[:3].clone()
 
 
+def combines_devices(reply: Reply) -> bool:
+    return isinstance(reply, Raised) and reply.message.startswith("with the module on a GPU, this would")
+
+
 @pytest.mark.parametrize(
     ("bring", "behind"),
     [
@@ -155,7 +159,22 @@ class Buffered(nn.Module):
 )
 def test_what_stays_behind_is_told(bring, behind) -> None:
     student = candidate(lambda: Plain(bring))
-    assert told(student.fixture(left_behind()).call(student.build(), torch.zeros(2, 3))) is behind
+    reply = student.fixture(on_a_gpu()).call(student.build(), torch.zeros(2, 3))
+    assert combines_devices(reply) is behind
+
+
+def test_a_table_from_a_cache_for_each_device_is_not_left_behind() -> None:
+    tables: dict[torch.device, torch.Tensor] = {}
+
+    def table(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        if x.device not in tables:
+            tables[x.device] = torch.arange(3.0, device=x.device)
+        return tables[x.device][:3]
+
+    student = candidate(lambda: Plain(table))
+    layer = student.build()
+    layer.call(torch.zeros(2, 3))
+    assert told(student.fixture(on_a_gpu()).call(layer, torch.zeros(2, 3))) is True
 
 
 def test_another_object_for_a_buffer_goes_along() -> None:
@@ -164,12 +183,12 @@ def test_another_object_for_a_buffer_goes_along() -> None:
             return x + torch.autograd.Variable(self.numbers[1:])
 
     student = candidate(Old)
-    assert told(student.fixture(left_behind()).call(student.build(), torch.zeros(2, 2))) is False
+    assert told(student.fixture(on_a_gpu()).call(student.build(), torch.zeros(2, 2))) is True
 
 
 def test_buffers_and_parameters_go_along() -> None:
     student = candidate(Buffered)
-    assert told(student.fixture(left_behind()).call(student.build(), torch.zeros(2, 3))) is False
+    assert told(student.fixture(on_a_gpu()).call(student.build(), torch.zeros(2, 3))) is True
 
 
 def _doubled(tokens: torch.Tensor) -> torch.Tensor:
@@ -177,17 +196,23 @@ def _doubled(tokens: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("found", "together"),
+    ("found", "error"),
     [
-        (lambda tokens: tokens != 0, True),
-        (lambda tokens: torch.ones(4, device=tokens.device) * tokens, True),
-        (lambda tokens: torch.ones(4) * tokens, False),
-        (lambda tokens: torch.tensor(tokens.tolist()), False),
-        (lambda tokens: tokens * copy.deepcopy(nn.Parameter(tokens * 1.0)), True),
-        (lambda tokens: (tokens * 1.0).to_sparse().to_dense(), True),
-        (torch.jit.script(_doubled), True),
+        (lambda tokens: tokens != 0, ""),
+        (lambda tokens: torch.ones(4, device=tokens.device) * tokens, ""),
+        (lambda tokens: torch.ones(4) * tokens, "with inputs on a GPU, this would combine"),
+        (lambda tokens: torch.tensor(tokens.tolist()), "with inputs on a GPU, the result would"),
+        (lambda tokens: tokens * copy.deepcopy(nn.Parameter(tokens * 1.0)), ""),
+        (lambda tokens: (tokens * 1.0).to_sparse().to_dense(), ""),
+        (lambda tokens: tokens.no_such_attribute, ""),  # Other probes report this exception.
+        (torch.jit.script(_doubled), ""),
     ],
 )
-def test_what_stays_on_the_device_of_its_arguments(found, together) -> None:
+def test_what_stays_on_the_device_of_its_arguments(found, error) -> None:
     student = candidate(found)
-    assert told(student.fixture(stays_together()).call(student, torch.arange(4))) is together
+    reply = student.fixture(on_a_gpu()).call(student, torch.arange(4))
+    if error:
+        assert isinstance(reply, Raised)
+        assert reply.message.startswith(error)
+    else:
+        assert told(reply) is True

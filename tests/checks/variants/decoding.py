@@ -43,10 +43,13 @@ class _Beginning:
 def _continuations(model, memory, mask, beginnings, end_id):
     """Return the continuations of some prefixes after one step. Those that have ended are unchanged."""
     live = [beginning for beginning in beginnings if not beginning.ended]
-    target = torch.tensor([beginning.ids for beginning in live])
+    target = torch.tensor([beginning.ids for beginning in live], device=memory.device)
     count, length = target.shape
     hidden = model.decode(
-        memory.expand(count, -1, -1), mask.expand(count, -1, -1), target, causal_mask(length)
+        memory.expand(count, -1, -1),
+        mask.expand(count, -1, -1),
+        target,
+        causal_mask(length).to(memory.device),
     )
     steps = torch.log_softmax(model.generator(hidden)[:, -1], dim=-1).tolist()
     found = [beginning for beginning in beginnings if beginning.ended]
@@ -148,16 +151,16 @@ def beam_to_the_bitter_end(model, source, source_mask, beam, max_length, start_i
     sentences, was_training = source.shape[0], {name: m.training for name, m in model.named_modules()}
     model.eval()
     with torch.inference_mode():
-        rows = torch.arange(sentences).repeat_interleave(beam)
+        rows = torch.arange(sentences, device=source.device).repeat_interleave(beam)
         memory, mask = model.encode(source, source_mask)[rows], source_mask[rows]
-        ids = torch.full((sentences * beam, max_length), end_id, dtype=source.dtype)
+        ids = torch.full((sentences * beam, max_length), end_id, dtype=source.dtype, device=source.device)
         ids[:, 0] = start_id
-        total = torch.tensor([0.0] + [-1e30] * (beam - 1)).repeat(sentences)
-        length = torch.zeros(sentences * beam, dtype=torch.int64)
-        ended = torch.zeros(sentences * beam, dtype=torch.bool)
-        first = torch.arange(0, sentences * beam, beam).unsqueeze(1)
+        total = torch.tensor([0.0] + [-1e30] * (beam - 1), device=source.device).repeat(sentences)
+        length = torch.zeros(sentences * beam, dtype=torch.int64, device=source.device)
+        ended = torch.zeros(sentences * beam, dtype=torch.bool, device=source.device)
+        first = torch.arange(0, sentences * beam, beam, device=source.device).unsqueeze(1)
         for column in range(1, max_length):
-            hidden = model.decode(memory, mask, ids[:, :column], causal_mask(column))
+            hidden = model.decode(memory, mask, ids[:, :column], causal_mask(column).to(source.device))
             step = model.generator(hidden)[:, -1].float().log_softmax(-1)
             words = step.shape[-1]
             step[ended] = -1e30
@@ -169,7 +172,7 @@ def beam_to_the_bitter_end(model, source, source_mask, beam, max_length, start_i
             ids[:, column] = torch.remainder(ranked.indices[:, :beam], words).view(-1)
             length = torch.where(ended, length, column)[parent]
             ended = ended[parent] | (ids[:, column] == end_id)
-        penalty = torch.tensor([length_penalty(int(one), alpha) for one in length])
+        penalty = torch.tensor([length_penalty(int(one), alpha) for one in length], device=source.device)
         winner = first.squeeze(1) + (total / penalty).view(sentences, beam).argmax(dim=1)
     for name, module in model.named_modules():
         module.training = was_training[name]

@@ -13,20 +13,21 @@ def targets_by_one_hot(labels, vocab_size, pad_id, smoothing):
 
 
 def targets_by_comparison(labels, vocab_size, pad_id, smoothing):
-    is_label = labels[..., None] == torch.arange(vocab_size)
+    is_label = labels[..., None] == torch.arange(vocab_size, device=labels.device)
     targets = torch.where(is_label, 1 - smoothing + smoothing / vocab_size, smoothing / vocab_size)
     return torch.where(labels[..., None] == pad_id, torch.zeros(()), targets)
 
 
 def targets_in_double(labels, vocab_size, pad_id, smoothing):
-    targets = torch.eye(vocab_size, dtype=torch.float64)[labels] * (1 - smoothing) + smoothing / vocab_size
+    one_hot = torch.eye(vocab_size, dtype=torch.float64, device=labels.device)[labels]
+    targets = one_hot * (1 - smoothing) + smoothing / vocab_size
     targets[labels == pad_id] = 0
     return targets
 
 
 def targets_by_overwriting(labels, vocab_size, pad_id, smoothing):
     share = smoothing / vocab_size
-    targets = torch.full((labels.numel(), vocab_size), share)
+    targets = torch.full((labels.numel(), vocab_size), share, device=labels.device)
     targets.scatter_(1, labels.reshape(-1, 1), 1.0 - smoothing + share)
     targets[labels.reshape(-1) == pad_id] = 0.0
     return targets.view(*labels.shape, vocab_size)
@@ -39,11 +40,11 @@ def targets_by_loop(labels, vocab_size, pad_id, smoothing):
         if label != pad_id:
             row[label] += 1.0 - smoothing
         rows.append(row)
-    return torch.tensor(rows).reshape(*labels.shape, vocab_size)
+    return torch.tensor(rows, device=labels.device).reshape(*labels.shape, vocab_size)
 
 
 def targets_by_lerp(labels, vocab_size, pad_id, smoothing):
-    table = torch.lerp(torch.eye(vocab_size), torch.full((), 1 / vocab_size), smoothing)
+    table = torch.lerp(torch.eye(vocab_size, device=labels.device), torch.full((), 1 / vocab_size), smoothing)
     table[pad_id] = 0.0
     return F.embedding(labels, table)
 

@@ -261,6 +261,32 @@ class InAList(nn.Module):
         return self.linears[-1](x.transpose(1, 2).flatten(2) * self.temperature)
 
 
+class AttentionWithProperties(nn.Module):
+    """The projections are in a dict, and properties have the names that the exercise requires."""
+
+    def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
+        super().__init__()
+        parts = ("query", "key", "value", "output")
+        self.layers = nn.ModuleDict({part: nn.Linear(d_model, d_model) for part in parts})
+        self.heads, self.attention, self.dropout = heads, attention, nn.Dropout(dropout)
+
+    query_projection = property(lambda self: self.layers["query"])
+    key_projection = property(lambda self: self.layers["key"])
+    value_projection = property(lambda self: self.layers["value"])
+    output_projection = property(lambda self: self.layers["output"])
+
+    def forward(self, query, key, value, mask=None):
+        if key.shape[0] != query.shape[0]:
+            raise ValueError(f"{len(key)} sentences of keys for {len(query)} of queries")
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(1)
+        q, k, v = (
+            split_heads(self.layers[part](x), self.heads)
+            for part, x in (("query", query), ("key", key), ("value", value))
+        )
+        return self.output_projection(merge_heads(self.attention(q, k, v, mask, self.dropout)[0]))
+
+
 VARIANTS = {
     "split_heads": (
         split_by_view,
@@ -279,5 +305,13 @@ VARIANTS = {
         merge_by_einsum,
         merge_by_horizontal_stack,
     ),
-    "MultiHeadAttention": (Plain, HeadByHead, HeadsInTheBatch, WithExtras, ByEinsum, InAList),
+    "MultiHeadAttention": (
+        Plain,
+        AttentionWithProperties,
+        HeadByHead,
+        HeadsInTheBatch,
+        WithExtras,
+        ByEinsum,
+        InAList,
+    ),
 }

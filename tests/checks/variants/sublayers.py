@@ -245,6 +245,26 @@ class ConnectionWithMoreAttributes(nn.Module):
         return self.norm(total)
 
 
+class NetworkWithProperties(nn.Module):
+    """The layers are in a list, and properties have the names that the exercise requires."""
+
+    def __init__(self, d_model, d_ff, dropout=0.1):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)])
+        self.rate = dropout
+
+    @property
+    def inner(self):
+        return self.layers[0]
+
+    @property
+    def outer(self):
+        return self.layers[1]
+
+    def forward(self, x):
+        return self.outer(F.dropout(self.inner(x).relu(), self.rate, self.training))
+
+
 VARIANTS = {
     "LayerNorm": (
         NormByMeanSquare,
@@ -256,6 +276,7 @@ VARIANTS = {
     ),
     "FeedForward": (
         NetworkByFunctional,
+        NetworkWithProperties,
         NetworkByEinsum,
         NetworkWithDropoutFirst,
         NetworkWithDropoutByHand,

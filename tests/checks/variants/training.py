@@ -58,7 +58,7 @@ def step_with_gradients_by_hand(model, loss, micro_batches, optimizer, scheduler
         decoder_input, labels = shift_target(target)
         source_mask = (source != loss.pad_id)[:, None, :]
         length = decoder_input.shape[1]
-        target_mask = torch.ones(length, length, dtype=torch.bool).tril()
+        target_mask = torch.ones(length, length, dtype=torch.bool, device=source.device).tril()
         memory = model.encode(source, source_mask)
         logits = model.generator(model.decode(memory, source_mask, decoder_input, target_mask))
         count = labels.ne(loss.pad_id).sum().item()
@@ -86,7 +86,9 @@ def step_row_by_row(model, loss, micro_batches, optimizer, scheduler):
     value = 0.0
     for source, target in sentences:
         read, labels = shift_target(target)
-        hidden = model.decode(model.encode(source, None), None, read, causal_mask(read.shape[1]))
+        hidden = model.decode(
+            model.encode(source, None), None, read, causal_mask(read.shape[1]).to(read.device)
+        )
         share = loss(model.generator(hidden).log_softmax(dim=-1), labels) * labels.shape[1] / real_tokens
         share.backward()
         value += share.item()

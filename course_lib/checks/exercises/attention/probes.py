@@ -9,9 +9,15 @@ from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.callables import multiply
-from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.results import after_another_call
-from course_lib.checks.exercises.shared_requests import SECOND_CALL, call_after_another, call_with_normals
+from course_lib.checks.exercises.shared_requests import (
+    DEVICE,
+    SECOND_CALL,
+    call_after_another,
+    call_with_normals,
+    called_on_a_gpu,
+    called_on_a_gpu_with_normals,
+)
 from course_lib.transformer.attention import (
     attention_scores,
     attention_weights,
@@ -56,6 +62,9 @@ def _scores_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 again = ATTENTION_SCORES.random_cases(call_after_another, __name__)
 again("_scores_again", SECOND_CALL, (2, 3, 4), (2, 5, 4))
+ATTENTION_SCORES.random_cases(called_on_a_gpu_with_normals, __name__)(
+    "_scores_elsewhere", DEVICE, (2, 3, 4), (2, 5, 4)
+)
 
 
 # --- attention_weights --------------------------------------------------------------------------------------
@@ -95,6 +104,11 @@ def _weights_with_broadcast_mask(candidate: Candidate, draw: Draw) -> Reply:
 @probe("a query that may attend to nothing gets zeros")
 def _weights_of_empty_row(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5), _mask_with_empty_row())
+
+
+@probe("a mask that allows nothing at all gives only zeros")
+def _weights_of_empty_mask(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(2, 3, 4), torch.zeros(3, 4, dtype=torch.bool))
 
 
 @probe("masked weights are exactly zero")
@@ -156,6 +170,11 @@ def _weights_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(draw.normal(2, 3, 5, dtype=torch.float16), _mask_with_empty_row())
 
 
+@probe("bfloat16 in, bfloat16 out, with a mask as well", TOLERANCE[torch.bfloat16])
+def _weights_in_bfloat16(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(2, 3, 5, dtype=torch.bfloat16), _mask_with_empty_row())
+
+
 @probe("large scores work in float16")
 def _weights_of_large_scores_in_float16(candidate: Candidate, draw: Draw) -> Reply:
     scores = draw.integers(-3, 4, 2, 3, 5) + torch.tensor([[20], [0], [-20]])
@@ -181,12 +200,9 @@ def _weights_with_mask_of_four_axes(candidate: Candidate, draw: Draw) -> Observe
 
 @probe("everything is on the device of the inputs")
 def _weights_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    together = candidate.fixture(stays_together())
     return {
-        "«all tensors are on the device of the scores»": together.call(candidate, draw.normal(2, 3, 5)),
-        "«with a mask, all tensors are on the device of the scores»": together.call(
-            candidate, draw.normal(2, 3, 5), _mask_with_empty_row()
-        ),
+        "without a mask": called_on_a_gpu(candidate, draw.normal(2, 3, 5)),
+        "with a mask": called_on_a_gpu(candidate, draw.normal(2, 3, 5), _mask_with_empty_row()),
     }
 
 
@@ -227,6 +243,9 @@ case(
 case("_attention_of_one", "one query and one key work, and keep their axes", (1, 1, 4), (1, 1, 4), (1, 1, 3))
 again = SCALED_DOT_PRODUCT_ATTENTION.random_cases(call_after_another, __name__)
 again("_attention_again", SECOND_CALL, (2, 3, 4), (2, 5, 4), (2, 5, 6))
+SCALED_DOT_PRODUCT_ATTENTION.random_cases(called_on_a_gpu_with_normals, __name__)(
+    "_attention_elsewhere", DEVICE, (2, 3, 4), (2, 5, 4), (2, 5, 6)
+)
 
 
 @probe("the mask is applied")

@@ -227,6 +227,12 @@ def _three_buckets(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, ((3, "float32"),) * 5, reductions=3, early=2)
 
 
+@probe("a gradient that completes the first bucket launches all buckets that were waiting for it")
+def _waiting_buckets(candidate: Candidate, draw: Draw) -> Reply:
+    # The last two layers change places, so the gradient of the second bucket is ready first.
+    return _passes(candidate, draw, 2, 36, _ALIKE, order=(0, 1, 3, 2), reductions=4, early=2)
+
+
 @probe("the second update works like the first")
 def _two_updates(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, updates=2, reductions=2, early=1)

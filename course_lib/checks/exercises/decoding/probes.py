@@ -16,7 +16,12 @@ from course_lib.checks.exercises.fixtures.known_models import table_model
 from course_lib.checks.exercises.fixtures.models import transformer
 from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.results import in_float64
-from course_lib.checks.exercises.shared_requests import gradients_after_calls, mode_afterwards, numbers
+from course_lib.checks.exercises.shared_requests import (
+    called_on_a_gpu,
+    gradients_after_calls,
+    mode_afterwards,
+    numbers,
+)
 from course_lib.transformer import average_checkpoints, beam_search, length_penalty
 
 # --- length_penalty -----------------------------------------------------------------------------------------
@@ -112,7 +117,7 @@ def _sources(*words: int) -> tuple[Tensor, Tensor]:
 
 
 def _ids(reply: Reply, max_length: int, end: int = _END) -> Reply:
-    """Remove superfluous columns of end tokens, because a search may stop later than necessary.
+    """Remove surplus columns of end tokens, because a search may stop later than necessary.
 
     A reply that doesn't contain a matrix with at most `max_length` columns is returned unchanged.
     """
@@ -137,7 +142,7 @@ def _search(
     end: int = _END,
 ) -> Observed:
     reply = candidate.call(model, *inputs, beam, max_length, start, end, alpha)
-    return {"the ids, without superfluous columns of end tokens,": _ids(reply, max_length, end)}
+    return {"the ids, without surplus columns of end tokens,": _ids(reply, max_length, end)}
 
 
 #: The most likely first word leads only to unlikely words, and the second most likely one to a nearly certain
@@ -190,7 +195,7 @@ _MUCH_LESS_LIKELY = {
     (3, 6): {6: 0.999},
     (4, 6): {_END: 0.999},
 }
-#: The long sentence is so much more likely that its probability, divided by the penalty, is the higher one.
+#: The long sentence is so much more likely that it wins even if its probability is divided by the penalty.
 _MUCH_LIKELIER = _short_or_long(0.2, 0.305)
 #: Two sentences of which the long one is more likely.
 _LIKELIER = _short_or_long(0.396, 0.45)
@@ -279,6 +284,11 @@ def _beam_stops(candidate: Candidate, draw: Draw) -> Observed:
     return _search(candidate, model, _sources(3, 3), beam=3, alpha=0.6, max_length=4)
 
 
+@probe("with a max_length of 1, the result holds only the start symbol")
+def _beam_of_the_start(candidate: Candidate, draw: Draw) -> Observed:
+    return _search(candidate, _model(draw, _GARDEN_PATH), _sources(3, 3), beam=2, alpha=0.6, max_length=1)
+
+
 @probe("the search continues until every sentence of the batch has ended, in any order")
 def _beam_until_all_have_ended(candidate: Candidate, draw: Draw) -> Observed:
     model = _model(draw, _ENDING, _LIKELIER)
@@ -349,6 +359,12 @@ def _beam_real(candidate: Candidate, draw: Draw) -> Observed:
     model = transformer(9, target_vocab=11, seed=31, gain=3.0, **sizes)
     inputs = (source, (source != _PADDING).unsqueeze(1))
     return _search(candidate, model, inputs, beam=3, alpha=0.6)
+
+
+@probe("everything is on the device of the source")
+def _beam_elsewhere(candidate: Candidate, draw: Draw) -> Reply:
+    model = candidate.fixture(transformer(9, layers=1, d_model=4, heads=1, d_ff=4, dropout=0.0))
+    return called_on_a_gpu(candidate, model, *_sources(3, 4), 2, 5, _START, _END, 0.6)
 
 
 # --- average_checkpoints ------------------------------------------------------------------------------------

@@ -17,8 +17,11 @@ from course_lib.checks.exercises.fixtures.results import (
     number_in,
     smoothing_by,
 )
-from course_lib.checks.exercises.shared_requests import gradients_of
+from course_lib.checks.exercises.shared_requests import DEVICE, called_on_a_gpu, gradients_of
 from course_lib.transformer.label_smoothing import LabelSmoothingLoss, smooth_targets
+
+PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
+"""Three sentences of 4, 2 and 1 words, so that the mean of their means differs from the mean over words."""
 
 # --- smooth_targets -----------------------------------------------------------------------------------------
 
@@ -75,6 +78,11 @@ def _targets_again(candidate: Candidate, draw: Draw) -> Observed:
     }
 
 
+@probe("everything is on the device of the labels")
+def _targets_elsewhere(candidate: Candidate, draw: Draw) -> Reply:
+    return called_on_a_gpu(candidate, PADDED, 6, 0, 0.2)
+
+
 @probe("labels may be a view with a different memory layout")
 def _targets_of_views(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.fixture(in_float64(candidate)).call(draw.integers(0, 6, 4, 3).T, 6, 0, 0.2)
@@ -84,9 +92,6 @@ def _targets_of_views(candidate: Candidate, draw: Draw) -> Reply:
 
 LABEL_SMOOTHING_LOSS = ExerciseCheck(LabelSmoothingLoss)
 probe = LABEL_SMOOTHING_LOSS.probe
-
-PADDED = torch.tensor([[3, 1, 4, 2], [2, 5, 0, 0], [1, 0, 0, 0]])
-"""Three sentences of 4, 2 and 1 words, so that the mean of their means differs from the mean over words."""
 
 
 @probe("your own code smooths the labels, not PyTorch's")
@@ -171,6 +176,11 @@ def _loss_of_padding(candidate: Candidate, draw: Draw) -> Observed:
 def _loss_keeps_pad_id(candidate: Candidate, draw: Draw) -> Reply:
     loss = candidate.build(6, 3, 0.2)
     return loss.fixture(number_in(loss)).call("pad_id")
+
+
+@probe(DEVICE)
+def _loss_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
+    return called_on_a_gpu(candidate.build(6, 0, 0.2), 2 * draw.normal(3, 4, 6), PADDED)
 
 
 @probe("a deep copy, and a new loss with the same state dict, give the same result")

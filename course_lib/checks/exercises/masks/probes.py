@@ -9,13 +9,14 @@ from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
-from course_lib.checks.engine.reply import Reply
-from course_lib.checks.exercises.fixtures.devices import stays_together
+from course_lib.checks.engine.reply import Reply, Returned
 from course_lib.checks.exercises.fixtures.results import (
     after_another_call,
     after_new_contents,
+    of_a_long_sentence,
     with_batch_axis,
 )
+from course_lib.checks.exercises.shared_requests import called_on_a_gpu
 from course_lib.transformer.masks import causal_mask, decoder_mask, padding_mask, shift_target
 
 
@@ -37,12 +38,9 @@ def _padded_in_front(candidate: Candidate, draw: Draw) -> Reply:
     return candidate.call(_sentences(draw, 2, 4, width=4, pad_id=0).flip(-1), 0)
 
 
-def _stays_on_device(candidate: Candidate, draw: Draw) -> Observed:
-    """Report whether a mask function creates the mask on the device of the tokens."""
-    tokens = _sentences(draw, 5, 3, width=5, pad_id=0)
-    return {
-        "«the mask is on the tokens' device»": candidate.fixture(stays_together()).call(candidate, tokens, 0)
-    }
+def _on_a_gpu(candidate: Candidate, draw: Draw) -> Reply:
+    """Call a mask function as if the tokens were on a GPU."""
+    return called_on_a_gpu(candidate, _sentences(draw, 5, 3, width=5, pad_id=0), 0)
 
 
 def _after_another(candidate: Candidate, draw: Draw) -> Reply:
@@ -68,7 +66,7 @@ def _add_shared_probes(exercise: ExerciseCheck, prefix: str) -> None:
     )
     description = "a second call with a different pad_id has its own mask, even if the first was overwritten"
     exercise.random_cases(_after_another, __name__)(f"{prefix}_again", description)
-    exercise.random_cases(_stays_on_device, __name__)(
+    exercise.random_cases(_on_a_gpu, __name__)(
         f"{prefix}_elsewhere", "the mask is on the device of the tokens"
     )
 
@@ -115,6 +113,7 @@ _add_shared_probes(PADDING_MASK, "_padding")
 # --- causal_mask --------------------------------------------------------------------------------------------
 
 CAUSAL_MASK = ExerciseCheck(causal_mask)
+probe = CAUSAL_MASK.probe
 
 
 def _of_length(candidate: Candidate, length: int) -> Reply:
@@ -127,6 +126,12 @@ case("the mask for four positions", 4)
 case("the mask for one position, which may attend to itself", 1)
 case("the mask for two positions", 2)
 case("the mask for 260 positions: no length is too large", 260)
+
+
+@probe("the mask for 1,100 positions")
+def _causal_of_many(candidate: Candidate, draw: Draw) -> Observed:
+    reply = candidate.fixture(of_a_long_sentence(candidate)).call(1100)
+    return reply.value if isinstance(reply, Returned) else reply
 
 
 # --- decoder_mask -------------------------------------------------------------------------------------------
@@ -145,6 +150,7 @@ def _decoder_of_another_number(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("_decoder_of_one_word", "one sentence of one token works", 1, width=1)
+case("_decoder_of_many_words", "a sentence may have many tokens", 60, width=70)
 DECODER_MASK.random_cases(_padded_in_front, __name__)(
     "_decoder_with_padding_in_front", "padding at the beginning is masked too"
 )
@@ -172,9 +178,8 @@ def _shift_of_padded(candidate: Candidate, draw: Draw) -> Reply:
 
 
 @probe("everything is on the device of the target")
-def _shift_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    together = candidate.fixture(stays_together()).call(candidate, draw.integers(0, 99, 2, 4))
-    return {"«all tensors are on the target's device»": together}
+def _shift_elsewhere(candidate: Candidate, draw: Draw) -> Reply:
+    return called_on_a_gpu(candidate, draw.integers(0, 99, 2, 4))
 
 
 @probe("a second call with a different target has its own result, even if the first one was overwritten")

@@ -20,19 +20,18 @@ from course_lib.checks.exercises.fixtures.refusals import A_RESULT, any_refusal,
 from course_lib.checks.exercises.fixtures.results import after_new_contents
 from course_lib.checks.exercises.fixtures.starting_weights import equal_weights
 from course_lib.checks.exercises.shared_requests import (
+    DEVICE,
     SECOND_CALL,
     call_after_another,
     call_with_normals,
+    called_on_a_gpu,
+    called_on_a_gpu_with_normals,
     gradients_of,
     in_double,
-    module_stays_on_device,
     round_trip,
-    stays_on_device,
     updated,
 )
 from course_lib.transformer.multi_head import MultiHeadAttention, merge_heads, split_heads
-
-_DEVICE = "everything is on the device of the inputs"
 
 # --- split_heads --------------------------------------------------------------------------------------------
 
@@ -58,7 +57,7 @@ def _split_refuses(candidate: Candidate, draw: Draw) -> Observed:
     refuses = candidate.fixture(refusal(candidate, 10, 4, passes=False))
     return {
         "the response": refuses.call(draw.normal(2, 3, 10), 4),
-        # It makes no difference that the length and the number of sentences are divisible by heads.
+        # d_model isn't divisible by heads, although the length and the number of sentences are.
         "the response for four sentences of four tokens": refuses.call(draw.normal(4, 4, 10), 4),
     }
 
@@ -76,7 +75,7 @@ def _split_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 
 SPLIT_HEADS.random_cases(call_after_another, __name__)("_split_again", SECOND_CALL, (2, 3, 8), 4)
-SPLIT_HEADS.random_cases(stays_on_device, __name__)("_split_elsewhere", _DEVICE, (2, 3, 8), 4)
+SPLIT_HEADS.random_cases(called_on_a_gpu_with_normals, __name__)("_split_elsewhere", DEVICE, (2, 3, 8), 4)
 case("_split_in_float32", "float32 in, float32 out", (2, 3, 8), 2, dtype=torch.float32)
 case("_split_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), 2, dtype=torch.bfloat16)
 
@@ -85,10 +84,8 @@ case("_split_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 8), 2, dtype=torc
 def _split_transposed(candidate: Candidate, draw: Draw) -> Observed:
     batch_and_length, length_and_features = draw.normal(3, 2, 8), draw.normal(2, 8, 3)
     return {
-        "the result for a batch and a length that were swapped": candidate.call(
-            batch_and_length.transpose(0, 1), 4
-        ),
-        "the result for a length and features that were swapped": candidate.call(
+        "the result for swapped batch and length axes": candidate.call(batch_and_length.transpose(0, 1), 4),
+        "the result for swapped length and feature axes": candidate.call(
             length_and_features.transpose(1, 2), 4
         ),
     }
@@ -124,7 +121,7 @@ def _merge_gradient(candidate: Candidate, draw: Draw) -> Reply:
 
 
 MERGE_HEADS.random_cases(call_after_another, __name__)("_merge_again", SECOND_CALL, (2, 3, 4, 5))
-MERGE_HEADS.random_cases(stays_on_device, __name__)("_merge_elsewhere", _DEVICE, (2, 3, 4, 5))
+MERGE_HEADS.random_cases(called_on_a_gpu_with_normals, __name__)("_merge_elsewhere", DEVICE, (2, 3, 4, 5))
 case("_merge_in_float32", "float32 in, float32 out", (2, 3, 4, 5), dtype=torch.float32)
 case("_merge_in_bfloat16", "bfloat16 in, bfloat16 out", (2, 3, 4, 5), dtype=torch.bfloat16)
 
@@ -279,11 +276,11 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
     module = _loaded(candidate, _weights(draw, 6), 6, 2)
     found: dict[str, Observed] = {}
     query, memory = draw.normal(2, 3, 6), draw.normal(4, 3, 6)
-    for sentences in (4, 1):  # A batch of one could be broadcast.
+    for sentences in (4, 1):  # A batch of one must be rejected, too, although torch could broadcast it.
         keys = memory[:sentences]
         reply = candidate.fixture(any_refusal()).call(module, query, keys, keys)
         if isinstance(reply, Returned) and reply.value == A_RESULT:
-            module.call(query, keys, keys)  # This result isn't compared, but the diagnosis can use it.
+            module.call(query, keys, keys)  # Don't compare this result: it only helps the diagnosis.
         found[f"the response to 2 sentences of queries and {sentences} of keys"] = reply
     return found
 
@@ -315,10 +312,10 @@ def _with_new_memory(candidate: Candidate, draw: Draw) -> Reply:
     return again.call((x, old), x, new)
 
 
-@probe(_DEVICE)
+@probe(DEVICE)
 def _elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     x = draw.normal(2, 3, 6, dtype=torch.float32)
-    return module_stays_on_device(candidate.build(6, 2), x, x, x, draw.coins(2, 3, 3))
+    return called_on_a_gpu(candidate.build(6, 2), x, x, x, draw.coins(2, 3, 3))
 
 
 @probe("in evaluation mode, self-attention uses weights that are loaded after an earlier call")

@@ -7,7 +7,7 @@ from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
-from course_lib.checks.exercises.shared_requests import call_with_normals
+from course_lib.checks.exercises.shared_requests import SECOND_CALL, call_after_another, call_with_normals
 from course_lib.transformer.broadcasting import pairwise_differences
 
 # --- pairwise_differences -----------------------------------------------------------------------------------
@@ -29,6 +29,12 @@ def _of_whole_numbers(candidate: Candidate, draw: Draw) -> Reply:
 
 
 case("_in_float32", "float32 in, float32 out", (2, 3), dtype=torch.float32)
+PAIRWISE_DIFFERENCES.random_cases(call_after_another, __name__)("_again", SECOND_CALL, (2, 3))
+
+
+@probe("the rows may be a view with a different memory layout")
+def _of_views(candidate: Candidate, draw: Draw) -> Reply:
+    return candidate.call(draw.normal(4, 3).T)
 
 
 @probe("gradients reach the input")

@@ -10,7 +10,6 @@ from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, first_failure
-from course_lib.checks.exercises.fixtures.devices import left_behind
 from course_lib.checks.exercises.fixtures.positions import (
     has_large_entry,
     past_max_length,
@@ -18,11 +17,11 @@ from course_lib.checks.exercises.fixtures.positions import (
     state_dict_fits,
 )
 from course_lib.checks.exercises.shared_requests import (
+    called_on_a_gpu,
     copied,
     drops_with,
     gradients_of,
     in_double,
-    module_stays_on_device,
     round_trip,
     updated,
 )
@@ -86,7 +85,7 @@ def _embedding_of_one(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("everything is on the device of the tokens")
 def _embedding_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    return module_stays_on_device(candidate.build(7, 5), torch.tensor([[3, 0, 6]]))
+    return called_on_a_gpu(candidate.build(7, 5), torch.tensor([[3, 0, 6]]))
 
 
 @probe("two calls give the same result")
@@ -166,11 +165,11 @@ def _dropped(layer: Candidate, probability: float) -> Observed:
     reply = first_failure(layer.train(True), layer.call(x))
     if isinstance(reply, Raised) or not isinstance(reply.value, Tensor) or reply.value.shape != x.shape:
         return reply
-    if not reply.value.is_floating_point():  # Truth values can't be subtracted.
+    if not reply.value.is_floating_point():  # Boolean tensors, for example, can't be subtracted.
         return reply
     share = reply.value.double() / (x + sinusoids(30, 6))
     kept = (share - 1 / (1 - probability)).abs() < 1e-5
-    # Independent draws give many patterns. If whole vectors are dropped, there are two.
+    # If each number is dropped independently, there are many patterns. If whole vectors are, there are two.
     patterns = len(kept.flatten(0, 1).unique(dim=0))
     return {
         f"«each number of the sum becomes 0, or is divided by {1 - probability:g}»": bool(
@@ -259,7 +258,7 @@ def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
 def _sum_state(candidate: Candidate, draw: Draw) -> Observed:
     layer, has_one = candidate.build(6, 0.0, 50), candidate.fixture(has_large_entry())
     found = {"«the state dict has an entry as large as the table»": has_one.call(layer, 50)}
-    layer.call(torch.zeros(1, 60, 6))  # The layer may raise an error here, or make its table longer.
+    layer.call(torch.zeros(1, 60, 6))  # The layer may raise an error or extend its table: both are accepted.
     return found | {
         "«after a longer sentence, the state dict has an entry as large as the table»": has_one.call(
             layer, 50
@@ -270,7 +269,7 @@ def _sum_state(candidate: Candidate, draw: Draw) -> Observed:
 @probe("the table moves with the module to another device")
 def _sum_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     layer, x = candidate.build(6, 0.0, 12), draw.normal(2, 5, 6, dtype=torch.float32)
-    return {"«a table stays on the old device»": candidate.fixture(left_behind()).call(layer, x)}
+    return called_on_a_gpu(layer, x)
 
 
 @probe("gradients reach x, and nothing else is trained")

@@ -36,7 +36,7 @@ def _update(candidate: Candidate, *arguments: object, **keywords: Any) -> Reply:
     if not isinstance(reply, Returned):
         return reply
     is_state = isinstance(reply.value, tuple) and len(reply.value) == len(_STATE)
-    state = tuple(reply.value) if is_state else reply.value  # a list is as good as a tuple
+    state = tuple(reply.value) if is_state else reply.value  # A list is accepted in place of a tuple.
     items = dict(zip(_STATE, state, strict=True)) if is_state else {}
     return replace(reply, value={"the result": describe(state), "the items": items})
 

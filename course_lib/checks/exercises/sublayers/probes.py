@@ -18,11 +18,11 @@ from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
 from course_lib.checks.exercises.fixtures.models import linear
 from course_lib.checks.exercises.shared_requests import (
     Weights,
+    called_on_a_gpu,
     copied,
     drops_with,
     gradients_of,
     in_double,
-    module_stays_on_device,
     round_trip,
     updated,
 )
@@ -34,7 +34,7 @@ def _add_device(exercise: ExerciseCheck, prefix: str, *sizes: int) -> None:
 
     def elsewhere(candidate: Candidate, draw: Draw) -> Observed:
         x = draw.normal(2, 3, sizes[0], dtype=torch.float32)
-        return module_stays_on_device(candidate.build(*sizes), x)
+        return called_on_a_gpu(candidate.build(*sizes), x)
 
     case = exercise.random_cases(elsewhere, __name__)
     case(f"{prefix}_elsewhere", "everything is on the device of the input")
@@ -448,7 +448,7 @@ def _connection_gradient(candidate: Candidate, draw: Draw) -> Observed:
 @probe("everything is on the device of the input")
 def _connection_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     x = draw.normal(2, 3, 6, dtype=torch.float32)
-    return module_stays_on_device(candidate.build(6), x, unchanged())
+    return called_on_a_gpu(candidate.build(6), x, unchanged())
 
 
 @probe("loading a state dict into another module restores the weights, even after a call in evaluation mode")

@@ -14,7 +14,6 @@ from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Reply, Returned, Value, after, value_of
 from course_lib.checks.exercises.fixtures.callables import mean_attention
-from course_lib.checks.exercises.fixtures.devices import stays_together
 from course_lib.checks.exercises.fixtures.known_models import scripted_model
 from course_lib.checks.exercises.fixtures.models import config
 from course_lib.checks.exercises.fixtures.reader import reader
@@ -22,11 +21,11 @@ from course_lib.checks.exercises.fixtures.refusals import refusal
 from course_lib.checks.exercises.fixtures.results import after_new_contents
 from course_lib.checks.exercises.fixtures.starting_weights import count_of, facts_of_start
 from course_lib.checks.exercises.shared_requests import (
+    called_on_a_gpu,
     gradients_after_calls,
     gradients_of,
     in_double,
     mode_afterwards,
-    module_stays_on_device,
 )
 from course_lib.transformer import (
     DecoderLayer,
@@ -74,7 +73,7 @@ def _target_mask(length: int) -> Tensor:
 
 
 def _with_other_masks(*inputs: Tensor) -> tuple[Tensor, ...]:
-    """Return the inputs with every mask flipped along its first and last axes, unlike in an earlier call."""
+    """Return the inputs with every mask flipped along its first and last axes, to change the masks."""
     return tuple(item.flip(0, -1) if item.dtype == torch.bool else item for item in inputs)
 
 
@@ -206,7 +205,7 @@ def _copy(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> O
 
 
 def _elsewhere(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
-    return module_stays_on_device(_layer(kind, candidate, draw), *_inputs(kind, draw))
+    return called_on_a_gpu(_layer(kind, candidate, draw), *_inputs(kind, draw))
 
 
 def _add_shared_probes(
@@ -485,7 +484,7 @@ def _model_start(candidate: Candidate, draw: Draw) -> Observed:
 @probe("everything is on the device of the inputs")
 def _model_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.build(_SOURCE_VOCAB, _TARGET_VOCAB, config(**_SMALL))
-    return module_stays_on_device(model, *_sentences(draw))
+    return called_on_a_gpu(model, *_sentences(draw))
 
 
 @probe("gradients reach every weight")
@@ -586,6 +585,25 @@ def _tied_gradient(candidate: Candidate, draw: Draw) -> Observed:
     source, target = draw.integers(0, _WORDS, 2, 5), draw.integers(0, _WORDS, 2, 4)
     found = model.gradients(source, _source_mask(), target, _target_mask(4), toward=draw.normal(2, 4, _WORDS))
     return after(reply, lambda: gradients_of(found, weights=_MATRICES))
+
+
+@probe("tying changes no other weight, such as the generator's bias")
+def _tied_keeps_the_rest(candidate: Candidate, draw: Draw) -> Observed:
+    before = candidate.fixture(reader(_WORDS)).weights()
+    model, reply = _tied(candidate)
+
+    def others() -> Observed:
+        weights = model.weights()
+        if not isinstance(weights, Returned) or not isinstance(before, Returned):
+            return weights
+        # A correct solution may remove the bias.
+        return {
+            f"{name}, compared with that before": _compared(old, weights.value.get(name, old))
+            for name, old in before.value.items()
+            if name not in _MATRICES
+        }
+
+    return after(reply, others)
 
 
 @probe("vocabularies of different sizes raise a ValueError whose message contains both sizes")
@@ -701,10 +719,8 @@ def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
 
 
 @probe("everything is on the device of the source")
-def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Observed:
-    model, settings = candidate.fixture(_reader()), (8, _START, _END)
-    together = candidate.fixture(stays_together()).call(candidate, model, *_padded(draw), *settings)
-    return {"«tensors on different devices are never combined»": together}
+def _greedy_elsewhere(candidate: Candidate, draw: Draw) -> Reply:
+    return called_on_a_gpu(candidate, candidate.fixture(_reader()), *_padded(draw), 8, _START, _END)
 
 
 # --- predictions --------------------------------------------------------------------------------------------

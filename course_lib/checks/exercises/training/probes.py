@@ -11,6 +11,7 @@ from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw
 from course_lib.checks.engine.reply import Reply
+from course_lib.checks.exercises.fixtures.devices import on_a_gpu
 from course_lib.checks.exercises.fixtures.training import prepare_training, training
 from course_lib.transformer.training import train_step
 
@@ -94,6 +95,13 @@ def _from_a_generator(candidate: Candidate, draw: Draw) -> Reply:
 def _one_graph(candidate: Candidate, draw: Draw) -> Reply:
     pieces = (_micro_batch(draw, (2, 3)), _micro_batch(draw, (1, 2)), _micro_batch(draw, (3, 1)))
     return _trained(candidate, training(_VOCAB, graphs=True), pieces)
+
+
+@probe("everything is on the device of the model and the tokens")
+def _elsewhere(candidate: Candidate, draw: Draw) -> Reply:
+    prepare_training(_VOCAB)
+    batches = ((_micro_batch(draw, (3, 2), (2, 4)),),)
+    return candidate.fixture(training(_VOCAB)).call(candidate, batches, candidate.fixture(on_a_gpu()))
 
 
 # --- predictions --------------------------------------------------------------------------------------------
