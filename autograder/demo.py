@@ -25,7 +25,7 @@ from autograder.release.build import COURSE
 from course_lib.curriculum import Lesson
 from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
 
-#: The symbols at the start of a check's verdict if the answer is not correct.
+#: The symbols with which a check's verdict begins if the answer is not correct.
 NOT_CORRECT = ("✗", "○")
 
 
@@ -122,7 +122,7 @@ def _step(console: Console, folder: Path, *command: str, shows_output: bool = Fa
     line = " ".join(command)
     console.print(f"  [bold cyan]$ {line}[/]", highlight=False, soft_wrap=True)
     environment = {key: value for key, value in os.environ.items() if key != "COURSE_GRADEBOOK"}
-    environment.setdefault("OMP_NUM_THREADS", "1")  # Otherwise, torchrun sets it and prints a warning.
+    environment.setdefault("OMP_NUM_THREADS", "1")  # If it isn't set, torchrun sets it and prints a warning.
     output = None if shows_output else subprocess.PIPE
     start = time.perf_counter()
     # Show no status line if the command writes to the terminal, where the two would collide.

@@ -46,7 +46,7 @@ warnings.filterwarnings("ignore", message="Object of type <Submitted", module="n
 # environment is activated.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
-# Lessons train tiny models: more than one thread makes them slower, above all on a busy machine.
+# Lessons train tiny models: more than one thread makes them slower, especially on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # --- Folders ------------------------------------------------------------------------------------------------
@@ -64,10 +64,9 @@ c.ZipCollectApp.collector_plugin = "autograder.nbgrader.downloads.DownloadCollec
 # To use a different gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db
 c.CourseDirectory.db_url = os.environ.get("COURSE_GRADEBOOK", f"sqlite:///{course}/autograder/gradebook.db")
 # Set this to True if several graders use separate Unix accounts: see "Several graders" in the guide.
-# Change it here: if it is set further down or on the command line, the next lines don't see it, and the umask
-# stays unchanged.
+# Change it here and not further down or on the command line, because the next lines read it to set the umask.
 c.CourseDirectory.groupshared = False
-if c.CourseDirectory.groupshared:  # new files are writable by the graders' group
+if c.CourseDirectory.groupshared:  # Make new files writable by the graders' group.
     os.umask(os.umask(0o077) & ~0o070)
 # nbgrader releases every file next to a notebook, and copies it into graded folders: exclude the sources.
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "[0-9][0-9]-*.py"]
@@ -86,31 +85,31 @@ c.FormgradeExtension.debug = False
 # --- Release ------------------------------------------------------------------------------------------------
 c.GenerateAssignment.preprocessors = [
     LockCells,
-    NamedStubs,  # instead of ClearSolutions: each stub names its exercise
+    NamedStubs,  # This replaces ClearSolutions, whose stubs don't name their exercise.
     ClearOutput,
     CheckCellMetadata,
     ComputeChecksums,
     SaveCells,
     ClearHiddenTests,
     ClearMarkScheme,
-    ComputeChecksums,  # repeated, because the cells have changed
+    ComputeChecksums,  # This is repeated because the cells have changed.
     CheckCellMetadata,
 ]
-# lessons/ is generated and committed: without this, nbgrader would skip a lesson that already exists.
+# Without this, nbgrader would skip a lesson that is already in lessons/, which is committed.
 c.GenerateAssignment.force = True
 
 # --- Grading ------------------------------------------------------------------------------------------------
 # Students' code runs in sandboxes; the checks do not. `python -m autograder.doctor` lists the mechanisms.
 c.SandboxedExecute.course = str(course)
-if sys.argv[1:2] == ["validate"]:  # the students' Validate button does not read this file
+if sys.argv[1:2] == ["validate"]:  # The students' Validate button doesn't read this file.
     os.environ["JUPYTER_DEFAULT_PROVISIONER_NAME"] = "course-sandbox"
 # nbgrader's other steps are not needed: `autograder.submissions` has already restored all cells and their
 # metadata, or rejected the submission.
 c.Autograde.sanitize_preprocessors = [ClearOutput]
-# Validate a notebook once, not after each preprocessor.
+# Validate a notebook only once instead of after each preprocessor, to save time.
 c.Exporter.optimistic_validation = True
-# The time limit of a cell in `nbgrader validate`, in seconds. Importing torch takes long, above all on a busy
-# machine. For grading, set c.SandboxedExecute.cell_seconds and c.SandboxedExecute.notebook_seconds instead.
+# The time limit of a cell in `nbgrader validate`, in seconds, long enough to import torch on a busy machine.
+# For grading, set c.SandboxedExecute.cell_seconds and c.SandboxedExecute.notebook_seconds instead.
 c.Execute.timeout = 60
 c.Execute.startup_timeout = 120
 # Show errors only, because each kernel warns that it listens on a local port.
@@ -133,7 +132,7 @@ c.ShowMarkScheme.solutions = str(course / "solutions")
 # --- Feedback -----------------------------------------------------------------------------------------------
 c.GenerateFeedback.exporter_class = FeedbackExporter
 c.GenerateFeedback.preprocessors = [
-    AssignLatePenalties,  # repeated, because people have graded explanations since
+    AssignLatePenalties,  # This is repeated because people have graded explanations since.
     GetGrades,
     CSSHTMLHeaderPreprocessor,
     PrepareFeedback,

@@ -28,7 +28,7 @@ def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
         if sync:
             _sync_folder(path.parent)
     except BaseException:
-        with contextlib.suppress(OSError):  # The original error says more than a failed deletion.
+        with contextlib.suppress(OSError):  # Report the original error, not a failed deletion.
             temporary.unlink(missing_ok=True)
         raise
 

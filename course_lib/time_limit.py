@@ -64,7 +64,7 @@ def _alarm(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, first, _REPEAT)
             yield
         finally:
-            # If a signal is pending, this call raises OutOfTime, but stops the timer all the same.
+            # If a signal is pending, this call raises OutOfTime, but it stops the timer first.
             signal.setitimer(signal.ITIMER_REAL, 0.0)
     finally:
         signal.signal(signal.SIGALRM, outer_handler)
@@ -114,7 +114,7 @@ class TimeLimits:
                 self._deadlines[thread] = deadline
             yield
         finally:
-            # Begin with an assignment, because it can't be interrupted, unlike a call.
+            # Begin with an assignment: unlike a call, it can't be interrupted.
             deadline.ended = True
             with self._lock:  # If `enforce` has just seen the old value, its OutOfTime is raised here.
                 self._deadlines.pop(thread, None)

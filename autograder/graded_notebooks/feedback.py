@@ -167,7 +167,7 @@ def render(config: bytes, page: PreparedPage) -> str:
 def _exporter(config: bytes) -> FeedbackExporter:
     """Return an exporter with this pickled configuration.
 
-    It is cached, because compiling its templates takes time.
+    The exporter is cached, because compiling its templates takes time.
     """
     return FeedbackExporter(config=Config(pickle.loads(config)))
 

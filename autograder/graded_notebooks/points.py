@@ -165,8 +165,8 @@ def summary(
 ) -> str:
     """Return the HTML of the table at the top of a page, and of a list of notes below it.
 
-    `score` is the total after the late `penalty`, which has a row of its own unless it is 0. The HTML has
-    no empty lines, because Markdown ends an HTML block at an empty line.
+    `score` is the total after the late `penalty`, which has a separate row unless it is 0. The HTML has no
+    empty lines, because Markdown ends an HTML block at an empty line.
     """
     rows = "\n".join(
         f'<tr class="{_colour(cell)}"><th scope="row"><a href="#{cell.name}">{escape(cell.exercise)}</a></th>'

@@ -87,7 +87,7 @@ def _is_too_deep(text: str) -> bool:
     there: Counter[str] = Counter()
     deep = 0
     for closes, name in _OPENS_OR_CLOSES.findall(text):
-        step = 1 if not closes else -1 if there[name.lower()] else 0  # ignore an end tag without a start tag
+        step = 1 if not closes else -1 if there[name.lower()] else 0  # Ignore an end tag without a start tag.
         there[name.lower()] += step
         deep += step
         if deep > _MAX_DEPTH:
@@ -174,7 +174,7 @@ class _FormulaRenderer(IPythonRenderer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._formulas: dict[str, str] = {}
-        self._prefix = f"formula-{secrets.token_hex(8)}-"  # It is random, so students can't guess it.
+        self._prefix = f"formula-{secrets.token_hex(8)}-"  # A random prefix, which students can't guess
 
     def inline_math(self, body: str) -> str:
         """Convert an inline formula, and return its placeholder."""
@@ -190,7 +190,7 @@ class _FormulaRenderer(IPythonRenderer):
 
     def _keep(self, body: str, display: str) -> str:
         name = f"{self._prefix}{len(self._formulas)}-end"
-        # A conversion takes up to a millisecond, and an answer can have millions of characters.
+        # Limit the conversions: each takes up to a millisecond, and answers can have millions of characters.
         is_short = len(self._formulas) < _MAX_FORMULAS and len(body) <= _MAX_FORMULA_LENGTH
         self._formulas[name] = _mathml(body, display) if is_short else f"<code>{escape(body)}</code>"
         return name
@@ -202,7 +202,7 @@ def _mathml(body: str, display: str) -> str:
         return str(
             bleach.clean(convert(body, display=display), tags=_MATHML_TAGS, attributes=_MATHML_ATTRIBUTES)
         )
-    except Exception:  # Any text can be between dollar signs, and can cause many kinds of exceptions
+    except Exception:  # The text between dollar signs can be anything, and can cause any exception.
         return f"<code>{escape(body)}</code>"
 
 

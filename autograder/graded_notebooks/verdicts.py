@@ -35,7 +35,7 @@ def is_check(cell: NotebookNode) -> bool:
 def verdicts_in(notebook: NotebookNode) -> dict[str, Finding]:
     """Return the findings of a notebook's checks, keyed by cell name.
 
-    Checks without a finding are omitted, and so are verdicts that this version of the course doesn't know.
+    Checks without a finding, and verdicts that this version of the course doesn't know, are omitted.
     The findings are in the grading record. Outputs, which may come from students, are never read.
     """
     findings = GradingRecord.of(notebook).findings

@@ -40,7 +40,8 @@ def prepare_lesson_context(source: LessonSource) -> LessonContext:
     may_not_call = source.may_not_call
     return LessonContext(
         pack_files({f"course/{path}": content for path, content in view.items()} or whole_course()),
-        # A checked name is always the student's, even if a cell imports the reference under the same name.
+        # Leave out the checked names: they must refer to the student's objects, even if a cell imports the
+        # reference under the same name.
         {
             name: value
             for name, value in imports_of(cell.source for cell in source.cells).items()
@@ -84,7 +85,7 @@ def modules_of(sources: Iterable[str]) -> tuple[str, ...]:
 
 
 def _compiled(view: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a lesson's view with their bytecode, so that kernels needn't compile them."""
+    """Return the files of a lesson's view with their bytecode, so that kernels don't have to compile them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path, content in view.items():

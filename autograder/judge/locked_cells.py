@@ -43,7 +43,7 @@ def judge(source: str, names: Mapping[str, object], trusted: Mapping[str, object
     allowed = {name: value for name, value in names.items() if not hasattr(builtins, name)}
     namespace: dict[str, object] = {"__name__": "__main__", **allowed, **trusted}
     with record() as findings, warnings.catch_warnings(), capture_output(stderr=False) as captured:
-        warnings.simplefilter("ignore")  # nbgrader awards no points if there is output on stderr
+        warnings.simplefilter("ignore")  # nbgrader awards no points if there is output on stderr.
         with contextlib.redirect_stderr(io.StringIO()):
             try:
                 value = _run(source, namespace)

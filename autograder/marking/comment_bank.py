@@ -102,7 +102,7 @@ class CommentBank:
             )
         if not text:
             raise CommentError("The comment is empty. Write it first, then save it.")
-        # The lock has a file of its own, because each write replaces the file of comments.
+        # Lock a separate file, because each write replaces the file of comments.
         with FileLock(self._path.with_name(f".{FILE}.lock"), mode=0o660 if self._shared else 0o600):
             saved = self._read()
             comments = saved.setdefault(f"{self._lesson}/{question.name}", {})

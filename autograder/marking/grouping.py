@@ -55,7 +55,7 @@ def grouped(answers: Iterable[Answer]) -> list[Group]:
     """
     by_content = sorted(answers, key=lambda answer: (answer.written.digest, answer.id))
     identical = [tuple(same) for _, same in groupby(by_content, key=lambda answer: answer.written.digest)]
-    # Every group is built around its most frequent answer.
+    # Sort by frequency, so that every group is built around its most frequent answer.
     identical.sort(key=lambda same: (-len(same), min(answer.id for answer in same)))
     groups = [
         Group(tuple(_cards(identical[member] for member in members)))
@@ -81,7 +81,7 @@ def _alike(contents: tuple[tuple[str, str], ...]) -> list[list[int]]:
     while ungrouped:
         index = next(iter(ungrouped))
         text = ungrouped.pop(index)
-        # Don't group answers without words, although their texts are all equal.
+        # Don't group answers without words: their texts are all empty, which doesn't make them similar.
         alike = process.extract_iter(text, ungrouped, scorer=fuzz.ratio, score_cutoff=ALIKE) if text else ()
         members = [other for _, _, other in alike if contents[other][1] == contents[index][1]]
         for other in members:

@@ -331,7 +331,7 @@ def _in_order(groups: Iterable[Group]) -> Iterable[Answer]:
 def _start(groups: Iterable[Group], shown: list[tuple[Group, Card]], after: str) -> int:
     """Return the index of the first shown card after the answer with the id `after`.
 
-    That answer itself need not be shown any more. The index is 0 if no answer has this id.
+    That answer itself may no longer be shown. The index is 0 if no answer has this id.
     """
     ids = [answer.id for answer in _in_order(groups)]
     before = set(ids[: ids.index(after) + 1]) if after in ids else set()

@@ -134,7 +134,7 @@ class CourseAutograde(RecordingConverter, Autograde):
         try:
             super().convert_notebooks()
         except NbGraderException:
-            if self.error is not None:  # nbgrader's own error only refers to the log
+            if self.error is not None:  # nbgrader's own error says only that the reason is in the log.
                 raise self.error from None
             raise
 

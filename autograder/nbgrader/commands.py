@@ -7,7 +7,6 @@ import csv
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,8 @@ def extract_archive_files(app: ZipCollectApp) -> None:
 def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     """Copy each student's collected files into `submitted/`. Exit with code 1 if anything was left out.
 
-    nbgrader itself would end with exit code 0. With --force, it deletes each earlier submission before it
+    nbgrader itself would end with exit code 0, or at the first student who has an earlier submission, unless
+    --force is given. With --force, it deletes each earlier submission before it
     writes the new one; here, the earlier submission is restored if writing fails, and an incomplete new one
     is deleted.
     """
@@ -56,9 +56,9 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
         try:
             earlier.recover()
             require_writable(Path(path))
-            # Without --force, nbgrader refuses to replace a submission.
-            refused = earlier.folder.exists() and not app.force
-            with nullcontext() if refused else earlier.replacing():
+            if not app.force and os.path.isdir(path) and os.listdir(path):
+                raise FileExistsError(f"{path} holds an earlier submission; --force replaces it")
+            with earlier.replacing():
                 _transfer_files(app, {student: files})
         except OSError as error:
             app.log.error("%s: not collected: %s", student, error)
@@ -77,7 +77,7 @@ def import_students(app: DbStudentImportApp) -> None:
     the last one.
     """
     if len(app.extra_args) != 1 or not Path(app.extra_args[0]).is_file():
-        _start_import(app)  # nbgrader reports the problem
+        _start_import(app)  # nbgrader reports the problem.
         return
     path = app.extra_args[0]
     rows: list[list[str]] = []

@@ -90,7 +90,7 @@ class DownloadCollector(FileNameCollectorPlugin):
 
     @cached_property
     def _collected(self) -> dict[Path, dict[str, str]]:
-        # All results are computed together, because a student may have uploaded several files.
+        # Decide about all files together, because a student may have uploaded several versions of one.
         lesson = self.parent.coursedir.assignment_id
         notebook = f"{lesson}.ipynb"
         files_to_collect = (notebook, *self._hand_ins(lesson), LOG)

@@ -295,7 +295,7 @@ class CourseCollect(_CourseExchange, ExchangeCollect):
             with collected.replacing():
                 yield
         else:
-            yield  # nbgrader keeps the old submission, and reports that.
+            yield  # nbgrader keeps the old submission and says so.
 
 
 def _copy_regular_file(folder: Path, max_bytes: int, source: str, target: str) -> None:

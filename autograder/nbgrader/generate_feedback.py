@@ -59,8 +59,8 @@ class CourseGenerateFeedback(ReplacingConverter, GenerateFeedback):
     def is_due(self, notebooks: list[str]) -> bool:
         """Return whether a submission's feedback is missing or out of date, or could not be prepared.
 
-        It is out of date if any of its pages would look different now. The rules of the base class, such as
-        the one for --force, apply as well.
+        Feedback is out of date if any of its pages would look different now. The base class's rules, such as
+        the rule for --force, apply as well.
         """
         return notebooks[0] in self._due or super().is_due(notebooks)
 

@@ -26,7 +26,7 @@ from autograder.submissions.reading import UnreadableError, shown
 from autograder.submissions.regular_file import read_file
 from autograder.submissions.repair import RepairedNotebook, repair
 
-#: The number of submissions per worker that are prepared ahead of the one that is needed next.
+#: The number of submissions per worker that are prepared in advance.
 AHEAD = 4
 
 #: nbgrader's own files in the folder of a submission.
@@ -81,7 +81,7 @@ class Preparation:
         """
         if FolderReplacement(Path(submission.folder)).is_unfinished:
             raise UnreadableError(
-                "its files are incomplete, because collecting it has not ended; collect it again"
+                "its files are incomplete, because its collection has not finished; collect it again"
             )
         files = lesson_files(self._course, submission.lesson)
         submission.inspect(files, self._course.max_file_size * 1000)
@@ -166,7 +166,7 @@ class Preparation:
         files = {
             path: content
             for path, content in found.items()
-            # A folder can also be refused, together with its contents.
+            # If a folder is refused, so are its contents.
             if path not in _OF_NBGRADER and refused.isdisjoint([path, *map(str, PurePath(path).parents)])
         }
         for name, path in lesson_files(self._course, submission.lesson).items():

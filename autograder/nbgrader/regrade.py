@@ -155,7 +155,7 @@ class Regrading:
             self._append_to_trail("written", written)
         unwritten = {change.student for change in changes} - {change.student for change in written}
         for student in unwritten & graded.keys():
-            again = "it was collected again meanwhile, and was graded as a new submission"
+            again = "it has been collected again since, and was graded as a new submission"
             differs = "its new points differ from those shown before"
             self.failed.setdefault(student, reason or (differs if student in same else again))
         if reason and not unwritten & graded.keys():

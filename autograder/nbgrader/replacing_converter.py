@@ -140,7 +140,7 @@ class ReplacingConverter(RecordingConverter):
         old.recover()
         excluded = self.names(notebooks[0])["student"] in self.coursedir.student_id_exclude.split(",")
         if excluded or not self.is_due(notebooks):
-            convert()  # nbgrader skips the assignment, and reports that.
+            convert()  # nbgrader skips the assignment and says so.
             return
         self.check(self.names(notebooks[0])["assignment"], notebooks)
         written = self.written(notebooks)

@@ -1,4 +1,4 @@
-"""A replacement for nbgrader's Execute that runs and judges several notebooks at a time in sandboxes."""
+"""A replacement for nbgrader's Execute that runs and judges notebooks in sandboxes, several in parallel."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class SandboxedExecute(NbGraderPreprocessor):
     result_store = Unicode(
         help="The folder of the result store; by default $COURSE_RESULTS, or autograder/result_store"
     ).tag(config=True)
-    workers = Integer(0, help="The number of notebooks that run at a time; 0 for one per processor").tag(
+    workers = Integer(0, help="The number of notebooks that run in parallel; 0 for one per processor").tag(
         config=True
     )
     allow_unconfined = Bool(

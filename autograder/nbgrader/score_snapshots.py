@@ -65,7 +65,7 @@ def restore(gradebook: Gradebook, lesson: str, student: str, snapshot: Snapshot 
         for name, grade in by_cell(gradebook, notebook, Grade).items():
             unscored = [None, grade.manual_score is not None, grade.manual_score]
             grade.auto_score, needs_manual_grade, manual_score = saved["grades"].get(name, unscored)
-            if manual_score == grade.manual_score:  # Otherwise a person has graded the cell since then.
+            if manual_score == grade.manual_score:  # No person has graded the cell since the snapshot.
                 grade.needs_manual_grade = needs_manual_grade
         for name, comment in by_cell(gradebook, notebook, Comment).items():
             comment.auto_comment = saved["comments"].get(name)

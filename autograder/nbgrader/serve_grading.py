@@ -104,15 +104,14 @@ class GradingService:
     def step(self) -> None:
         """Look for submissions, start those that the rate limit allows, and report finished ones."""
         self._in_gradebook = {lesson: True for lesson, found in self._in_gradebook.items() if found}
-        newest: dict[tuple[str, str], tuple[float, Submission]] = {}
+        newest: dict[tuple[str, str], tuple[tuple[float, ...], Submission]] = {}
         for submission in (*self._inbound(), *submissions(self._directory)):
-            key, handed_in = (submission.student, submission.lesson), _handed_in_at(submission.folder)
+            key, changed = (submission.student, submission.lesson), _changed_at(submission.folder)
             # nbgrader preserves modification times, so a collected copy is as new as its original, and
             # replaces it here.
-            if submission.notebooks and (key not in newest or handed_in >= newest[key][0]):
-                newest[key] = handed_in, submission
-        for key, (_, submission) in newest.items():
-            changed = _changed_at(submission.folder)
+            if submission.notebooks and (key not in newest or _newest(changed) >= _newest(newest[key][0])):
+                newest[key] = changed, submission
+        for key, (changed, submission) in newest.items():
             if self._seen.get(submission.folder) != changed and self._is_in_gradebook(submission.lesson):
                 self._seen[submission.folder] = changed
                 self._waiting[key] = submission
@@ -165,8 +164,9 @@ class GradingService:
             if self._forged.get(path.name) is False:
                 key = named["student"], named["lesson"]
                 newest[key] = max(newest.get(key, ("", path)), (named["time"], path))
+        released = {lesson: released_notebooks(self._directory, lesson) for _, lesson in newest}
         for (student, lesson), (_, path) in newest.items():
-            yield Submission(student, lesson, str(path), released_notebooks(self._directory, lesson))
+            yield Submission(student, lesson, str(path), released[lesson])
 
     def _find_forged(self, submissions: Mapping[Path, str], inbound: Path) -> None:
         """Determine whether each new folder was handed in by an account that may not: see `impostor`.
@@ -186,6 +186,8 @@ class GradingService:
                     self._log.warning("%s: not graded: it was handed in by %s", path.name, account)
 
     def _start(self) -> None:
+        if not self._waiting:
+            return
         busy = {(prepared.submission.student, prepared.submission.lesson) for prepared in self._running}
         preparation = Preparation(self._directory, self._course.execute)
         for key in list(self._waiting):
@@ -201,7 +203,7 @@ class GradingService:
                 if not self._is_ready(prepared):
                     self._started[submission.student].append(time.monotonic())
             except Exception as error:
-                # `autograde` will report the error too. The service must continue, whatever students submit.
+                # Continue with the other submissions: `autograde` will report this error, too.
                 self._log.warning("%s, %s: not graded: %s", *key, error)
 
     def _may_run(self, student: str) -> bool:
@@ -222,7 +224,7 @@ class GradingService:
                     insert_outputs(notebook, result)
                     self._report(submission, name, notebook)
             except Exception as error:
-                # The service must continue, as in `_start`. If a result was computed, it is stored anyway.
+                # Continue with the other submissions. If a result was computed, it is stored anyway.
                 self._log.warning("%s, %s: not reported: %s", submission.student, submission.lesson, error)
 
     def _is_ready(self, prepared: PreparedSubmission) -> bool:
@@ -240,7 +242,7 @@ class GradingService:
             name,
             sum(score or 0 for score, _ in points.values()),
             sum(max_points for _, max_points in points.values()),
-            time.time() - _handed_in_at(submission.folder),
+            time.time() - _newest(_changed_at(submission.folder)),
         )
         if self._feedback and os.path.isfile(Path(submission.folder, SECRET)):
             with suppress(UnreadableError):
@@ -290,9 +292,9 @@ def _is_released(page: Path) -> bool:
         return False
 
 
-def _handed_in_at(folder: str) -> float:
-    """Return the time of the last change to a folder or its direct contents, or 0 if it was deleted."""
-    return max(_changed_at(folder), default=0.0)
+def _newest(changed: tuple[float, ...]) -> float:
+    """Return the latest of the times from `_changed_at`, or 0 if the folder was deleted."""
+    return max(changed, default=0.0)
 
 
 def _changed_at(folder: str) -> tuple[float, ...]:

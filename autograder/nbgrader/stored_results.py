@@ -19,7 +19,7 @@ _WRITING_SECONDS = 3600
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `course results prune`, and return its exit code: 1 if a file can't be deleted, otherwise 0.
 
-    Damaged results are deleted, and so are results of checks or limits that are no longer current.
+    A result is deleted if it is damaged, or if its checks or limits are no longer current.
     """
     parser = command_parser("results", __doc__)
     parser.add_argument("action", choices=["prune"])

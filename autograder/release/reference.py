@@ -49,7 +49,7 @@ def marked_source(reference: str, write: Sequence[str] = ()) -> str:
         body = lines[given : function.end_lineno]
         if not body:
             raise CourseError(
-                f"{marker} has no body for students to write. Put it on lines of its own, below the header "
+                f"{marker} has no body for students to write. Put it on separate lines, below the header "
                 "and the docstring."
             )
         indent = min((line[: len(line) - len(line.lstrip())] for line in body if line.strip()), key=len)

@@ -59,7 +59,8 @@ def validate(course: Path) -> list[str]:
             problems += differences(course, folder)
             for lesson in curriculum.lessons:
                 problems += leaks(course, lesson)
-            # Running the notebooks takes longest, and reveals little about lessons that have other problems.
+            # Run the notebooks only if nothing else is wrong: that takes longest, and reveals little about
+            # lessons that have other problems.
             if not problems:
                 problems = running(course, curriculum, folder)
     except CourseError as error:
@@ -218,12 +219,12 @@ def _hidden_lines(cell: NotebookNode) -> Iterator[str]:
 
 
 def running(course: Path, curriculum: Curriculum, folder: Path) -> list[str]:
-    """Run all solution notebooks and released notebooks, several at a time, and return their problems.
+    """Run all solution notebooks and released notebooks, several in parallel, and return their problems.
 
     `folder` contains the released lessons.
     """
     with ThreadPoolExecutor(min(MAX_NOTEBOOKS, os.cpu_count() or 1)) as pool:
-        # The last lessons take longest, so they start first.
+        # Start with the last lessons, because they take longest.
         lessons = curriculum.lessons[::-1]
         solutions = [pool.submit(failing_solutions, course, lesson, folder) for lesson in lessons]
         stubs = [pool.submit(passing_stubs, lesson, folder) for lesson in lessons]
@@ -314,7 +315,7 @@ def _without_pictures(cells: list[NotebookNode], lesson: Lesson) -> list[Noteboo
 
 
 def _run(notebook: NotebookNode, folder: Path) -> None:
-    # Use one thread for each notebook, because several notebooks run at a time.
+    # Use one thread for each notebook, because several notebooks run in parallel.
     NotebookClient(
         notebook,
         timeout=_SECONDS,

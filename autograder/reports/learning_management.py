@@ -125,8 +125,8 @@ class _Export(CourseExporter):
         """Return the rows with the points of the wanted students filled in.
 
         `columns` maps each lesson to the index of its column, and `grades` contains the grades of all
-        students, including those not wanted. Students who are only in the rows are logged, and so are wanted
-        students who are only in the gradebook.
+        students, including those not wanted. Students who are only in the rows, and wanted students who are
+        only in the gradebook, are logged.
 
         Raises ValueError if the header has none of `identifiers`, if a student has two rows, or if a row
         matches several students.
@@ -206,7 +206,7 @@ class CanvasExport(_Export):
     ) -> list[list[str]]:
         """Return Canvas's rows with the grades filled in. Lessons without a column get a new one.
 
-        Canvas's test student and rows without an identifier are left out. Raises ValueError if `fill` does.
+        Canvas's test student and rows without an identifier are left out. Raises the same errors as `fill`.
         """
         header, *others = rows
         # Canvas appends an assignment's ID to its name.
@@ -251,8 +251,8 @@ class MoodleExport(_Export):
     ) -> list[list[str]]:
         """Return Moodle's rows with the grades filled in.
 
-        Raises ValueError if `fill` does, or if a lesson has no column, because Moodle rejects columns that it
-        didn't export.
+        Raises the same errors as `fill`, and ValueError if a lesson has no column, because Moodle rejects
+        columns that it didn't export.
         """
         header, *students = rows
         # A column is called "01-attention (Real)" or "Assignment: 01-attention (Real)", for example. If

@@ -35,8 +35,8 @@ _CLOSE_DELAY = 1.0
 class SandboxPlugin(WorkerPlugin):
     """A plugin that starts one sandbox per thread of a Dask worker. The sandboxes stay warm until it ends.
 
-    A worker with a different version of the course leaves the cluster, and so does a worker that has no way
-    to confine code, unless `allow_unconfined` is true.
+    A worker leaves the cluster if it has a different version of the course, or if it can't confine code and
+    `allow_unconfined` is false.
     """
 
     # Several graders share the sandboxes, so registering the plugin again must have no effect.
@@ -156,8 +156,8 @@ def _wait_for_sandboxes(
             raise CourseError(f"No worker of the cluster can run students' code:\n{reasons}")
         if time.monotonic() > deadline:
             raise CourseError(
-                f"No worker joined the cluster within {_WORKER_TIMEOUT // 60} minutes. Is one waiting in a "
-                f"queue? Run this command again once it has started.\n{reasons}"
+                f"No worker joined the cluster within {_WORKER_TIMEOUT // 60} minutes. If one is waiting in "
+                f"a queue, run this command again once it has started.\n{reasons}"
             )
         if not has_waited:
             log.warning("Waiting for a worker of the cluster.")

@@ -88,7 +88,8 @@ class LocalExecutor(WorkerExecutor):
             except BrokenProcessPool:
                 self._discard_worker()
         raise NotComputedError(
-            f"the worker process died {_ATTEMPTS} times while it ran this notebook. Is there enough memory?"
+            f"the worker process died {_ATTEMPTS} times while it ran this notebook. Check that the machine "
+            "has enough memory"
         )
 
     def _start_worker(self) -> None:
@@ -117,7 +118,7 @@ class LocalExecutor(WorkerExecutor):
                     raise CancelledError from None
                 self._failed_starts += 1
                 self._retry_at = time.monotonic() + RETRY_SECONDS
-                reason = "the process died before it was ready. Is there enough memory?" if died else error
+                reason = "the process died before it was ready. It may lack memory" if died else error
                 self._start_problem = f"no worker process could be started: {reason}"
             raise NotComputedError(self._start_problem) from None
         with self._lock:

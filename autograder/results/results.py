@@ -24,7 +24,7 @@ class Results:
 
     @property
     def workers(self) -> int:
-        """The number of notebooks that run at a time."""
+        """The number of notebooks that run in parallel."""
         return self._executor.workers
 
     def expect(self, jobs: int) -> None:

@@ -63,7 +63,7 @@ class GradingWorker:
                 f"notebook of {job.lesson}. Install the same versions on both machines, and restart all "
                 "grading programs that were started before an update"
             )
-        # Every wait has a timeout. If the job still hangs, end this process; its parent then starts another.
+        # Every wait in a job has a timeout. If it hangs anyway, end this process: its parent starts another.
         faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)
         try:
             result = run(job, self._context(source), self._fork_server)
@@ -82,7 +82,7 @@ class GradingWorker:
         return self._lessons[source.digest]
 
 
-#: This process's worker. It is global, because an executor's initializer can't pass it to the jobs.
+#: This process's worker: a global variable, because an executor's initializer can't pass it to the jobs.
 _worker: GradingWorker | None = None
 
 
@@ -111,6 +111,6 @@ def start_workers(count: int, allow_unconfined: bool) -> LocalExecutor:
 
 
 def grade(source: LessonSource, job: Job) -> tuple[bytes, float]:
-    """Run and judge one notebook in the worker of this process, as `GradingWorker.grade` does."""
+    """Run and judge one notebook with this process's worker: see `GradingWorker.grade`."""
     assert _worker is not None
     return _worker.grade(source, job)

@@ -47,9 +47,9 @@ def whole_course() -> dict[str, bytes]:
 def neighbor_files(folder: Path) -> dict[str, bytes]:
     """Return the contents of the files in a notebook's folder, keyed by relative path.
 
-    Notebooks, hidden files and anything but a readable regular file are skipped, and so is any file that
-    would bring the total size above MAX_NEIGHBOR_BYTES. Links are not followed: if `folder` itself is a link,
-    the result is empty.
+    Only regular files that are readable, aren't hidden and aren't notebooks are returned. A file that would
+    bring the total size above MAX_NEIGHBOR_BYTES is skipped. Links are not followed: if `folder` itself is a
+    link, the result is empty.
     """
     found: dict[str, bytes] = {}
     left = MAX_NEIGHBOR_BYTES

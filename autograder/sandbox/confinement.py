@@ -36,7 +36,8 @@ _STOPS = {
     "landlock": {"read", "list", "write", "trace"},
     "seccomp": {"tcp", "udp", "unix", "signal", "trace"},
 }
-_TIMEOUT = 60  # seconds; long, so that a busy machine isn't rejected
+#: The timeout of the attempts in seconds, which is long so that a busy machine isn't rejected.
+_TIMEOUT = 60
 _SCRATCH_BYTES = 2**20
 #: The files of this package, which must be readable inside bubblewrap's sandbox.
 SANDBOX_FILES = tuple(bubblewrap.COURSE / "autograder" / name for name in ("__init__.py", "sandbox"))
@@ -124,7 +125,7 @@ def require(confinement: Confinement, allow_unconfined: bool) -> None:
     """Raise CourseError if the confinement is insufficient, unless `allow_unconfined` is true."""
     if confinement.sufficient or allow_unconfined:
         return
-    from course_lib.curriculum.course_file import CourseError  # not available inside the sandbox
+    from course_lib.curriculum.course_file import CourseError  # This isn't available inside the sandbox.
 
     raise CourseError(
         [
@@ -281,8 +282,8 @@ def _attempt_inside(task: Mapping[str, Any]) -> list[str]:
     os.waitpid(child, 0)
     secret = Path(task["secret"])
     localhost = "127.0.0.1"
-    # The process outside observes whether these succeed, because in a separate network namespace, sending
-    # raises no error even if nothing arrives.
+    # The process outside the sandbox observes whether these attempts succeed, because in a separate network
+    # namespace, sending raises no error even if nothing arrives.
     observed_outside: tuple[Callable[[], object], ...] = (
         lambda: secret.write_text("the student's", encoding="utf-8"),
         (secret.parent / "more").touch,

@@ -10,12 +10,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from autograder.sandbox import bubblewrap
-from autograder.sandbox.confinement import SANDBOX_FILES, Confinement, probe
+from autograder.sandbox.confinement import SANDBOX_FILES, Confinement
 from autograder.sandbox.inside import MAX_MESSAGE_BYTES, remove
 from autograder.sandbox.limits import Limits
 from autograder.submissions.reading import printable
@@ -54,7 +54,7 @@ GONE = KernelState(-signal.SIGKILL, ())
 class ForkServer:
     """A sandbox with a process that imports torch once, and then forks kernels, one at a time."""
 
-    confinement: Confinement = field(default_factory=probe)
+    confinement: Confinement
     _process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
     _starting: bool = False

@@ -15,6 +15,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 
 from autograder.sandbox.archive import neighbor_files, pack_files, whole_course
+from autograder.sandbox.confinement import probe
 from autograder.sandbox.fork_server import GONE, ForkServer
 from autograder.sandbox.limits import Limits
 
@@ -59,10 +60,10 @@ class SandboxProvisioner(KernelProvisionerBase):
         """
         launch = kwargs.pop("launch", None) or self._launch
         if launch is None:
-            fork_server = ForkServer()
+            fork_server = ForkServer(probe())
             fork_server.start()
             ours, theirs = socket.socketpair()
-            ours.close()  # There is no judge to read from this end.
+            ours.close()  # No judge will use this end.
             beside = neighbor_files(Path(kwargs.get("cwd") or os.getcwd()).resolve())
             files = whole_course() | {f"work/{path}": content for path, content in beside.items()}
             launch = Launch(fork_server, theirs, (pack_files(files),))

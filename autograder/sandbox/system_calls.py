@@ -24,7 +24,7 @@ _DENIED = (
     *("setgroups", "capset", "personality", "open_by_handle_at", "mknod", "mknodat"),
     # Watching files that can't be read.
     *("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark"),
-    # Memory that no limit counts, or that outlives the process.
+    # Memory that doesn't count towards any limit, or that outlives the process.
     *("memfd_create", "memfd_secret", "shmget", "shmat", "semget", "msgget", "mq_open"),
     # The Linux kernel itself, and ways to bypass this filter.
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register"),
@@ -116,7 +116,7 @@ def _rules() -> Iterator[Rule]:
     # The flags of clone3 are in memory, where a filter can't read them. After ENOSYS, libraries
     # fall back to clone.
     yield errno.ENOSYS, "clone3", []
-    # These succeed without effect, because ZeroMQ aborts if its threads can't call them.
+    # Let these calls succeed without an effect, because ZeroMQ aborts if its threads can't make them.
     for name in ("sched_setscheduler", "sched_setparam"):
         yield 0, name, []
     for flag in _CLONE_FLAGS:

@@ -163,10 +163,13 @@ def submissions(course: CourseDirectory) -> list[Submission]:
     pattern = course.format_path(course.submitted_directory, course.student_id, course.assignment_id)
     excluded = course.student_id_exclude.split(",")
     found = []
+    released: dict[str, tuple[str, ...]] = {}
     for folder in sorted(glob.glob(pattern)):
         lesson, student = os.path.basename(folder), os.path.basename(os.path.dirname(folder))
         if student not in excluded:
-            found.append(Submission(student, lesson, folder, released_notebooks(course, lesson)))
+            if lesson not in released:
+                released[lesson] = released_notebooks(course, lesson)
+            found.append(Submission(student, lesson, folder, released[lesson]))
     return found
 
 
@@ -189,7 +192,7 @@ def refuse_bad_timestamp(folder: Path) -> None:
         ) from None
     try:
         parse_utc(written.decode() or "2000-01-01")
-    except Exception:  # dateutil raises many kinds of exceptions
+    except Exception:  # dateutil can raise many kinds of exceptions.
         found = shown(written.decode(errors="replace"))
         raise UnreadableError(f"expected a valid time in its timestamp.txt, found {found!r}") from None
 

@@ -412,7 +412,7 @@ def _stripped(text: str) -> list[str]:
 
 
 def _as_its_checksum_says(cell: SubmittedCell) -> bool:
-    """Return whether a locked cell matches its checksum, and so is unchanged since some release."""
+    """Return whether a locked cell matches its checksum, and is therefore unchanged since some release."""
     metadata: dict[str, Any] = cell.nbgrader or {}
     grade_id, points = metadata.get("grade_id"), metadata.get("points", 0)
     if not isinstance(grade_id, str) or not isinstance(points, int | float):

@@ -65,7 +65,7 @@ def named_bars(
     base = alt.Chart().encode(
         y=alt.Y("bar:N", sort=bars, scale=alt.Scale(domain=bars), title=None, axis=names),
         color=alt.Color("kind:N", sort=kinds, scale=scale_of(kinds, fills), legend=legend),
-        tooltip=[*fields, *tips(("written:N", "in all"))],
+        tooltip=[*fields, *tips(("written:N", "in total"))],
     )
     panels, details = [], []
     for name in parts["panel"].unique():

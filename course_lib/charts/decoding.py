@@ -229,7 +229,7 @@ def _layers(nodes: pd.DataFrame, columns: int, steps: int) -> list[alt.Chart]:
                 ("prefix:N", "prefix"), ("total:Q", "log-probability", ".3f"), ("details:N", "state")
             ),
         ),
-        # Draw the frame slightly outside the box, so that it does not cover the frame of the winner.
+        # Draw the dashed frame slightly outside the box, so that it doesn't cover the winner's frame.
         frames.transform_calculate(
             left="datum.left - 0.025",
             right="datum.right + 0.025",

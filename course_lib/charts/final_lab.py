@@ -43,9 +43,9 @@ def run_progress(rows: Iterable[Mapping[str, object]], *, title: str = "Progress
     """Draw loss, learning rate, throughput and padding over the updates of a run, in four panels.
 
     A fifth panel shows BLEU if it was measured. `rows` are the rows of `metrics.jsonl`, each a mapping with
-    `step` and any of `loss`, `validation_loss`, `lr`, `tokens_per_second`, `padded` and `bleu`; other keys
-    are ignored, and so are values that aren't finite numbers. Axes begin at zero; panels without a number yet
-    are empty. Before the first number, a line of text takes the place of all panels.
+    `step` and any of `loss`, `validation_loss`, `lr`, `tokens_per_second`, `padded` and `bleu`. Other keys,
+    and values that aren't finite numbers, are ignored. Axes begin at zero; panels without a number yet are
+    empty. Before the first number, a line of text takes the place of all panels.
     """
     points = []
     for row in rows:

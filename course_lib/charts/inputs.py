@@ -42,7 +42,7 @@ def from_tensor(values: Numbers, name: str, axes: Sequence[int], *, finite: bool
 def weights_from_tensor(weights: Numbers, axes: Sequence[int]) -> Floats:
     """Convert attention weights to a float64 array. `axes` lists the allowed numbers of axes.
 
-    Raises ValueError if `from_tensor` does, for NaN, and for numbers below 0 or above 1.001.
+    Raises the same errors as `from_tensor`, and ValueError for NaN and for numbers below 0 or above 1.001.
     """
     array = from_tensor(weights, "weights", axes)
     if not ((array >= 0) & (array <= 1.001)).all():

@@ -57,9 +57,9 @@ def leak_probe(moved: Mapping[str, Numbers], words: Sequence[str], changed: int)
 
     There is a row for each mask. `moved` maps its name to L distances, one for each of the L words; 0 means
     that the output is exactly the same. If an output before the changed token moved, it depends on a later
-    token, so its cell is orange with a "!". An arrow marks the changed token. The title says
-    under how many masks an earlier output moved. Raises ValueError if `words` is not a list of L words, or if
-    `changed` isn't a position.
+    token, so its cell is orange with a "!". An arrow marks the changed token. The title says under how many
+    masks an earlier output moved. Raises ValueError if `words` is not a list of L words, or if `changed`
+    isn't a position.
     """
     distances = np.stack([from_tensor(row, f"moved[{name!r}]", (1,)) for name, row in moved.items()])
     tokens = as_words(words, distances.shape[1], "words")

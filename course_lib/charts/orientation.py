@@ -14,8 +14,8 @@ def aligned_shapes(shapes: Mapping[str, Sequence[int]]) -> Picture:
     """Draw the shapes of tensors, aligned at their last axes, and the shape after broadcasting below.
 
     `shapes` maps a tensor's name to its shape. An axis of length 1 that is broadcast to length 4 is written
-    "1 → 4", and a missing axis "+ → 4". Where two lengths differ and neither is 1, they are orange with a
-    "!", and so is the result. Raises ValueError for fewer than two shapes, or for a shape without axes.
+    "1 → 4", and a missing axis "+ → 4". Where two lengths differ and neither is 1, both lengths and the
+    result are orange with a "!". Raises ValueError for fewer than two shapes, or for a shape without axes.
     """
     if len(shapes) < 2 or not all(len(shape) for shape in shapes.values()):
         raise ValueError(

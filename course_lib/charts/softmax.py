@@ -224,9 +224,8 @@ def softmax_temperature(scores: Numbers, keys: Sequence[str]) -> Picture:
 
     The reciprocal of the factor is known as the temperature. `scores` has one axis, with a finite score for
     each of the words in `keys`. The bar on the right is the Frobenius norm of the softmax's Jacobian,
-    diag(w) - w w^T, which limits the gradient that reaches the scores. Like the weights, the norm
-    is computed in the browser. Raises ValueError if the scores aren't finite, or if there isn't one word for
-    each score.
+    diag(w) - w w^T, which limits the gradient that reaches the scores. The weights and the norm are computed
+    in the browser. Raises ValueError if the scores aren't finite, or if there isn't one word for each score.
     """
     row = from_tensor(scores, "scores", (1,), finite=True)
     words = as_words(keys, len(row), "keys")

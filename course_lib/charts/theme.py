@@ -182,8 +182,8 @@ def as_svg(chart: Picture) -> str:
         chart.save(buffer, format="svg")
     svg = buffer.getvalue()
     svg = _EMPTY_MARKS.sub("", svg)  # Screen readers would announce empty marks.
-    # Replace the ids, which vl-convert counts up during the life of the process, so that they depend only on
-    # the chart and not on earlier ones.
+    # vl-convert numbers ids consecutively within a process. Replace them with ids that depend only on the
+    # chart.
     ids: dict[str, int] = {}
     svg = ID.sub(lambda match: f"{match[1]}{ids.setdefault(match[2], len(ids))}", svg)
     prefix = "c" + hashlib.sha256(svg.encode()).hexdigest()[:12] + "-"

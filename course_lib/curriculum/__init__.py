@@ -1,7 +1,7 @@
 """The lessons and exercises of the course, and the part of them that students may see.
 
-They are listed in `solutions/course.toml`, which only instructors have. `make lessons` writes the part that
-students may see to `curriculum.json` in this folder, so that an installed `course_lib` has it.
+The source is `solutions/course.toml`, which only instructors have. `make lessons` writes the part that
+students may see to `curriculum.json` in this folder, so that an installed `course_lib` contains it.
 """
 
 import json

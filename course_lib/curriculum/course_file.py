@@ -82,7 +82,7 @@ def _location(entries: Any, location: tuple[str | int, ...]) -> str:
             words[-1] = f"{words[-1].removesuffix('s')} {name or step + 1}"
         else:
             entries = entries.get(step) if isinstance(entries, dict) else None
-            if step not in ("int", "float"):  # the types that pydantic tried for points
+            if step not in ("int", "float"):  # Leave out the types that pydantic tried for points.
                 words.append(str(step))
     return ", ".join(words)
 

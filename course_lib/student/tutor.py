@@ -98,7 +98,7 @@ def _settings() -> dict[str, Any]:
         )
     if not found.get("url"):
         raise TutorError(
-            "The tutor is off. Your instructor can turn it on; so can you, if your course allows it: "
+            "The tutor is off. Your instructor can turn it on. If your course allows it, you can, too: "
             f"set {_VARIABLES}URL and {_VARIABLES}MODEL, or write `url` and `model` into {path}."
         )
     try:

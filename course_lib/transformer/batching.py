@@ -27,7 +27,7 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
                 f"sentence {index} has {lengths[index]} tokens, but a batch may have at most {max_tokens}: "
                 "shorten it, leave it out, or raise max_tokens"
             )
-        # The newest sentence is the longest so far.
+        # The sentences are sorted, so this one is the longest so far and determines the batch's width.
         if batch and lengths[index] * (len(batch) + 1) > max_tokens:
             batches.append(batch)
             batch = []

@@ -7,6 +7,6 @@ from torch import Tensor
 def pairwise_differences(x: Num[Tensor, "... L"]) -> Num[Tensor, "... L L"]:
     """Return all pairwise differences within a row: entry [..., i, j] is x[..., i] - x[..., j].
 
-    Rows run along the last axis. Any axes in front of it are kept, and so is the dtype.
+    Rows run along the last axis. Any leading axes and the dtype are kept.
     """
     return x.unsqueeze(-1) - x.unsqueeze(-2)

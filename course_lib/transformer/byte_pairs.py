@@ -16,7 +16,7 @@ def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[str, str]]:
     """
     symbols = {word: list(word) for word in words}
     pair_counts: Counter[tuple[str, str]] = Counter()
-    # For each pair, the words that contain it now or did before. Merging the pair can change only these.
+    # Remember for each pair the words that contain it or once did: only these can change if it is merged.
     words_with: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for word, letters in symbols.items():
         for pair in pairwise(letters):

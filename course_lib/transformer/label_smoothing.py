@@ -14,7 +14,7 @@ def smooth_targets(
     smoothing / V, and the label gets 1 - smoothing in addition. Rows whose label is padding are all zeros.
     """
     padding = labels == pad_id
-    # The padding id needn't be in the vocabulary: -100 is common, but one_hot would reject it.
+    # The padding id may be outside the vocabulary: -100 is common, but one_hot would reject it.
     one_hot = torch.nn.functional.one_hot(labels.masked_fill(padding, 0).long(), vocab_size)
     targets = (1.0 - smoothing) * one_hot + smoothing / vocab_size
     return targets.masked_fill(padding.unsqueeze(-1), 0.0)

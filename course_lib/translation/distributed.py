@@ -141,7 +141,7 @@ def _join() -> DistributedInfo:
             )
         elif time.monotonic() - started >= 0.9 * seconds:
             reason = (
-                f"not all of them arrived within {seconds:.0f} seconds. Check that every node has been "
+                f"some did not arrive within {seconds:.0f} seconds. Check that every node has been "
                 "started and can reach that address."
             )
         elif os.environ["RANK"] == "0" and is_port_in_use(port):
@@ -207,8 +207,8 @@ def timeouts_reported() -> Iterator[None]:
 def rank_zero_first(distributed: DistributedInfo, function: Callable[[], Value]) -> Value:
     """Call `function` on rank 0, then on all other ranks, which can use the files that rank 0 has prepared.
 
-    Return this rank's own result. A BadInputError on rank 0 is raised on all ranks (as RankZeroError on the
-    others), and so is an OSError, as a BadInputError. Must be called on every rank.
+    Return this rank's own result. A BadInputError on rank 0 is raised on all ranks, on the others as a
+    RankZeroError. An OSError on rank 0 is treated as a BadInputError. Must be called on every rank.
     """
     if distributed.world_size == 1:
         return function()

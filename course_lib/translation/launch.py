@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"port {port} is in use. Choose another one, or start with --standalone."
             )
         return _failed_rendezvous(str(error).splitlines()[0])
-    except ValueError as error:  # for example, --nproc-per-node=gpu on a machine without a GPU
+    except ValueError as error:  # One cause is --nproc-per-node=gpu on a machine without a GPU.
         _report(str(error))
         return ExitCode.BAD_INPUT
     return 0

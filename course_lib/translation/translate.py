@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: success. 1: the reader of the output closed the pipe. 2: bad input. 130: interrupted with Ctrl-C.
     """
     options = _parser().parse_intermixed_args(arguments)
-    if sys.stderr is None:  # It was closed. `print(file=None)` would write messages between translations.
+    # If stderr was closed, `print(file=None)` would write messages between the translations.
+    if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
     try:
         _run(options)
@@ -281,7 +282,8 @@ def _writer(output: Path | None) -> Iterator[Callable[[list[str]], None]]:
     if output.is_dir():
         raise BadInputError(f"--output {output}: this is a folder. Name a file.")
     output = output.resolve()  # Replace the target of a link rather than the link.
-    is_special = output.exists() and not output.is_file()  # such as /dev/null, which must not be replaced
+    # A special file, such as /dev/null, must not be replaced.
+    is_special = output.exists() and not output.is_file()
     with (
         _write_errors_reported(output),
         output.open("wb") if is_special else atomic_write(output) as file,

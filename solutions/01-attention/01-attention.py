@@ -211,8 +211,8 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 
 # %% [markdown]
 # With a small factor, all keys get about the same weight. With a large one (here, 20 or more), a single key gets nearly
-# everything, and the gradient is almost zero. A network whose attention starts like that can hardly learn what to
-# attend to.
+# everything, and the gradient is almost zero. A network whose attention starts like that learns almost nothing about
+# what to attend to.
 #
 # The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The size of
 # the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This
@@ -248,8 +248,8 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # A dot product sums $d_k$ products. For independent features of variance 1, each product has variance 1, the variances
 # add up to $d_k$, and the dot product has standard deviation $\sqrt{d_k}$. Without the division, the scores of wide
 # vectors differ by large amounts, the softmax gives nearly all the weight to one key, and its gradient is nearly zero,
-# so the network hardly learns what to attend to. Divided by $d_k$, the scores would have a standard deviation of
-# $1/\sqrt{d_k}$, which goes to zero: all keys would get about the same weight, and attention could hardly choose.
+# so the network barely learns what to attend to. Divided by $d_k$, the scores would have a standard deviation of
+# $1/\sqrt{d_k}$, which goes to zero: all keys would get about the same weight, and attention could barely choose.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the variance of a sum of $d_k$ independent products is $d_k$, so the standard deviation is its root.
@@ -463,7 +463,7 @@ print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1
 # click guess where the lines will lead.
 #
 # **Change something:** write your own sentence in lower case, with words from the captions. (A `KeyError` names a word
-# that they don't have.) Then divide or multiply `x` by two before the call: what happens to the weights, and why?
+# that doesn't occur in them.) Then divide or multiply `x` by two before the call: what happens to the weights, and why?
 
 # %% tags=["see"]
 sentence = "a boy with a blue hat and a girl in a red dress".split()
@@ -503,8 +503,8 @@ print("largest change of the output:", (same - output).abs().max().item())
 #
 # All dot products together are one matrix product, which is what processors do fastest. Bahdanau's scores come from a
 # small network ("additive attention"). According to the paper's section 3.2.1, both kinds of score work about equally
-# well if $d_k$ is small. If it is large, additive attention is better than *undivided* dot products. Hence the division
-# by $\sqrt{d_k}$.
+# well if $d_k$ is small. If $d_k$ is large, additive attention is better than *undivided* dot products. That is why
+# equation 1 divides by $\sqrt{d_k}$.
 #
 # </details>
 #

@@ -123,7 +123,7 @@ attention_heatmap(
 # %% [markdown]
 # **The diagonal is gone** in the second and third panels.
 #
-# **Attention need not be mutual.** In the second panel "dog" attends to "small", but "small" doesn't attend to "dog".
+# **Attention isn't always mutual.** In the second panel "dog" attends to "small", but "small" doesn't attend to "dog".
 # If queries and keys were equal, the *scores* in the two directions would be the same.
 #
 # **A word with no match attends to everything equally.** The first word has no previous one, and in the third panel
@@ -530,8 +530,8 @@ named_lines(
 )
 
 # %% [markdown]
-# One head gets to the line, and hardly below it. Two heads learn the task. What do they attend to? We record the
-# weights of the trained modules for our sentence, with random features for every word.
+# With one head, the error falls to the line and barely below it. Two heads learn the task. What do they attend to? We
+# record the weights of the trained modules for our sentence, with random features for every word.
 
 # %% tags=["see"]
 maps = []
@@ -574,7 +574,7 @@ attention_heatmap(
 # Each of her heads is eight times as wide, so her four matrices have eight times as many numbers (apart from the
 # biases), and all products, in the layers as well as in the attention, need eight times as many multiplications. The
 # attention weights stay the same: eight tables, whose size depends only on the number of words. In both modules each
-# head has its own softmax, so each can attend to different words and return a mean of its own, and the means are
+# head has its own softmax, so each can attend to different words and return its own mean, and the means are
 # concatenated. A single head that attends to two words returns their mean, from which nobody can tell which word
 # contributed what. What she gets is width: a head of 512 features has more room to distinguish words than one of 64.
 #
@@ -600,7 +600,7 @@ attention_heatmap(
 # as other vectors of the same length, so the diagonal is strong again, as in lesson 01. A head that attends to the
 # previous position must give "dog" a high score for "small", and "small" a low one for "dog". One rule for all
 # positions can't do that if both scores are equal: the next word gets the same score as the previous one, and the head
-# attends to both. (What remains possible is to give each pair of positions a score of its own, falling along the
+# attends to both. (What remains possible is to give each pair of positions its own score, falling along the
 # sentence. The softmax of each row then prefers the earlier neighbour. But this is learned position by position, and
 # ends where the training sentences end.)
 #
@@ -631,8 +631,8 @@ attention_heatmap(
 #
 # <details><summary>The paper's formula has no biases. Why do we have them?</summary>
 #
-# PyTorch's own module has them, and so does most code written since. They are only 2,048 of about a million numbers,
-# but weights can only be exchanged between modules that agree on them.
+# PyTorch's own module has them, and so does most code written since. The biases are only 2,048 of about a million
+# numbers, but two modules can exchange weights only if both have biases or neither has.
 #
 # </details>
 #
@@ -679,4 +679,4 @@ attention_heatmap(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Next: **lesson 03, the parts around attention**. Six layers of attention alone hardly learn anything.
+# Next: **lesson 03, the parts around attention**. Six layers of attention alone learn almost nothing.

@@ -187,8 +187,8 @@ normalisation_effect(x, norm(x), words)
 # | $W_2$, $b_2$ | `outer` | a linear layer back, from `d_ff` to `d_model` |
 #
 # One way to read it: each of the `d_ff` hidden features asks a question about the word ("is this an animal, in the
-# plural?"). The ReLU lets through only the questions whose answer is yes, and each of these adds a vector of its own to
-# the output.
+# plural?"). The ReLU lets through only the questions whose answer is yes, and each of these adds its own vector to the
+# output.
 
 # %% predict="predict_network_share"
 # In the paper d_model is 512 and d_ff is 2048. Multi-head attention has four linear layers, each from
@@ -329,9 +329,9 @@ for length in [2**power for power in range(4, 15)]:
 layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplications"]))
 
 # %% [markdown]
-# Two thirds of an encoder layer's parameters are in the feed-forward network. At the length of a sentence, so
-# is about two thirds of the work. Attention itself has no parameters. In a text of `d_ff` words it costs as much as the
-# feed-forward network.
+# Two thirds of an encoder layer's parameters are in the feed-forward network. In a text as short as a sentence,
+# about two thirds of the work is done there, too. Attention itself has no parameters. In a text of `d_ff` words it
+# costs as much as the feed-forward network.
 #
 # ## 3. The residual connection: add, don't replace
 #
@@ -484,7 +484,7 @@ named_lines(
 # five runs with different random numbers.)
 #
 # The networks are connected in six ways: post-norm and pre-norm, each with and without the residual; the residual
-# without a norm; and neither. (The second picture shows the four ways with a norm again, on a scale of their own.)
+# without a norm; and neither. (The second picture shows the four ways with a norm again, on a separate scale.)
 #
 # **Change something:** make the stack 48 deep, and draw both pictures again. Which lines change most?
 
@@ -529,8 +529,8 @@ named_lines(
 )
 
 # %% [markdown]
-# - **Neither:** the gradient shrinks on its way down, by a factor of thousands in all, so the lower networks hardly
-#   learn anything. This is how deep networks used to fail: the **vanishing gradient** problem.
+# - **Neither:** the gradient shrinks on its way down, by a factor of thousands in total, so the lower networks learn
+#   almost nothing. This is how deep networks used to fail: the **vanishing gradient** problem.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
 # - **With a norm**, the gradient reaches the bottom in all four ways. Here they are again, enlarged:
 
@@ -554,7 +554,7 @@ named_lines(
 # steps of training unstable, so post-norm needs a *warm-up*: a learning rate that starts near zero and grows. Lesson 07
 # tests this.
 #
-# But with a norm and without a residual, the gradients don't fade either! Is the residual superfluous, then?
+# But with a norm and without a residual, the gradients don't fade either! So is the residual unnecessary?
 #
 # ### See it: which stacks can learn to pass words through unchanged?
 #
@@ -653,7 +653,7 @@ named_lines(
 # <details><summary>Don't the learned scale and shift undo the normalisation?</summary>
 #
 # Only in part: they are the same for all words, so they can't give a single word its own volume back. They exist
-# because a variance of 1 need not be the best for what comes next.
+# because a variance of 1 may not be the best for what comes next.
 #
 # </details>
 #
@@ -689,7 +689,7 @@ named_lines(
 #
 # <details><summary>Why is eps 1e-6 here, and 1e-5 in PyTorch?</summary>
 #
-# By convention; the papers give no number. The value hardly matters as long as it is far below the usual variance, but
+# By convention; the papers give no number. The value barely matters as long as it is far below the usual variance, but
 # a model must be used with the eps that it was trained with.
 #
 # </details>

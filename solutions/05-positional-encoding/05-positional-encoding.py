@@ -118,7 +118,7 @@ print("different outputs:", how_many_differ(outputs))
 # **A clock** has all four properties. A single hand soon points the same way again: the hour hand can't tell noon from
 # midnight. But with several hands, each slower than the one before, the clock looks different at every moment. No hand
 # ever leaves its circle. In ten minutes, a hand always turns by the same angle, whatever the time of day. And a clock
-# need not know how long it will run.
+# doesn't have to know how long it will run.
 #
 # The direction of a hand takes two numbers: how far to the right its tip is, and how far up. If the angle is measured
 # clockwise from twelve, they are its **sine** and its **cosine**. So $d_\mathrm{model}$ numbers are enough for
@@ -210,7 +210,7 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 #
 # ### See it: the sinusoids as a heat map
 #
-# The same table with all its columns.
+# This is the same table with all its columns.
 #
 # **Change something:** use 2,000 positions and show every fortieth: `sinusoids(2000, 64)[::40]`. (Row 1 is then
 # position 40.) Where is the border now between what changes and what doesn't?
@@ -219,7 +219,7 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 number_field(table, rows="position", columns="column", title="Each row is the pattern of one position")
 
 # %% [markdown]
-# On the right hardly anything happens: these hands are made for texts much longer than 60 words.
+# On the right, almost nothing changes: these hands are made for texts much longer than 60 words.
 #
 # ## 3. What the pattern is good for
 #
@@ -326,7 +326,7 @@ named_lines(
 # The plain number grows without limit: at position 300 it is hundreds of times as large as the features of a word, and a
 # model that was trained on short sentences has never seen such numbers. Position divided by length stays small, but then
 # a step to the next word is 1/5 in one sentence and 1/50 in another, so that "the word before" is something different
-# in every sentence, and in long sentences neighbours can hardly be distinguished. It also needs the length, which a
+# in every sentence, and in long sentences neighbours are almost indistinguishable. It also needs the length, which a
 # decoder doesn't know while it writes. The sinusoids stay between -1 and 1, need no length, distinguish near and distant
 # positions by fast and slow waves, and an offset is the same rotation everywhere, so that a single matrix can find "the
 # word before".
@@ -355,7 +355,7 @@ named_lines(
 #
 # ### Worked example: a table of three words
 #
-# Four features, so the factor is 2.
+# There are four features, so the factor is 2.
 
 # %% tags=["see"]
 rows_of_table = {"<pad>": [0.3, -0.2, 0.1, 0.4], "dog": [0.5, -0.5, 0.5, 0.5], "bites": [0.1, 0.7, -0.5, 0.5]}
@@ -436,7 +436,7 @@ for name, words in [("with the root", embedding(tokens)), ("times 3", 3 * vector
 
 # %% [markdown]
 # The position vectors have length 16 here. Word vectors of length 3 are still recovered four times out of five, so the
-# two lengths needn't be equal: multiplying by the root is a safe choice, not a threshold. Without the root, word
+# two lengths don't have to be equal: multiplying by the root is a safe choice, not a threshold. Without the root, word
 # vectors have length 1, and the positions drown them.
 #
 # How can you **add** two things and still know both? In 512 dimensions, two unrelated vectors are nearly at right
@@ -511,7 +511,7 @@ print("different outputs:", how_many_differ(outputs))
 #
 # ### See it: learning to attend to the previous position
 #
-# In lesson 02, every position had a feature of its own, and we wrote by hand the matrix of a head that attends to the
+# In lesson 02, every position had its own feature, and we wrote by hand the matrix of a head that attends to the
 # previous word. Can a head *learn* such a matrix from sinusoids alone?
 #
 # The task is to say, for each of ten random letters, which letter came before it. The model is a single head of
@@ -620,7 +620,7 @@ named_lines(
 
 # %% [markdown] explain="explain_sum"
 # A word and a position are not single numbers but vectors of hundreds of numbers. In so many dimensions the vectors of
-# words and positions are nearly at right angles, so a projection (a dot product) can read one and hardly sees the other;
+# words and positions are nearly at right angles, so a projection (a dot product) can read one and barely sees the other;
 # the model learns such projections, and it can also move the words to directions in which positions don't interfere. We
 # saw it: all words could be recovered from the sum, and a head learned to attend to the position before and still return
 # the letter that was there. It works unless one of the two is many times longer. Without the factor, a word has length 1
@@ -639,7 +639,7 @@ named_lines(
 # <details><summary>Why 10000?</summary>
 #
 # The paper gives no reason. The slowest hand should not complete a turn within any expected text; for
-# $d_\mathrm{model}$ = 512, a turn takes 60,611 positions. With a larger number, more of the hands would hardly move.
+# $d_\mathrm{model}$ = 512, a turn takes 60,611 positions. With a larger number, more of the hands would barely move.
 #
 # </details>
 #

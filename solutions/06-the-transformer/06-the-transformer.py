@@ -287,7 +287,7 @@ attention_heatmap(
 # ### END MARK SCHEME
 
 # %% [markdown]
-# A decoder layer has one more sublayer than an encoder layer. How many parameters does it have in all?
+# A decoder layer has one more sublayer than an encoder layer. How many parameters does it have in total?
 
 # %% predict="predict_decoder_layer"
 # A layer of the base model's encoder (d_model 512, heads 8, d_ff 2048) has 3.15 million parameters. How
@@ -450,7 +450,7 @@ for each in model.encoder_layers:
 # embedding tables and the generator.
 
 # %% predict="predict_base_model"
-# How many parameters does this model have in all, in MILLIONS? An error of five per cent is fine. You may
+# How many parameters does this model have in total, in MILLIONS? An error of five per cent is fine. You may
 # calculate: an encoder layer has 3.15 million, and the shared word matrix counts once.
 
 # %% check="predict_base_model"
@@ -881,7 +881,7 @@ for _ in range(8):
     print(" ".join(caption), "  (copied)" if caption in captions else "")
 
 # %% [markdown]
-# Most of it is English, and most of it is new: "copied" marks captions that are in the corpus.
+# Most of the text is English, and most of it is new: "copied" marks captions that are in the corpus.
 #
 # ### See it: what it expects, word by word
 #
@@ -942,7 +942,7 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 #
 # <details><summary>Why are there as many decoder layers as encoder layers?</summary>
 #
-# There need not be. The decoder runs once for each word, the encoder once for each sentence, so fast systems often
+# There don't have to be. The decoder runs once for each word, the encoder once for each sentence, so fast systems often
 # combine a deep encoder with a shallow decoder.
 #
 # </details>

@@ -49,7 +49,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # $$\theta \leftarrow \theta - \eta\, g$$
 #
 # A large gradient makes a large move. But a Transformer's gradients can differ by orders of magnitude from weight to
-# weight: one rate can't fit them all. From about 2011, optimisers gave each weight a step size of its own, computed
+# weight: one rate can't fit them all. From about 2011, optimisers gave each weight its own step size, computed
 # from its past gradients (AdaGrad, RMSProp).
 #
 # The paper uses their best-known successor, **Adam** (Kingma and Ba 2015). It keeps two running means for every weight:
@@ -251,7 +251,7 @@ named_lines(
 # | $\mathit{warmup}$ | `warmup` | how many updates the rise takes, 4,000 in the paper |
 # | $\mathit{factor}$ | `factor` | scales the whole schedule up or down; 1 in the paper |
 #
-# Read it from the inside. The second term of the minimum is a rising straight line. The first falls: four times as
+# Read the formula from the inside out. The second term of the minimum is a rising line. The first falls: four times as
 # many updates, half the rate. **The smaller one counts**: at first the line, later the falling curve.
 #
 # They meet where $\mathit{step}^{1.5} = \mathit{warmup}^{1.5}$, so at $\mathit{step} = \mathit{warmup}$. That is what
@@ -259,7 +259,7 @@ named_lines(
 #
 # ### Worked example: eight updates
 #
-# A tiny model: 4 features, and a warm-up of 4 updates.
+# A tiny model has 4 features and a warm-up of 4 updates.
 
 # %% tags=["see"]
 print("step   1/root(step)   step/8   smaller   times 1/root(4)")
@@ -449,7 +449,7 @@ for update in [1, 2, 3]:
 # %% [markdown]
 # ### See it: the schedule that you wanted, and the one that you get
 #
-# **Change something:** increase the number of micro-batches. How many does it take until hardly any warm-up is left?
+# **Change something:** increase the number of micro-batches. How many does it take until almost no warm-up is left?
 
 # %% tags=["see"]
 micro_batches = 8
@@ -583,7 +583,7 @@ named_lines(
 #
 # A widely copied program contains the equivalent of `LambdaLR(optimizer, lambda step: rate(max(step, 1)))`, where
 # `rate` is equation 3. The `max` is there because `rate(0)` divides by zero. Which step's rate does each of the updates
-# 1, 2, 3 and 4 use? Why does hardly anybody notice? And what is a better fix?
+# 1, 2, 3 and 4 use? Why does almost nobody notice? And what is a better fix?
 
 # %% [markdown] explain="explain_lag"
 # LambdaLR calls the function with 0, 1, 2, 3 for updates 1, 2, 3, 4. With the clamp they run at the rates of steps 1,
@@ -611,8 +611,8 @@ named_lines(
 #
 # <details><summary>Why does the rate fall with the root of the step, and not in some other way?</summary>
 #
-# Later steps should be smaller, so that the weights settle. The root falls so slowly that you needn't decide in advance
-# when to stop. Many newer programs let the rate fall to zero along a cosine or a straight line. That often gives a
+# Later steps should be smaller, so that the weights settle. The root falls so slowly that you can decide later when to
+# stop. Many newer programs let the rate fall to zero along a cosine or a straight line. That often gives a
 # slightly lower final loss, but you have to choose the number of updates at the start.
 #
 # </details>

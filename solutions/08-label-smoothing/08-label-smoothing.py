@@ -93,7 +93,8 @@ from course_lib.transformer import (
 #
 # ### Worked example: two positions, five words
 #
-# Five words and a smoothing of 0.25. The label of the first position is word 3; the second position is padding.
+# There are five words, and the smoothing is 0.25. The label of the first position is word 3; the second position is
+# padding.
 
 # %% tags=["see"]
 share = 0.25 / 5
@@ -174,7 +175,7 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 #
 # ### Worked example: one label and one padding position
 #
-# A smoothing of 0.3, and padding in the second position.
+# The smoothing is 0.3, and the second position is padding.
 
 # %% tags=["see"]
 z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.5, 0.5]])  # two positions, three logits each
@@ -340,8 +341,8 @@ named_lines(
 # ## 4. Calibration: is the confidence justified?
 #
 # A model predicts the word to which it gives the highest probability, and this probability is its **confidence**. The
-# model is **calibrated** if 80% of all its predictions with 80% confidence are correct, and likewise for every other
-# confidence. Beam search (lesson 11) relies on this: a model that is blindly sure of its first guess leaves no
+# model is **calibrated** if 80% of all its predictions with 80% confidence are correct, and the same holds for every
+# other confidence. Beam search (lesson 11) relies on this: a model that is blindly sure of its first guess leaves no
 # room for another.
 #
 # The task is to copy six symbols, as in lesson 07, but a fifth of the target's tokens have been replaced by random

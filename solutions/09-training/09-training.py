@@ -128,7 +128,7 @@ print(collated(few)[0])
 #
 # ### See it: gradients add up
 #
-# One weight, and three pieces of a batch. The gradient of $3w$ is 3, whatever $w$ is.
+# There is one weight, and the batch has three pieces. The gradient of $3w$ is 3, whatever $w$ is.
 #
 # **Change something:** insert `descent.zero_grad()` as the first line of the loop, to clear the gradient before each
 # piece. What is left of the three pieces?
@@ -239,9 +239,9 @@ for pieces in [[collated(few)], [collated(few[:1]), collated(few[1:])]]:
 # %% [markdown]
 # ### See it: the same update, however the batch is split
 #
-# The same batch of 16 sequences in 1, 2 and 4 pieces, with your `train_step`. Short sequences come first, so the
-# pieces have different numbers of tokens. Each time a fresh, identical model makes one update, and its weights are
-# compared with those after the update in one piece.
+# Your `train_step` gets the same batch of 16 sequences in 1, 2 and 4 pieces. Short sequences come first, so the pieces
+# have different numbers of tokens. Each time a fresh, identical model makes one update, and its weights are compared
+# with those after the update in one piece.
 #
 # **Change something:** use pieces of one sequence each.
 
@@ -400,7 +400,7 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 
 # %% [markdown]
 # The curve has a typical shape. In the first ten updates it drops fast: the model learns which words occur at all. Then,
-# at a loss of about 2.4, it hardly falls for some twenty updates. To get lower, the model has to find out *where to
+# at a loss of about 2.4, it barely falls for about twenty updates. To get lower, the model has to find out *where to
 # look*, and while it looks everywhere at once, each step helps only a little. From then on the loss falls steadily,
 # almost to its minimum.
 #

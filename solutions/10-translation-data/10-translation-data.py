@@ -133,7 +133,7 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 # descending count, with equally frequent ones in the order of Python's `sorted`. A trained model knows its words by id
 # alone, so the ids must be the same every time.
 #
-# A rare word gives its row of the table hardly anything to learn from, so words that occur fewer than `min_count`
+# If a word is rare, its row of the table has almost nothing to learn from, so words that occur fewer than `min_count`
 # times get no id.
 #
 # **One rule is easily broken:** the vocabulary is built from the **training** sentences alone. The model must know
@@ -141,7 +141,7 @@ print(words_of(["It isn't a bicycle helmet, or is it?"], english_tokenizer)[0])
 #
 # ### Worked example: count, select, order, number
 #
-# A `min_count` of 2, and two special tokens:
+# `min_count` is 2, and there are two special tokens:
 
 # %% tags=["see"]
 sentences = [["a", "red", "hat"], ["a", "hat", "!"], ["a", "shoe", "!"]]
@@ -235,7 +235,7 @@ named_lines(
 # %% [markdown]
 # ## 3. Subwords
 #
-# Could we give each **character** an id instead? Then hardly anything is unknown. But look at the cost:
+# Could we give each **character** an id instead? Then almost nothing is unknown. But look at the cost:
 
 # %% tags=["see"]
 sentence = "Weil es schneit, trägt der Mann einen neuen Mantel."
@@ -446,7 +446,7 @@ length_histograms(
 # %% [markdown] explain="explain_subwords"
 # With a list of words, every word that isn't on it becomes `<unknown>`, and German keeps making new words by
 # compounding and by endings: *Kinderfahrrad* is unknown although *Kinder* and *Fahrrad* aren't. Even on the list there
-# are many rare words whose vectors hardly learn anything. With characters hardly anything is unknown, but sentences are
+# are many rare words whose vectors learn almost nothing. With characters, almost nothing is unknown, but sentences are
 # four to five times as long, the cost of attention grows with the square of the length, and the model has to build
 # meaning from letters that have none. With subwords frequent words stay whole, and rare and new ones are made of
 # frequent pieces, such as *Kinder* + *f* + *ahr* + *rad*. So nothing has to be unknown, and sentences get only a little
@@ -487,8 +487,8 @@ length_histograms(
 #
 # ### Worked example: one more in the batch?
 #
-# Five sentences of 3, 9, 4, 4 and 8 tokens, and a budget of 18. Sorted, with their indices in brackets, their lengths
-# are 3 (0), 4 (2), 4 (3), 8 (4), 9 (1). For each sentence, we ask how large the batch would be with it.
+# There are five sentences, of 3, 9, 4, 4 and 8 tokens, and the budget is 18. Sorted, with their indices in brackets,
+# their lengths are 3 (0), 4 (2), 4 (3), 8 (4), 9 (1). For each sentence, we ask how large the batch would be with it.
 
 # %% tags=["see"]
 in_order, budget = [(3, 0), (4, 2), (4, 3), (8, 4), (9, 1)], 18
@@ -534,8 +534,9 @@ print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
 # %% [markdown]
 # ### See it: what padding costs
 #
-# The three approaches, with the lengths of our subword sentences. The length of a pair is that of its longer side,
-# plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed length.
+# The chart compares the three approaches for our subword sentences. The length of a pair is the length of its longer
+# side, plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed
+# length.
 # An *epoch* is one pass through the corpus.
 #
 # **Change something:** use a budget of 512, or of 16,384. Why is there more padding in the buckets with the larger
@@ -585,12 +586,12 @@ named_bars(
 # ### Explain it
 #
 # A fellow student sorts the corpus by length once, splits it into batches of 64 sentences, and trains on them in this
-# order, epoch after epoch. "Hardly any padding!" True. What would you change, and why? Name two things.
+# order, epoch after epoch. "Almost no padding!" True. What would you change, and why? Name two things.
 
 # %% [markdown] explain="explain_buckets"
 # First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that
-# leaves the GPU idle, and 64 sentences of 100 tokens may not fit into memory, besides holding twenty times as many
-# words for one update. Second, the batches should come in a new random order in each epoch, and sentences of equal
+# leaves the GPU idle, and 64 sentences of 100 tokens may not fit into memory, and hold twenty times as many words for
+# one update. Second, the batches should come in a new random order in each epoch, and sentences of equal
 # length should be reshuffled. If the batches always go from short to long, many updates in a row see only one kind of
 # sentence, and the gradient of a batch says little about the corpus as a whole.
 #
@@ -620,7 +621,7 @@ named_bars(
 #
 # ### Worked example: truncate and pad
 #
-# Two sources, with start 1, end 2, padding 0 and a `max_length` of 5.
+# There are two sources. The start token is 1, the end token 2 and padding 0, and `max_length` is 5.
 
 # %% tags=["see"]
 room = 5 - 2
@@ -661,7 +662,7 @@ print(*collate(two_pairs, pad_id=0, start_id=1, end_id=2, max_length=5), sep="\n
 # %% [markdown]
 # ### See it: a batch, and what the decoder gets
 #
-# Four pairs of captions, and below them the output of `shift_target`.
+# The tables show four pairs of captions and, below them, the output of `shift_target`.
 #
 # **Change something:** use a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then
 # take pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
@@ -793,7 +794,7 @@ for index, (source, target) in enumerate(loader):
 # <details><summary>Can padding be avoided altogether?</summary>
 #
 # Yes: put the sentences one after another in one long row, and let each attend only to itself. That needs an attention
-# function that knows the boundaries, and buckets leave so little padding that it is seldom worth the effort for
+# function that knows the boundaries, and buckets leave so little padding that it is rarely worth the effort for
 # translation.
 #
 # </details>

@@ -201,7 +201,7 @@ word_by_word(
 # %% [markdown]
 # Most content words look at their counterparts, wherever these are, some with nearly all their weight. Words such as
 # *is* have no counterpart here. But attention weights must sum to 1, so theirs are spread out, or go to the start or
-# the end token. Nor does every word need its counterpart: *up* hardly looks at *auf*, because after *hanging* it is
+# the end token. Nor does every word need its counterpart: *up* barely looks at *auf*, because after *hanging* it is
 # easy to predict without the source. And even a word that the model is sure of stays near 0.9, the target that
 # smoothing gave it.
 #
@@ -683,7 +683,7 @@ named_lines(
 # translations are more probable, why they are worse, and what to try.
 
 # %% [markdown] explain="explain_width"
-# It needn't be a bug. A wider beam drops fewer prefixes, so it finds more probable sentences: that is its purpose.
+# It isn't necessarily a bug. A wider beam drops fewer prefixes, so it finds more probable sentences: that is its purpose.
 # But each word multiplies the probability by a number below one, so the most probable sentences tend to be too short,
 # and a wider beam finds more of them. BLEU compares them with human translations and punishes missing words. Compare
 # the lengths of the translations, divide by a length penalty, and choose alpha and the width of the beam on the

@@ -501,7 +501,7 @@ for name, size in reversed(sizes.items()):
 print("buckets, in the order in which they are sent:", example)
 
 # %% [markdown]
-# A gradient is never split here, so e gets a bucket of its own.
+# A gradient is never split here, so e gets its own bucket.
 
 # %% predict="predict_buckets"
 # Six parameters have, in the order of model.parameters(), gradients of 6, 2, 5, 4, 3 and 2 MB, all of one dtype.
@@ -779,7 +779,8 @@ named_bars(
 # <details><summary>What if the model doesn't fit on one GPU?</summary>
 #
 # ZeRO's stages 2 and 3 shard the gradients and the weights as well; in PyTorch, this is FSDP. Tensor parallelism cuts
-# single matrices into pieces, pipeline parallelism puts layers on different GPUs. Large models combine all of them.
+# single matrices into pieces, and pipeline parallelism puts layers on different GPUs. Large models combine all of these
+# methods.
 #
 # </details>
 #
@@ -794,7 +795,7 @@ named_bars(
 # ## Further reading
 #
 # - Li et al. 2020, [PyTorch Distributed: Experiences on Accelerating Data Parallel
-#   Training](https://arxiv.org/abs/2006.15704): buckets, hooks and what they measured.
+#   Training](https://arxiv.org/abs/2006.15704): buckets, hooks and measurements.
 # - Rajbhandari et al. 2020, [ZeRO](https://arxiv.org/abs/1910.02054): the three stages.
 # - Zhao et al. 2023, [PyTorch FSDP](https://arxiv.org/abs/2304.11277): stage 3 in PyTorch.
 # - Goyal et al. 2017, [Accurate, Large Minibatch SGD](https://arxiv.org/abs/1706.02677): how the learning rate should

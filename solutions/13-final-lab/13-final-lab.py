@@ -138,7 +138,7 @@ for lesson, parts in public_curriculum().parts.items():
 # ### See it: a small run, live
 #
 # First, a run that takes half a minute on an idle machine: `captions-small`, a single layer with 64 features, for three
-# epochs. It runs in a process of its own, and this cell reads its `metrics.jsonl`. (After twenty seconds the cell ends;
+# epochs. It runs in a separate process, and this cell reads its `metrics.jsonl`. (After twenty seconds the cell ends;
 # if the run hasn't finished, the cells below wait for it.)
 #
 # These are the most important columns of `metrics.jsonl`:
@@ -284,8 +284,8 @@ layers_and_heads(
 
 # %% [markdown]
 # Did you find a head for *er*? In the provided model it is head 3 of layer 2 both times, but *Hund* gets only 3% of the
-# weight there, and *Katze* 6%. To write *he* or *she*, the model needn't know which noun the pronoun refers to. (The
-# captions of the course don't contain *er* at all.)
+# weight there, and *Katze* 6%. To write *he* or *she*, the model doesn't have to know which noun the pronoun refers
+# to. (The captions of the course don't contain *er* at all.)
 #
 # Here are all heads of the cross-attention side by side. Which of them find the German word for each English one, and
 # which spread their weight?
@@ -493,7 +493,7 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 # The activations grow with the number of words. For the same number of words, long sentences need more memory than
 # short ones, because every head keeps an attention weight for each *pair* of words: a sentence of 256 words has
 # 16 · 16 = 256 times as many pairs as one of 16 words. With a sixteenth as many sentences, that is 16 times as many
-# pairs in all.
+# pairs in total.
 #
 # If memory runs out, make the batches smaller and accumulate gradients (lesson 09). Apart from dropout's random choices,
 # the update stays the same.
@@ -551,7 +551,7 @@ operations.head(12).round(3)
 #
 # Such gaps add up. On an H100, an update of the base model with 27,200 tokens took 51 milliseconds: as long as Python
 # needed to start its 1,100 operations, although the GPU could have computed them in about 40. A batch with twice as
-# many tokens has hardly more operations. With such batches, training was 1.3 times as fast.
+# many tokens has only slightly more operations. With such batches, training was 1.3 times as fast.
 #
 # ### Predict: two processes, four processes
 #
@@ -810,7 +810,7 @@ for name in ["config.yaml", "metrics.jsonl", "translations.txt"]:
 # with 5% padding. BLEU is 90 on the 300 test captions (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0).
 # That compares only with other runs on these captions: the sentences come from a grammar, so they are far easier than
 # Multi30k. One mistake: "carrying a cap" for "wearing a wool cap". "Wollmütze" is rare and split into four subwords;
-# when the model writes "cap", cross-attention looks at the first of them and hardly at "trägt", which means carry or
+# when the model writes "cap", cross-attention looks at the first of them and barely at "trägt", which means carry or
 # wear. More examples of the word, or a model with more layers, might help; I would first check whether the right
 # translation is second in the beam.
 #

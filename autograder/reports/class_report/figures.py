@@ -245,7 +245,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             if cell.verdict is None:
                 continue
             examined[submission.lesson, cell.exercise] += 1
-            # Not strict, because the verdict on a submitted file has statements but no misconceptions.
+            # `strict` is False, because a verdict on a submitted file has statements but no misconceptions.
             for name, statement in zip(cell.verdict.misconceptions, cell.verdict.statements, strict=False):
                 made[submission.lesson, cell.exercise, name, statement].append(submission)
     for (lesson, exercise, name, statement), submissions in sorted(

@@ -1,8 +1,8 @@
 """Find answers that are unusually alike, for a person to review. This has no effect on grades.
 
 Answers are compared with copydetect, which implements winnowing (Schleimer, Wilkerson and Aiken, 2003): names
-of variables, comments and formatting don't count. Code given in the lesson is excluded, and so are exercises
-whose answers are too short to differ.
+of variables, comments and formatting don't count. Code given in the lesson, and exercises whose answers are
+too short to differ, are excluded.
 """
 
 import ast

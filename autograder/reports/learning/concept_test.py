@@ -218,7 +218,7 @@ def _problems(test: ConceptTest) -> Iterator[str]:
             try:
                 keys = {key for text in templates for _, key, *_ in Formatter().parse(text) if key}
             except ValueError as error:
-                yield f"{here}: {error}. Write each brace that belongs to the text twice"
+                yield f"{here}: {error}. To use a brace as text, write it twice"
                 break
             if missing := keys - set(numbers.values):
                 yield f"{here}: values: {', '.join(sorted(missing))} is missing"

@@ -26,7 +26,7 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     cluster node doesn't have the packages for charts, for example. Nothing is executed if the cell isn't
     valid Python.
     """
-    namespace: dict[str, Any] = {"__name__": "__main__"}  # as in a notebook
+    namespace: dict[str, Any] = {"__name__": "__main__"}  # This is the name in a notebook.
     try:
         statements = ast.parse(setup).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -36,7 +36,7 @@ def setup_namespace(setup: str, parts: Mapping[str, Any]) -> dict[str, Any]:
             case ast.Import() | ast.ImportFrom() | ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
                 try:
                     exec(compile(ast.Module([statement], []), "<setup>", "exec"), namespace)
-                except (Exception, SystemExit):  # the student's own modules can raise anything when imported
+                except (Exception, SystemExit):  # A student's own module can raise anything when imported.
                     continue
         match statement:
             case ast.ImportFrom(module=str(module)) if module.startswith("course_lib.transformer"):

@@ -56,7 +56,7 @@ class Checkpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class StepFiles:
-    """The files `step-N.pt` in a folder. Only the newest `count` are kept. The folder need not exist."""
+    """The files `step-N.pt` in a folder, which may not exist yet. Only the newest `count` are kept."""
 
     folder: Path
     count: int

@@ -156,7 +156,7 @@ def validation_split(
         raise BadInputError(
             f"data.prepared: {config.prepared} no longer exists, and the corpus cannot be read: {error}"
         ) from None
-    longest = config.max_length - 2  # without the start and end tokens
+    longest = config.max_length - 2  # Leave room for the start and end tokens.
     return [ids[:longest] for ids in vocabularies.source.encode(sources)], references
 
 

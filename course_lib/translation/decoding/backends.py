@@ -28,8 +28,8 @@ BFLOAT16_MIN_D_MODEL = 512
 class Ensemble(nn.ModuleList):
     """Models with the same vocabularies that decode together (Sutskever et al., arXiv 1409.3215, section 3).
 
-    They were trained from different random weights, so they make different errors, and the mean of their
-    predictions is more often correct than the prediction of a single model.
+    The models start training from different random weights, so they make different errors, and the mean
+    of their predictions is more often correct than the prediction of a single model.
     """
 
     def __init__(self, models: Sequence[TransformerModel]) -> None:

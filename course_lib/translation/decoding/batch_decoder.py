@@ -114,7 +114,7 @@ class BatchDecoder:
 
 
 def split_batches(batches: Sequence[Sequence[int]], beam: int) -> list[Sequence[int]]:
-    """Split batches of sentences if there are too few of them to share out evenly among the threads.
+    """Split batches of sentences if there are too few to distribute them evenly among the threads.
 
     The order of the sentences is kept. Each sentence has `beam` hypotheses. All parts of a batch except the
     last have at least MIN_SPLIT_ROWS hypotheses.
@@ -144,5 +144,5 @@ def parallel_map(function: Callable[[Item], Result], items: Sequence[Item]) -> l
         with ThreadPoolExecutor(workers, "decoding", torch.set_num_threads, (threads // workers,)) as pool:
             return list(pool.map(function, reversed(items)))[::-1]
     finally:
-        # This call restores the number for the current thread and for threads started later.
+        # Restore the number for this thread and for threads that start later.
         torch.set_num_threads(threads)

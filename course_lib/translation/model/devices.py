@@ -122,7 +122,7 @@ def peak_memory() -> int:
         return torch.cuda.max_memory_allocated()
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # Windows doesn't have this module.
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kibibytes.
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS reports bytes, Linux kibibytes.

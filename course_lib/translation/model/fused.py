@@ -1,6 +1,6 @@
 """Faster implementations of the reference's layers and loss, which keep the names of all weights.
 
-They are separate so that the code of the lessons stays simple. Tests show that both versions compute the same
+Separate implementations keep the code of the lessons simple. Tests show that both versions compute the same
 results.
 """
 

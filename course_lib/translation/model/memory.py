@@ -23,7 +23,7 @@ class MemoryEstimate:
     activations: int
     """The tensors saved for the backward pass, among them the converted copies of the weights."""
     logits: int
-    """The logits that are in memory at a time, with their exponentials and gradients."""
+    """The logits that are in memory at the same time, with their exponentials and gradients."""
 
     @property
     def total(self) -> int:

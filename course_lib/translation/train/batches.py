@@ -115,10 +115,10 @@ class BatchLoader:
 
 
 def example_batches(config: RunConfig, token: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield two artificial batches of a token, whose numbers of sentences and tokens differ.
+    """Yield two artificial batches of one repeated token, with different numbers of sentences and tokens.
 
-    They are input for the compiler, which optimises its code for the sizes of the second batch. Therefore,
-    the second batch resembles a real one.
+    The batches are input for the compiler, which optimises its code for the sizes of the second one. So the
+    second one is about as large as a real batch.
     """
     # Use an odd length: for an even one, the compiled code for masks could rely on a divisor of the length.
     length = max(7, config.data.max_length // 2 | 1)

@@ -65,7 +65,7 @@ def _tensorboard(run_folder: Path) -> _Dashboard:
     from torch.utils.tensorboard import SummaryWriter
 
     # A resumed run writes the values since its checkpoint again. TensorBoard shows the newer ones, so the
-    # older ones needn't be removed.
+    # older ones can stay.
     writer = SummaryWriter(str(run_folder / "tensorboard"))
 
     def write(row: MetricsRow) -> None:

@@ -14,9 +14,9 @@ _SKIPPED, _WARMUP = 4, 1
 
 
 def activities(on_gpu: bool) -> list[ProfilerActivity]:
-    """Return what a profiler records: the work of the CPU, and with `on_gpu` that of the GPU as well.
+    """Return the activities that a profiler records: those of the CPU and, with `on_gpu`, of the GPU.
 
-    By default, PyTorch records the work of every visible GPU, and so a run on the CPU would occupy one.
+    By default, PyTorch records the work of every visible GPU, so a run on the CPU would occupy one.
     """
     return [ProfilerActivity.CPU, ProfilerActivity.CUDA] if on_gpu else [ProfilerActivity.CPU]
 

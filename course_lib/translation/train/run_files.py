@@ -37,9 +37,9 @@ class RunFiles:
 
     If a file cannot be written during training, `report` is called with a message and training continues.
     Checkpoints, models and snapshots are written by one thread, in the order of the calls, from copies of
-    the weights. `finish_writing` waits for this thread, and so does the end of the `with` block, which also
-    closes the dashboards. The set `unfinished` is not empty while files are being written, nor
-    after the end of the block.
+    the weights. `finish_writing` waits for this thread. The end of the `with` block waits for it, too, and
+    closes the dashboards. The set `unfinished` is not empty while files are being written, and after the end
+    of the block.
     """
 
     def __init__(
@@ -67,10 +67,11 @@ class RunFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # From now on, this process doesn't wait for other ranks, so their exit must not end it.
+        # From now on, this process doesn't wait for other ranks, so it must not be ended when one of them
+        # exits.
         self._unfinished.add(self)
         try:
-            # The process must never exit while a file is being written.
+            # Wait, because the process must not exit while a file is being written.
             self.finish_writing()
         finally:
             self._writer.shutdown()
@@ -150,12 +151,14 @@ class RunFiles:
             return
         self.finish_writing()
         path = self.folder.model("averaged")
-        path.unlink(missing_ok=True)
         self._unfinished.add(path)
-        averaged = self._snapshots.average(up_to, self._report)
-        if averaged is not None:
-            self._try("The averaged model", lambda: save_model(path, averaged))
-        self._unfinished.discard(path)
+        try:
+            self._try("The averaged model", lambda: path.unlink(missing_ok=True))
+            averaged = self._snapshots.average(up_to, self._report)
+            if averaged is not None:
+                self._try("The averaged model", lambda: save_model(path, averaged))
+        finally:
+            self._unfinished.discard(path)
 
     def load_model(self, kind: ModelKind, best_step: int) -> TrainedModel:
         """Load the last, the best or the averaged model of the run.
@@ -165,9 +168,9 @@ class RunFiles:
         self.finish_writing()
         path = self.folder.model(kind)
         model = load_model(path)
-        # Accept a newer model. It was the best one when it was saved, but the process was killed before the
-        # checkpoint of that update was written. The resumed run then rounded differently on a GPU, and found
-        # it slightly worse than the model of update `best_step`.
+        # Accept a newer model. It was the best one when it was saved, but the process was killed before it
+        # wrote the checkpoint of that update. Because of different rounding on a GPU, the resumed run then
+        # found that model slightly worse than the model of update `best_step`.
         if kind == "best" and model.step < best_step:
             raise BadInputError(
                 f"{path}: the best weights are from update {best_step}, but this file contains "

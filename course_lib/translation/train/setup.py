@@ -167,7 +167,7 @@ def require_enough_memory(
     if estimate is None:
         return
     free = -global_max(distributed, -free)  # The minimum over all ranks.
-    # The weights are already allocated, and so are DDP's buckets, which hold the gradients.
+    # The weights and DDP's buckets, which hold the gradients, are already allocated.
     allocated = estimate.weights * (2 if distributed.has_process_group else 1)
     if estimate.total - allocated > free:
         largest = largest_batch(trainer, config, free + allocated)
@@ -358,7 +358,7 @@ def _load(
             data.vocabularies.save(folder.vocabulary)
         atomic_write_text(folder.config, documented_yaml(given))
         if student is not None and checkpoint is None:
-            student.parts.keep(folder.parts)  # The notebooks may change later.
+            student.parts.keep(folder.parts)  # Keep a copy, because the notebooks may change later.
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
     return config, data

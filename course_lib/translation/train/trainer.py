@@ -31,7 +31,7 @@ from course_lib.translation.train.optimization import make_optimizer, make_sched
 #: The beginning of a note that layers run uncompiled.
 COMPILING_FAILED = "torch.compile failed"
 
-# DDP needn't synchronise buffers: the only one holds the positional encoding, which is equal on all ranks.
+# Don't let DDP synchronise buffers: the only one holds the positional encoding, which is equal on all ranks.
 # The option was renamed in torch 2.13.
 _NO_BUFFER_SYNC: dict[str, Any] = (
     {"forward_sync_buffers": False}
@@ -106,8 +106,8 @@ class Trainer:
         # would split each graph, so that gradients are sent before the backward pass ends. Layers are small
         # enough without that, and a split would only separate operations that could be fused.
         torch._dynamo.config.optimize_ddp = False
-        # PyTorch compiles a few more versions, for example for a single sentence. After 8 of them, its
-        # default, a layer would run uncompiled without a message.
+        # PyTorch compiles a few more versions, for example for a single sentence. After 8 versions, which is
+        # the default limit, a layer would silently run uncompiled.
         torch._dynamo.config.recompile_limit = 64
         whole = self._model_and_loss.train()
         whole.refresh()

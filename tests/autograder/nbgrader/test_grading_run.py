@@ -421,7 +421,7 @@ def test_a_submission_that_is_not_collected_completely_is_not_graded(
     replacement.begin()  # as by a process that is killed afterwards
     classroom.hand_in("bela", right)
     classroom.autograde()
-    assert "collecting it has not ended" in classroom.not_graded["bela"]
+    assert "its collection has not finished" in classroom.not_graded["bela"]
     replacement.recover()
     assert classroom.autograde() == []
     assert graded(classroom, "bela")

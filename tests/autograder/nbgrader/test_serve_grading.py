@@ -257,7 +257,7 @@ def test_a_submission_in_another_students_name_does_not_run(
 def test_a_folder_that_is_deleted_while_it_is_looked_at_stops_nothing(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "deleted"):
         assert len(serve_grading._changed_at(str(folder))) == folder.is_dir()
-    assert serve_grading._handed_in_at(str(tmp_path / "deleted")) == 0
+    assert serve_grading._newest(()) == 0
 
 
 def test_the_rate_limit_counts_all_lessons_of_a_student(

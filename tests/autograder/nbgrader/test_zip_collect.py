@@ -328,6 +328,23 @@ def test_a_full_disk_keeps_what_was_collected_before(
     assert collected(downloads)[f"jdoe/{LESSON}.ipynb"] == "x" * 100_000
 
 
+def test_an_earlier_submission_does_not_keep_others_from_being_collected(
+    downloads: Classroom, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    collect(downloads, monkeypatch)
+    everyone = {path.split("/")[0] for path in collected(downloads)}
+    shutil.rmtree(downloads.course / "autograder/submitted")
+    shutil.rmtree(downloads.course / "autograder/downloaded" / LESSON / "extracted")
+    earlier = downloads.hand_in("jdoe", b"earlier")
+    capfd.readouterr()
+    assert collect(downloads, monkeypatch) == 1
+    said = capfd.readouterr().err
+    assert "jdoe: not collected" in said
+    assert "holds an earlier submission; --force replaces it" in said
+    assert (earlier / f"{LESSON}.ipynb").read_text() == "earlier"
+    assert {path.split("/")[0] for path in collected(downloads)} == everyone
+
+
 @pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
 @pytest.mark.parametrize("locked", ["downloaded/01-scores", "downloaded/01-scores/extracted", "submitted"])
 @pytest.mark.parametrize("options", [(), ("--force",)])

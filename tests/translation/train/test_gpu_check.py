@@ -131,7 +131,7 @@ def test_nccl_is_tested_on_any_number_of_gpus(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cards))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: cards[index])
     monkeypatch.setattr(correctness, "launched_equals_one", lambda device, count: f"processes {count}")
-    expected = f"processes {count}" + "; more than one needs several identical GPUs" * (count == 1)
+    expected = f"processes {count}" + "; testing more than one needs several identical GPUs" * (count == 1)
     assert correctness.several_processes(torch.device("cuda")) == expected
 
 

@@ -238,7 +238,7 @@ def several_processes(device: torch.device) -> str:
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         count = len(names) if len(set(names)) == 1 else 1
     found = launched_equals_one(device, count)
-    return found if count > 1 else f"{found}; more than one needs several identical GPUs"
+    return found if count > 1 else f"{found}; testing more than one needs several identical GPUs"
 
 
 def launched_equals_one(device: torch.device, count: int) -> str:

@@ -74,8 +74,8 @@ def student_search(
 ) -> DecodeFunction | None:
     """Return a search for translating the test split with the student's exercises, or None if there are none.
 
-    It computes the whole prefix again for every token, so it is too slow for validation during training. Each
-    sentence gets one hypothesis, whose log-probability and score are 0: the exercises don't return them.
+    The search recomputes the whole prefix for every token, so it is too slow for validation during training.
+    Each sentence gets one hypothesis, whose log-probability and score are 0: the exercises don't return them.
     """
     if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
         return None
