@@ -89,9 +89,10 @@ for n in (25, 512, 5_000):
     )
 
 # %% [markdown]
-# By these formulas, self-attention is the cheapest for sentences, too. (They leave out the layers that lesson 02 puts
-# around it, which cost another $4\,n\,d^2$: most of the work until $n = 2d$.) But its cost grows with the square of the
-# length, which still limits Transformers on long texts.
+# By these formulas, self-attention is also the cheapest for sentences. (They leave out constant factors, and the four
+# linear layers that lesson 02 puts around attention. These cost $4\,n\,d^2$. Attention itself multiplies two pairs of
+# matrices, so it costs $2\,n^2 d$, which is less than the layers as long as $n < 2d$.) But its cost grows with the
+# square of the length, which still limits Transformers on long texts.
 #
 # ### A soft dictionary
 #

@@ -291,8 +291,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # | `value_projection` | `nn.Linear`, the same for the values |
 # | `output_projection` | `nn.Linear`, the $W^O$ of the formula |
 #
-# The queries and keys decide from which words a head reads. The value projection decides what it takes from them, and
-# the output projection in which features it writes it.
+# The queries and keys determine which words a head reads. The value projection determines what the head takes from
+# them, and the output projection determines in which features of the word the result is stored.
 #
 # All four map `d_model` features to `d_model`, with a bias, which is the default of `nn.Linear`. Each starts with
 # random numbers of **its own**: create four layers, not one layer and three copies. You may store other settings on the
@@ -457,8 +457,8 @@ named_bars(pd.DataFrame(rows), title="What do more heads cost?")
 # heads: the heads *share* the features.
 #
 # **The same number of multiplications.** There are $h$ heads, but each has only $1/h$ of the features, so computing its
-# scores costs only $1/h$ as much. Most of the work is in the four layers anyway: $4\,n\,d^2$ multiplications, compared
-# with $2\,n^2 d$ for the scores and the means.
+# scores costs only $1/h$ as much. For sentences, most of the work is in the four layers anyway: $4\,n\,d^2$
+# multiplications, compared with $2\,n^2 d$ for the scores and the weighted means. (At $n = 2d$ the two are equal.)
 #
 # **More weights.** Every head makes its own table of $100 \times 100$.
 #
@@ -565,7 +565,7 @@ attention_heatmap(
 # ### Explain it
 #
 # A colleague doesn't want her heads to share 512 features. In her module, each of the 8 heads has 512 features of its
-# own: the query, key and value projections lead from 512 to 4,096 features, and the output projection leads back.
+# own: the query, key and value projections map 512 features to 4,096, and the output projection maps 4,096 back to 512.
 # Compared with the paper's 8 heads of 64, by what factors do the parameters, the multiplications and the attention
 # weights change? What can both modules do that a single head of 512 features can't? And what does she get for the
 # additional cost?
@@ -632,7 +632,7 @@ attention_heatmap(
 # <details><summary>The paper's formula has no biases. Why do we have them?</summary>
 #
 # PyTorch's own module has them, and so does most code written since. The biases are only 2,048 of about a million
-# numbers, but two modules can exchange weights only if both have biases or neither has.
+# numbers, but two modules can exchange weights only if both have biases or neither does.
 #
 # </details>
 #

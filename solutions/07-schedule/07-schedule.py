@@ -226,7 +226,7 @@ named_lines(
 # %% [markdown]
 # After a few dozen updates, pure noise moves a weight by only about a fifth of the rate, because it cancels out in $m$,
 # while the squares in $v$ don't. But at the **first** update all three move by the full rate. Adam has seen only one
-# batch, and treats everything as signal (Liu et al. 2020, [arXiv 1908.03265](https://arxiv.org/abs/1908.03265)).
+# batch, and treats everything as signal (Ma and Yarats 2019, [arXiv 1910.04209](https://arxiv.org/abs/1910.04209)).
 #
 # That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
@@ -456,8 +456,7 @@ micro_batches = 8
 rows = []
 for update in sorted({*range(1, 12_001, 120), 4000, max(1, 4000 // micro_batches)}):
     rows.append(("stepped once per update", update, learning_rate(update, 512, 4000)))
-    step = (update - 1) * micro_batches + 1
-    rows.append(("stepped once per micro-batch", update, learning_rate(step, 512, 4000)))
+    rows.append(("stepped once per micro-batch", update, learning_rate(update * micro_batches, 512, 4000)))
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
@@ -469,7 +468,7 @@ named_lines(
 
 # %% [markdown]
 # The peak is as high as before, but it comes eight times as early: on the way up, where the rate should be small, it is
-# soon nearly eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a
+# eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a
 # factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for each
 # step of the optimiser.**
 
@@ -558,14 +557,14 @@ named_lines(
 #
 # In about six sentences: why does a Transformer like the paper's begin with tiny learning rates? Say what is
 # special about Adam's first updates, why a fresh post-norm model is fragile, and how the picture shows that the damage
-# was done in the first 40 updates.
+# was done before update 40.
 
 # %% [markdown] explain="explain_warmup"
 # Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both come from the
 # same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
 # or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
 # gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
-# answer to everything. In the picture, both post-norm runs have the same rates from update 40 on, but only one of them
+# answer to everything. From update 40 on, both post-norm runs have the same rates, but in the picture only one of them
 # learns. So the later rates can't be the reason: the damage was done before, and it lasts. The warm-up keeps the steps
 # small until Adam's means can be trusted.
 #
@@ -638,7 +637,8 @@ named_lines(
 #   you have built.
 # - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745), and
 #   Ma and Yarats 2019, [On the Adequacy of Untuned Warmup for Adaptive Optimization](https://arxiv.org/abs/1910.04209):
-#   why a warm-up helps. The second paper argues against the explanation of Liu et al. that is mentioned above.
+#   why a warm-up helps. The second paper argues against another explanation, by Liu et al. 2020 ([On the Variance of
+#   the Adaptive Learning Rate and Beyond](https://arxiv.org/abs/1908.03265)): that Adam's first rates vary too much.
 # - Loshchilov and Hutter 2019, [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101): AdamW, the
 #   usual optimiser of Transformers today. The cosine schedule is from [SGDR](https://arxiv.org/abs/1608.03983), by the
 #   same authors in 2017.

@@ -590,8 +590,8 @@ named_bars(
 
 # %% [markdown] explain="explain_buckets"
 # First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that
-# leaves the GPU idle, and 64 sentences of 100 tokens may not fit into memory, and hold twenty times as many words for
-# one update. Second, the batches should come in a new random order in each epoch, and sentences of equal
+# leaves the GPU idle; 64 sentences of 100 tokens may not fit into memory, and one update then has twenty times as many
+# words. Second, the batches should come in a new random order in each epoch, and sentences of equal
 # length should be reshuffled. If the batches always go from short to long, many updates in a row see only one kind of
 # sentence, and the gradient of a batch says little about the corpus as a whole.
 #

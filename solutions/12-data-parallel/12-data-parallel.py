@@ -441,11 +441,14 @@ pd.DataFrame(
 # consequences in more detail.
 
 # %% [markdown] explain="explain_same_model"
-# All ranks have to begin with the same weights (the same seed, or sent once), or they add up gradients of different
-# models. Every batch has to go to exactly one rank, or its sentences count twice or not at all. The gradients have to
-# be divided by the number of tokens of all ranks and then summed, or the size of an update depends on the number of
-# ranks. All ranks have to call the same collectives in the same order, or the sum of two different gradients is
-# written into both. The plan of the batches, and which of them belong to one update, has to come from the seed and the epoch
+# All ranks have to begin with the same weights (the same seed, or sent once). Otherwise each rank computes its gradient
+# at different weights, and the sum is the gradient of none of the models. All ranks add the same update, so the models
+# stay as far apart as they were at the start, and none of them follows its own loss. Every batch has to go to exactly
+# one rank, or its sentences count twice or not at all. Every rank has to divide its loss sum by the number of tokens of
+# all ranks; if it divides by its own, a token on a rank with few tokens counts more. And the gradients have to be
+# summed; with a mean, the gradient shrinks as ranks are added. All ranks have to call the same collectives in the same
+# order, or gradients of different weights are added up, and the run may hang. The plan of the batches, and which of
+# them belong to one update, has to come from the seed and the epoch
 # alone: if each rank shuffled for itself, sentences would be repeated and left out, and with another world size,
 # different batches would share an update. Dropout has to be drawn from the number of the update and of the batch, not
 # from a generator that each rank advances at its own pace, or it differs when another rank works on the batch. The
@@ -456,13 +459,14 @@ pd.DataFrame(
 # ### BEGIN MARK SCHEME
 # - 1 point: a first thing that has to be the same on all ranks, with what goes wrong otherwise. It is one of these:
 #   initial weights; the plan of batches (seed and epoch, not world size); each batch on exactly one rank; the order of
-#   the collectives; the divisor, which is the global token count; the sum of the gradients, not their mean; randomness
-#   of dropout; the number of updates, counted by the schedule and the optimiser; data and vocabulary; the norm for
-#   clipping, which is that of the whole gradient and not of each rank's.
+#   the collectives; the scale of the gradient (loss sums divided by the global token count, then summed; or DDP's mean,
+#   with each loss multiplied by the world size); randomness of dropout; the number of updates, counted by the schedule
+#   and the optimiser; data and vocabulary; the norm for clipping, which is that of the whole gradient and not of each
+#   rank's.
 # - 1 point: a second thing from this list, with what goes wrong.
 # - 1 point: a third thing from this list, with what goes wrong.
-# - 1 point: a consequence, with an explanation (for example: repeated sentences weigh double; the replicas drift
-#   apart, and the mean of their gradients belongs to no model).
+# - 1 point: a consequence, with an explanation (for example: repeated sentences weigh double; with different starts,
+#   the sum of the gradients belongs to no model).
 # ### END MARK SCHEME
 
 # %% [markdown]
