@@ -320,7 +320,7 @@ class _Run:
         return [
             f"`{earlier['name']}`"
             for earlier in self.result.findings.values()
-            if earlier["verdict"] != "right" and earlier["name"] in used
+            if earlier["verdict"] in ("wrong", "forbidden", "unwritten") and earlier["name"] in used
         ]
 
     def _give_up(self, reason: str, verdict: VerdictName) -> None:

@@ -44,9 +44,8 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     """Copy each student's collected files into `submitted/`. Exit with code 1 if anything was left out.
 
     nbgrader itself would end with exit code 0, or at the first student who has an earlier submission, unless
-    --force is given. With --force, it deletes each earlier submission before it
-    writes the new one; here, the earlier submission is restored if writing fails, and an incomplete new one
-    is deleted.
+    --force is given. With --force, it deletes each earlier submission before it writes the new one; here, the
+    earlier submission is restored if writing fails, and an incomplete new one is deleted.
     """
     failed = []
     for student, files in collected.items():

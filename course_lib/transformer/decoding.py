@@ -84,7 +84,7 @@ def beam_search(
     hypothesis has the highest log-probability divided by length_penalty(length, alpha), where the length
     counts the tokens after the start, including the end. The rows are formatted like those of
     `greedy_decode`. As there, the model is used in evaluation mode and without gradients, and its previous
-    mode is restored afterwards.
+    mode is restored afterwards. The model and the source may be on any device.
     """
     sentences = source.shape[0]
     with evaluating(model):

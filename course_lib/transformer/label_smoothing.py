@@ -12,6 +12,7 @@ def smooth_targets(
 
     As in Szegedy et al. 2016 (arXiv 1512.00567), section 7, which section 5.4 cites, every class gets
     smoothing / V, and the label gets 1 - smoothing in addition. Rows whose label is padding are all zeros.
+    The result is on the device of the labels.
     """
     padding = labels == pad_id
     # The padding id may be outside the vocabulary: -100 is common, but one_hot would reject it.
@@ -21,7 +22,7 @@ def smooth_targets(
 
 
 class LabelSmoothingLoss(nn.Module):
-    """Cross-entropy with smoothed targets, averaged over the labels that are not padding."""
+    """Cross-entropy with smoothed targets, averaged over the labels that are not padding, on any device."""
 
     def __init__(self, vocab_size: int, pad_id: int, smoothing: float = 0.1) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ def train_step(
     `loss.pad_id` is the padding id of source and target. The gradient and the returned loss are means over
     all such labels of the batch, so they don't depend on the split into micro-batches. At most one
     micro-batch's graph is alive at a time. The model is used in training mode, through `encode`, `decode` and
-    `generator`. Old gradients are cleared first, and the scheduler takes one step.
+    `generator`, on any device. Old gradients are cleared first, and the scheduler takes one step.
     """
     pairs = list(micro_batches)
     pad_id = loss.pad_id

@@ -158,6 +158,9 @@ for word, (animal, red) in features.items():
 #
 # `"... Q d"` in the signature means **any number of leading axes** (in the next lesson, a batch of sentences with
 # several heads), then the queries, then their features.
+#
+# In the last lesson, your code can run on a GPU. So in all lessons, the result and the tensors that you create have to be
+# on the device of the inputs. A check finds those that would stay on the CPU, even on a machine without a GPU.
 
 # %% build="attention_scores"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores

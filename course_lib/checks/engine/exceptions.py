@@ -142,6 +142,11 @@ def _attribute(match: re.Match[str], line: str) -> str:
     # If another function uses the attribute, the student's line doesn't contain the expression before it.
     in_line = re.search(rf"\.{name}\b", line)
     the_object = f"The object in front of `.{name}`" if in_line else f"The object that lacks `.{name}`"
+    if owner == "NoneType" and re.search(rf"\.grad\.{name}\b", line):
+        return (
+            "`.grad` is None before the backward pass, after `zero_grad()`, if the backward pass did not "
+            "reach the parameter, or if the parameter is frozen."
+        )
     if owner == "NoneType":
         return (
             f"{the_object} is None. Does a function that you call lack a `return`, or does this test not "

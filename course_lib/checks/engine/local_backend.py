@@ -4,7 +4,7 @@ import copy
 import io
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from types import CoroutineType
 from typing import Any
@@ -266,7 +266,7 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
     entries: Mapping[str, Tensor] = found.state_dict()
     with torch.no_grad():
         weights, optional = given
-        if not entries.keys() >= weights.keys():
+        if not entries.keys() >= {*weights, *optional}:
             entries = {**dict(_aliases(found)), **entries}
         for name, weight in (weights | optional).items():
             if name not in entries:
@@ -281,13 +281,17 @@ def _load(found: Any, request: Request, given: Given, keywords: Keywords) -> Non
 
 def _aliases(found: Any) -> Iterator[tuple[str, nn.Parameter]]:
     """Yield a module's parameters under the names of the properties that return them or their modules."""
-    own = [cls for cls in type(found).__mro__ if cls is not nn.Module and issubclass(cls, nn.Module)]
-    for name in (name for cls in own for name, value in vars(cls).items() if isinstance(value, property)):
-        part = getattr(found, name, None)
-        if isinstance(part, nn.Parameter):
-            yield name, part
-        elif isinstance(part, nn.Module):
-            yield from ((f"{name}.{inner}", parameter) for inner, parameter in part.named_parameters())
+    for path, module in found.named_modules() if isinstance(found, nn.Module) else ():
+        own = [cls for cls in type(module).__mro__ if cls is not nn.Module and issubclass(cls, nn.Module)]
+        for name in (name for cls in own for name, value in vars(cls).items() if isinstance(value, property)):
+            part = None
+            with suppress(Exception):  # A property may fail until the module has been called.
+                part = getattr(module, name)
+            full = f"{path}.{name}" if path else name
+            if isinstance(part, nn.Parameter):
+                yield full, part
+            elif isinstance(part, nn.Module):
+                yield from ((f"{full}.{inner}", weight) for inner, weight in part.named_parameters())
 
 
 def _train(found: Any, request: Request, given: Given, keywords: Keywords) -> None:

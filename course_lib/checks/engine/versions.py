@@ -42,7 +42,7 @@ class _Version:
     found: Any
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     efforts: dict[int, int] = field(default_factory=dict)
-    """The effort of each probe, which is only known for the reference."""
+    """The effort of each probe, which is only used for the reference: other calls aren't counted."""
     stopped: Raised | None = None
     """The timeout of an earlier probe, after which the version is not run again."""
 

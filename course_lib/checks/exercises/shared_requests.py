@@ -20,7 +20,7 @@ from course_lib.checks.exercises.fixtures.results import (
 
 Weights = Mapping[str, Tensor]
 
-#: The description of probes that use `stays_on_device`.
+#: The description of probes that call the student's code as if it were on a GPU.
 DEVICE = "everything is on the device of the inputs"
 
 #: The description of probes that use `call_after_another`.

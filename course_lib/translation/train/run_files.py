@@ -151,9 +151,15 @@ class RunFiles:
             return
         self.finish_writing()
         path = self.folder.model("averaged")
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise BadInputError(
+                f"{path}: the averaged model of an earlier run cannot be removed ({error.strerror}). Choose "
+                "another run_folder."
+            ) from None
         self._unfinished.add(path)
         try:
-            self._try("The averaged model", lambda: path.unlink(missing_ok=True))
             averaged = self._snapshots.average(up_to, self._report)
             if averaged is not None:
                 self._try("The averaged model", lambda: save_model(path, averaged))

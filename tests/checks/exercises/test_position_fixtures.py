@@ -195,6 +195,9 @@ def _doubled(tokens: torch.Tensor) -> torch.Tensor:
     return 2 * tokens
 
 
+SCRIPTED = torch.jit.script(_doubled)
+
+
 @pytest.mark.parametrize(
     ("found", "error"),
     [
@@ -204,8 +207,15 @@ def _doubled(tokens: torch.Tensor) -> torch.Tensor:
         (lambda tokens: torch.tensor(tokens.tolist()), "with inputs on a GPU, the result would"),
         (lambda tokens: tokens * copy.deepcopy(nn.Parameter(tokens * 1.0)), ""),
         (lambda tokens: (tokens * 1.0).to_sparse().to_dense(), ""),
+        (lambda tokens: torch.tensor(list(tokens * 1.0)) * torch.ones(4), "with inputs on a GPU, the result"),
+        (lambda tokens: float((torch.tensor(list(tokens * 1.0)) * torch.ones(4)).sum()), ""),
+        (lambda tokens: (torch.ones(4) + tokens.cpu()).to(tokens.device), ""),
+        (lambda tokens: (torch.ones(4) + tokens.to("cpu")).to(tokens.device), ""),
+        (lambda tokens: torch.ones(4) * tokens if tokens.is_cpu else tokens, ""),
+        (lambda tokens: SCRIPTED(torch.ones_like(tokens)), ""),
+        (lambda tokens: torch.zeros_like(tokens).index_put((torch.tensor([0, 2]),), tokens[0]), ""),
         (lambda tokens: tokens.no_such_attribute, ""),  # Other probes report this exception.
-        (torch.jit.script(_doubled), ""),
+        (SCRIPTED, ""),
     ],
 )
 def test_what_stays_on_the_device_of_its_arguments(found, error) -> None:
