@@ -295,9 +295,9 @@ class _Run:
         for finding in judged.findings:
             if parts := self._wrong_parts(finding):
                 text = (
-                    f"Solutions that fail their own checks: {', '.join(parts)}. If your code here uses them, "
+                    f"Solutions that fail their own checks: {', '.join(parts)}. "
+                    "If your code here uses them, correct them first.\n"
                 )
-                text += "correct them first.\n"
                 self.result.outputs[index].append(new_output("stream", name="stdout", text=text))
             self.result.findings[cell.id] = asdict(finding)
             self.result.warnings += filter(None, [finding.review])
