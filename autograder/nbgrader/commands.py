@@ -43,9 +43,10 @@ def extract_archive_files(app: ZipCollectApp) -> None:
 def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     """Copy each student's collected files into `submitted/`. Exit with code 1 if anything was left out.
 
-    nbgrader itself would end with exit code 0. Without --force, it would stop at the first student who already
-    has a submission; here, that student is reported, and the others are collected. With --force, it deletes each earlier submission before it writes the new one; here, the
-    earlier submission is restored if writing fails, and an incomplete new one is deleted.
+    nbgrader itself would end with exit code 0. Without --force, it would stop at the first student who has
+    a submission already; here, that student is reported, and the others are collected. With --force, it
+    deletes each earlier submission before it writes the new one; here, the earlier submission is restored if
+    writing fails, and an incomplete new one is deleted.
     """
     failed = []
     for student, files in collected.items():
