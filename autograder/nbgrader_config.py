@@ -57,8 +57,9 @@ c.CourseDirectory.release_directory = "lessons"
 c.CourseDirectory.submitted_directory = "autograder/submitted"
 c.CourseDirectory.autograded_directory = "autograder/autograded"
 c.CourseDirectory.feedback_directory = "autograder/feedback"
-# Downloads from Canvas or Moodle, for `nbgrader zip_collect`.
+# Downloads from Canvas or Moodle, for `nbgrader zip_collect` and `nbgrader export`.
 c.ZipCollectApp.downloaded_directory = "autograder/downloaded"
+c.FeedbackArchive.downloaded_directory = c.ZipCollectApp.downloaded_directory
 c.ZipCollectApp.extractor_plugin = "autograder.submissions.archives.DownloadExtractor"
 c.ZipCollectApp.collector_plugin = "autograder.nbgrader.downloads.DownloadCollector"
 # To use a different gradebook, set COURSE_GRADEBOOK=sqlite:////absolute/path.db

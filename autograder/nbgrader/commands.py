@@ -13,6 +13,7 @@ from typing import Any
 from nbgrader.apps.dbapp import DbStudentImportApp
 from nbgrader.apps.zipcollectapp import ZipCollectApp
 
+from autograder.nbgrader.downloads import read_prefixes, write_prefixes
 from autograder.nbgrader.replacement import FolderReplacement, owner, require_writable
 
 _extract_archive_files = ZipCollectApp.extract_archive_files
@@ -46,7 +47,8 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
     nbgrader itself would end with exit code 0. Without --force, it would stop at the first student who has
     a submission already; here, that student is reported, and the others are collected. With --force, it
     deletes each earlier submission before it writes the new one; here, the earlier submission is restored if
-    writing fails, and an incomplete new one is deleted.
+    writing fails, and an incomplete new one is deleted. The prefixes of the collected notebooks are kept,
+    because feedback is returned under the same names.
     """
     failed = []
     for student, files in collected.items():
@@ -63,6 +65,13 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
         except OSError as error:
             app.log.error("%s: not collected: %s", student, error)
             failed.append(student)
+    folder = Path(app._format_collect_path(app.extracted_directory)).parent
+    prefixes = app.collector_plugin_inst.prefixes
+    try:
+        new = {student: prefix for student, prefix in prefixes.items() if student not in failed}
+        write_prefixes(folder, read_prefixes(folder) | new)
+    except (OSError, ValueError) as error:
+        app.fail(f"The names for returning feedback were not kept: {error}")
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out
     if failed:
         app.fail(f"{len(failed)} of {len(collected)} students were not collected: {', '.join(failed)}")

@@ -2,10 +2,11 @@
 
 import csv
 import io
+import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,12 @@ from traitlets import Unicode
 from autograder.nbgrader.gradebook import open_gradebook
 from autograder.submissions.downloaded_files import DownloadedFile, interpretations
 from autograder.submissions.reading import shown
+from course_lib.atomic_files import atomic_write_text
 from course_lib.check_log import LOG
 from course_lib.curriculum.course_file import load_curriculum
+
+#: The file with the prefixes of the students' notebooks, for `FeedbackArchive`.
+_PREFIXES = "prefixes.json"
 
 _CANVAS_LOGINS = ("SIS Login ID", "SIS User ID", "Integration ID")
 
@@ -80,6 +85,8 @@ class DownloadCollector(FileNameCollectorPlugin):
         super().__init__(**options)
         self.left_out = 0
         """The number of warnings about unidentified files, ambiguous uploads and missing notebooks."""
+        self.prefixes: dict[str, str] = {}
+        """The prefix of each student's notebook in the download, by student."""
 
     def collect(self, submitted_file: str) -> dict[str, str] | None:
         """Return the student ("student_id") and the new name ("file_id") of a file.
@@ -108,6 +115,8 @@ class DownloadCollector(FileNameCollectorPlugin):
                         self.log.warning("%s has uploaded no notebook for %s", student, lesson)
                 if len(choice) == 1:
                     collected[choice[0].path] = {"student_id": student, "file_id": wanted}
+                    if wanted == notebook:
+                        self.prefixes[student] = choice[0].prefix
                 elif choice:
                     self.left_out += 1
                     self.log.warning(
@@ -178,6 +187,27 @@ def _newest(files: list[DownloadedFile], wanted: str) -> list[DownloadedFile]:
     last = [file for file in files if file.attachment == max(each.attachment for each in files)]
     exact = [file for file in last if file.file == wanted] or last
     return exact[:1] if len({file.path.read_bytes() for file in exact}) == 1 else exact
+
+
+def read_prefixes(folder: Path) -> dict[str, str]:
+    """Read the prefixes of the students' notebooks from a lesson's folder in `downloaded/`.
+
+    Return an empty dict if nothing has been collected. Raises ValueError if the file isn't valid.
+    """
+    path = folder / _PREFIXES
+    try:
+        prefixes = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it, and collect with --force") from None
+    return {str(student): str(prefix) for student, prefix in prefixes.items()}
+
+
+def write_prefixes(folder: Path, prefixes: Mapping[str, str]) -> None:
+    """Write the prefixes of the students' notebooks to a lesson's folder in `downloaded/`."""
+    text = json.dumps(dict(sorted(prefixes.items())), indent=1)
+    atomic_write_text(folder / _PREFIXES, text + "\n")
 
 
 def read_roster(path: str) -> list[list[str]]:

@@ -1,15 +1,20 @@
-"""Export grades for Canvas and Moodle, as CSV files with the columns that their documentation describes.
+"""Export grades and feedback for Canvas and Moodle.
 
-For Canvas (instructor guide, "How do I import grades in the Gradebook?"), the file has a row for each
-student, identified by ID or SIS Login ID, a row "Points Possible", and a column for each assignment. If
-Canvas has assigned an ID to an assignment, its column name ends with the ID in parentheses. For Moodle
+Grades are exported as CSV files with the columns that the systems' documentation describes. For Canvas
+(instructor guide, "How do I import grades in the Gradebook?"), the file has a row for each student,
+identified by ID or SIS Login ID, a row "Points Possible", and a column for each assignment. If Canvas has
+assigned an ID to an assignment, its column name ends with the ID in parentheses. For Moodle
 (https://docs.moodle.org/en/Grade_import), the file has the columns of Moodle's own export, which the
-instructor maps during the import.
+instructor maps during the import. Until a submission is fully graded, its cell keeps the value from the
+roster, or is empty without a roster.
 
-Until a submission is fully graded, its cell keeps the value from the roster, or is empty without a roster.
+Feedback is exported as an archive whose files are named like the downloaded submissions, because both systems
+identify students by these names (`infer_comment_context_from_filename` in Canvas's code, and
+`mod/assign/feedback/file/importziplib.php` in Moodle's).
 """
 
 import re
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +22,10 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 from traitlets import Unicode
 
-from autograder.nbgrader.downloads import read_roster
+from autograder.nbgrader.downloads import read_prefixes, read_roster
 from autograder.nbgrader.gradebook import has_points, points_after_penalty
 from autograder.reports.exporter import CourseExporter, write_csv
+from course_lib.atomic_files import atomic_write
 
 _POINTS_POSSIBLE = "Points Possible"
 
@@ -264,6 +270,65 @@ class MoodleExport(_Export):
                 "grades again, or choose other lessons with --assignment."
             )
         return [header, *self.fill(header, students, grades, columns)]
+
+
+class FeedbackArchive(CourseExporter):
+    """An nbgrader exporter that packs a lesson's feedback into an archive for Canvas or Moodle.
+
+    Run it with `nbgrader export --exporter=autograder.reports.learning_management.FeedbackArchive
+    --assignment=LESSON`.
+    """
+
+    downloaded_directory = Unicode(
+        "downloaded", help="The folder of the downloads, as in ZipCollectApp.downloaded_directory."
+    ).tag(config=True)
+
+    def write(self, gradebook: Gradebook) -> None:
+        """Write the archive to `to`, or to feedback-LESSON.zip by default.
+
+        Students with a submission from a download but no feedback, and students with feedback but no such
+        submission, are logged. Raises ValueError, and writes nothing, unless exactly one lesson is chosen,
+        and if there is no feedback for any download.
+        """
+        if len(self.assignment) != 1:
+            raise ValueError("choose one lesson, for example --assignment=01-attention")
+        lesson = str(self.assignment[0])
+        folder = Path(self.course.root, self.downloaded_directory, lesson)
+        prefixes = read_prefixes(folder)
+        if not prefixes:
+            raise ValueError(
+                f"{folder} contains no names of downloaded submissions; collect them with "
+                f"`nbgrader zip_collect {lesson} --force`"
+            )
+        pages = {
+            student: sorted(
+                Path(self.course.format_path(self.course.feedback_directory, student, lesson)).glob("*.html")
+            )
+            for student in sorted({student.id for student in gradebook.students} | prefixes.keys())
+            if self.wants_student(student)
+        }
+        if missing := [student for student in pages if student in prefixes and not pages[student]]:
+            self.log.warning("No feedback in the archive for %s, because there is none", ", ".join(missing))
+        if others := [student for student in pages if student not in prefixes and pages[student]]:
+            self.log.warning(
+                "No feedback in the archive for %s, because the submission is not from a download",
+                ", ".join(others),
+            )
+        packed = [
+            (page, prefixes[student] + page.name)
+            for student in pages.keys() & prefixes.keys()
+            for page in pages[student]
+        ]
+        if not packed:
+            raise ValueError(f"there is no feedback; run `nbgrader generate_feedback {lesson}` first")
+        target = Path(self.to or f"feedback-{lesson}.zip")
+        with (
+            atomic_write(target) as file,
+            zipfile.ZipFile(file, "w", compression=zipfile.ZIP_DEFLATED) as archive,
+        ):
+            for page, name in sorted(packed):
+                archive.write(page, name)
+        self.log.info("Wrote %s with %d files", target, len(packed))
 
 
 def _columns(header: Sequence[str], lessons: Iterable[str], pattern: str) -> dict[str, int]:

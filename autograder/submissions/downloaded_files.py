@@ -37,6 +37,8 @@ class DownloadedFile:
     moodle: bool
     depth: int = 0
     """The number of folders around the part of the path that names the student."""
+    prefix: str = ""
+    """The part of the path that identifies the student, up to the name of the student's own file."""
     late: bool = False
     attachment: int = 0
     """Canvas's id of the upload; later uploads have higher ids. It is 0 for Moodle."""
@@ -63,6 +65,7 @@ def interpretations(path: Path, parts: Sequence[str]) -> Iterator[DownloadedFile
                 number=found["number"],
                 moodle=match.re is _MOODLE,
                 depth=depth,
+                prefix=part.removesuffix(found["file"] or "").removesuffix("_") + "_",
                 late=bool(found.get("late")),
                 attachment=int(found.get("attachment") or 0),
             )

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 from nbgrader.api import Gradebook
-from nbgrader.apps import ZipCollectApp
+from nbgrader.apps import ExportApp, ZipCollectApp
 
+from autograder.nbgrader.downloads import read_prefixes
 from autograder.submissions.downloaded_files import interpretations
 from tests.autograder.nbgrader.classroom import Classroom, run_app
 from tests.autograder.nbgrader.unix_accounts import accounts, why_unavailable
@@ -117,6 +118,44 @@ def test_each_notebook_gets_the_lessons_name_in_its_students_folder(
     assert len(refused) == len(named)
     assert all(any(name in line for line in refused) for name in named)
     assert "late, but its file names don't say by how much: jdoe." in said
+
+
+def test_feedback_returns_under_the_names_of_the_downloaded_notebooks(
+    downloads: Classroom, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    collect(downloads, monkeypatch)
+    autograder = downloads.course / "autograder"
+    for student in ("jdoe", "sobrien", "zoe", "alex1"):
+        page = autograder / "feedback" / student / LESSON / f"{LESSON}.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(f"for {student}")
+    options = ["--exporter=autograder.reports.learning_management.FeedbackArchive", f"--assignment={LESSON}"]
+    assert run_app(monkeypatch, ExportApp, autograder, *options) == 0
+    with zipfile.ZipFile(autograder / f"feedback-{LESSON}.zip") as archive:
+        pages = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert pages == {
+        f"janedoesmith_LATE_101_10002_{LESSON}.html": "for jdoe",
+        f"Siobhán OBrien_55_assignsubmission_file_{LESSON}.html": "for sobrien",
+        f"Zoë de la Cruz_56_assignsubmission_file_{LESSON}.html": "for zoe",
+    }
+    said = capfd.readouterr().err
+    assert "No feedback in the archive for jmueller, long, because there is none" in said
+    assert "No feedback in the archive for alex1, because the submission is not from a download" in said
+
+
+def test_a_student_who_is_not_collected_again_keeps_the_earlier_name(
+    downloads: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect(downloads, monkeypatch)
+    archive = downloads.course / "autograder/downloaded" / LESSON / "archive"
+    shutil.rmtree(archive)
+    archive.mkdir()
+    write(archive / "second.zip", {f"doejane_101_20000_{LESSON}.ipynb": "jane's second"})
+    assert collect(downloads, monkeypatch) == 1  # because Jane has a submission already
+    assert read_prefixes(archive.parent)["jdoe"] == "janedoesmith_LATE_101_10002_"
+    assert collect(downloads, monkeypatch, "--force") == 0
+    names = read_prefixes(archive.parent)
+    assert (names["jdoe"], names["zoe"]) == ("doejane_101_20000_", "Zoë de la Cruz_56_assignsubmission_file_")
 
 
 def test_the_files_that_the_lesson_asks_for_are_collected_too(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.reports.learning_management import CanvasExport, MoodleExport
+from autograder.reports.learning_management import CanvasExport, FeedbackArchive, MoodleExport
 from tests.autograder.reports.graded_class import GradedClass, copy_of, empty_course, folder_of
 
 pytestmark = pytest.mark.slow
@@ -134,3 +134,43 @@ def test_a_roster_that_does_not_fit_changes_no_file(
         rows_of(MoodleExport(roster=roster_of(graded, text)), graded)
     assert says in caplog.text
     assert not (graded.root / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("lessons", "prefixes", "message"),
+    [
+        ([], None, "choose one lesson, for example --assignment=01-attention"),
+        (["01-first", "02-second"], None, "choose one lesson"),
+        (
+            ["01-first"],
+            None,
+            "contains no names of downloaded submissions; collect them with `nbgrader zip_collect",
+        ),
+        (["01-first"], "{", "prefixes.json is damaged"),
+        (
+            ["01-first"],
+            '{"ann": "as_1_2_"}',
+            "there is no feedback; run `nbgrader generate_feedback 01-first`",
+        ),
+    ],
+)
+def test_feedback_that_cannot_be_packed_is_an_error(
+    graded: GradedClass,
+    lessons: list[str],
+    prefixes: str | None,
+    message: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if prefixes is not None:
+        file = graded.root / "downloaded" / "01-first" / "prefixes.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(prefixes)
+    target = graded.root / "feedback.zip"
+    target.write_text("the earlier archive")
+    exporter = FeedbackArchive(assignment=lessons, to=str(target))
+    exporter.config.CourseDirectory.root = str(graded.root)
+    exporter.log = logging.getLogger("test")
+    with pytest.raises(SystemExit) as ended:
+        exporter.export(graded.gradebook)
+    assert (ended.value.code, target.read_text()) == (1, "the earlier archive")
+    assert message in caplog.text
