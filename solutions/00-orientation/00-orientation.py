@@ -160,6 +160,13 @@ for name, tensor in {
 aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# The 2 is aligned with the 5 queries. The lengths differ and neither is 1, so torch would raise an error. The shapes
+# `(3, 1)` and `(4,)` fit: both are stretched, and the result has the shape `(3, 4)`.
+#
+# </details>
+#
 # ### See it: the copies
 #
 # A column times a row makes a multiplication table. Numbers in brackets are copies.
@@ -174,6 +181,13 @@ across = torch.arange(1, 5)
 broadcast_tables(down, across, down * across, names=("down", "× across", "= product"))
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Both tensors now have a single axis, and the lengths, 3 and 4, don't match, so torch raises an error. With two lengths
+# of 4, it multiplies element by element: 1, 4, 9, 16. That is a row, not a table.
+#
+# </details>
+#
 # ## 5. A wrong answer without an error
 #
 # If you mix up two shapes, torch often finds *some* way to make them fit, and you get the answer to a different
@@ -202,6 +216,12 @@ broadcast_tables(predicted, target, difference, names=("predicted", "− target"
 # %% [markdown]
 # Each prediction was compared with *every* target; only the diagonal is what we wanted. A network trained with this
 # loss would learn to predict the mean of all targets, everywhere, and no error would tell you.
+#
+# <details><summary>What changes?</summary>
+#
+# The error is now 0. Both shapes are `(3,)`, so each prediction is compared only with its own target.
+#
+# </details>
 #
 # Three habits protect you:
 #
@@ -321,6 +341,13 @@ broadcast_tables(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Each number has its negative on the other side of the diagonal, such as -9 and 9, because $x_i - x_j$ is the negative
+# of $x_j - x_i$. On the diagonal, $x_i - x_i$ is 0.
+#
+# </details>
+#
 # ### Explain it
 #
 # A wrong function can pass one test by chance. So how does a check decide whether your function is correct? Explain in
@@ -333,7 +360,7 @@ broadcast_tables(
 # my results are wrong in exactly the way that a known mistake would make them wrong, the check names that mistake.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: it compares the results of my function with those of the course's own (the reference) for the same inputs.
+# - 1 point: it calls the course's own function (the reference) with the same inputs, and compares the results.
 # - 1 point: only results count, not how the code is written (so other ways of writing it are correct as well).
 # ### END MARK SCHEME
 

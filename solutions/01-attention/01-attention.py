@@ -89,10 +89,10 @@ for n in (25, 512, 5_000):
     )
 
 # %% [markdown]
-# By these formulas, self-attention is also the cheapest for sentences. (They leave out constant factors, and the four
-# linear layers that lesson 02 puts around attention. These cost $4\,n\,d^2$. Attention itself multiplies two pairs of
-# matrices, so it costs $2\,n^2 d$, which is less than the layers as long as $n < 2d$.) But its cost grows with the
-# square of the length, which still limits Transformers on long texts.
+# By these formulas, self-attention is also the cheapest for sentences. (The formulas leave out constant factors, and the
+# four linear layers that lesson 02 puts around attention, which cost $4\,n\,d^2$. Attention itself consists of two
+# matrix products, which cost $2\,n^2 d$: less than the layers as long as $n < 2d$.) But the cost of attention grows
+# with the square of the length, which still limits Transformers on long texts.
 #
 # ### A soft dictionary
 #
@@ -159,8 +159,9 @@ for word, (animal, red) in features.items():
 # `"... Q d"` in the signature means **any number of leading axes** (in the next lesson, a batch of sentences with
 # several heads), then the queries, then their features.
 #
-# In the last lesson, your code can run on a GPU. So in all lessons, the result and the tensors that you create have to be
-# on the device of the inputs. A check finds those that would stay on the CPU, even on a machine without a GPU.
+# In the last lesson, your code can run on a GPU. So in all lessons, the result and the tensors that you create have to
+# be on the device of the inputs. Most checks detect a tensor that would stay on the CPU, even on a machine without a
+# GPU.
 
 # %% build="attention_scores"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores
@@ -199,6 +200,13 @@ score_spread(samples)
 # $q^2 k^2$ is the mean of $q^2$ times that of $k^2$, which is $1 \cdot 1$. A dot product sums $d_k$ of these products,
 # and the variances of independent numbers add up. So its standard deviation is $\sqrt{d_k}$ (footnote 4 of the paper),
 # and dividing by that root makes the spread 1 for any $d_k$.
+#
+# <details><summary>What changes?</summary>
+#
+# With `2 * torch.randn(...)`, all spreads are four times as large, about 8, 16, 32 and 64, because both factors of each
+# product are doubled. The scores themselves spread by about 1 for every $d_k$.
+#
+# </details>
 #
 # ### See it: what large scores do to the softmax
 #
@@ -349,6 +357,13 @@ mask = torch.tensor(
 mask_effect(scores, mask, attention_weights(scores, mask))
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# The last query gives its only key a weight of 1. If you mask another key, its weight goes to the allowed keys of its
+# row, in proportion to their own: in the first row, without key 4 (0.30), the others become 1.42 times as large.
+#
+# </details>
+#
 # ### Explain it
 #
 # One student masks like this: `weights = scores.softmax(dim=-1) * mask`. Another writes
@@ -391,6 +406,14 @@ x = torch.tensor(list(features.values()))
 attention_steps(x, x, x, words, words)
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Query and key are both tripled, so all scores are 9 times as large. The dog's weight for itself rises from 0.77 to
+# nearly 1. (The fox's weights stay at 1/3: its three scores are equal.) Narrower values don't change the weights, but
+# each result has only one feature.
+#
+# </details>
+#
 # ### Build it
 #
 # One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others to
@@ -475,6 +498,15 @@ x = vectors[[index[word] for word in sentence]]
 output, weights = scaled_dot_product_attention(x, x, x)
 
 attention_over_sentence(weights, sentence, sentence, start=1)
+
+# %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# With halved vectors, all scores are a quarter as large, and the weights become more equal: "boy" gives itself 0.18
+# instead of 0.55. With doubled vectors, the scores are four times as large: 0.85 for itself, 0.15 for "girl", almost
+# nothing for the rest.
+#
+# </details>
 
 # %% tags=["see"]
 attention_heatmap(weights, sentence, sentence)

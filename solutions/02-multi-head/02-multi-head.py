@@ -129,6 +129,14 @@ attention_heatmap(
 # **A word with no match attends to everything equally.** The first word has no previous one, and in the third panel
 # "plays" looks for nothing. Their scores are all 0, and a softmax always distributes a total weight of 1.
 #
+# <details><summary>What changes?</summary>
+#
+# Two positions back, "dog" attends to the first "a", and now two words have no match. With the last change, "dog" gives
+# "small" 0.92 and "red" only 0.08, instead of half each. Words without a match in the third panel now prefer the
+# previous word.
+#
+# </details>
+#
 # ## 2. Heads: several attentions at once
 #
 # "Ball" may need its adjective, its article, and also the dog that plays with it. That takes three matrices $W^Q$. With
@@ -247,6 +255,13 @@ features_in_heads(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# The reshape does no harm only with one head, where both results are `x` itself. With more, each head gets consecutive
+# numbers, such as a whole word, instead of a part of every word.
+#
+# </details>
+#
 # ## 3. Multi-head attention
 #
 # The module's `forward` takes `query`, `key` and `value` as three tensors, because in the decoder's *cross-attention*
@@ -277,8 +292,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 
 # %% [markdown]
 # In head 0, word 0 attends almost only to itself, because its feature 0 is the largest. In head 1 its feature is 0, so
-# all its scores are 0 and its weights are equal. Each head divides its scores by the root of **its own** width, which
-# is 1 here, and not by the root of all features.
+# all its scores are 0 and its weights are equal. Each head divides its scores by the root of **its own** width, here
+# $\sqrt{1}$, and not by the root of `d_model`, here $\sqrt{2}$.
 #
 # ### What the module holds
 #
@@ -294,7 +309,7 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # The queries and keys determine which words a head reads. The value projection determines what the head takes from
 # them, and the output projection determines in which features of the word the result is stored.
 #
-# All four map `d_model` features to `d_model`, with a bias, which is the default of `nn.Linear`. Each starts with
+# All four layers map `d_model` features to `d_model`, with a bias, which is the default of `nn.Linear`. Each starts with
 # random numbers of **its own**: create four layers, not one layer and three copies. You may store other settings on the
 # module, but no tensor that `forward` has computed, such as the weights. Such a tensor would keep in memory everything
 # that it was computed from, and the module could no longer be copied.
@@ -412,6 +427,12 @@ attention_heatmap(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# With a matrix of zeros, all scores are 0, so every word gives each of the 11 words the same weight, 0.09.
+#
+# </details>
+#
 # `layer.eval()` in `weights_of_heads` turns dropout off, as when the network translates. In this picture it makes no
 # difference, because we record the weights before dropout. In a stack of layers it would: dropout in one layer changes
 # what the next one reads.
@@ -464,6 +485,13 @@ named_bars(pd.DataFrame(rows), title="What do more heads cost?")
 #
 # Parameters and multiplications stay the same, and the additional tables are cheap for short sentences. The main price
 # of more heads is that each has fewer features to distinguish words by.
+#
+# <details><summary>What changes?</summary>
+#
+# The parameters stay the same, the multiplications grow by a factor of 18, and the attention weights by a factor of
+# 100. The multiplications of the four layers grow by a factor of 10, and those of attention itself by 100.
+#
+# </details>
 #
 # ## 5. What can several heads do that one can't?
 #
@@ -562,11 +590,18 @@ attention_heatmap(
 # 25.4 for 32. Both too few and too many heads cost quality. (BLEU measures the quality of translations; higher is
 # better.)
 #
+# <details><summary>What changes?</summary>
+#
+# Sixteen heads learn the task too, but more slowly: after 100 steps their error is still near 0.2, and that of two
+# heads is below 0.01. Without positions, all lines stop near 0.9, for any number of heads.
+#
+# </details>
+#
 # ### Explain it
 #
 # A colleague doesn't want her heads to share 512 features. In her module, each of the 8 heads has 512 features of its
 # own: the query, key and value projections map 512 features to 4,096, and the output projection maps 4,096 back to 512.
-# Compared with the paper's 8 heads of 64, by what factors do the parameters, the multiplications and the attention
+# Compared with the paper's 8 heads of 64, by what factors do the numbers of parameters, multiplications and attention
 # weights change? What can both modules do that a single head of 512 features can't? And what does she get for the
 # additional cost?
 
@@ -606,8 +641,8 @@ attention_heatmap(
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: queries and keys are equal, so the score of (i, j) equals that of (j, i).
-# - 1 point: one rule for all positions can't distinguish back from ahead; or: scores that fall along the sentence can,
-#   position by position.
+# - 1 point: by one rule for all positions, the next word gets the same score as the previous one, so the head can't
+#   prefer either; or: scores that fall along the sentence make it possible, position by position.
 # - 1 point: a word matches itself at least as well as other words of the same length (the diagonal is strong again).
 # ### END MARK SCHEME
 
@@ -616,8 +651,8 @@ attention_heatmap(
 #
 # <details><summary>What does the output projection do?</summary>
 #
-# It mixes the heads, so that any feature of the output can depend on any of them. It also determines in which features
-# of the word the result is stored, which matters in lesson 03, where the output is added to the input.
+# It mixes the heads, so that any feature of the output can depend on any of them. In which features the result is
+# stored matters in lesson 03, where the output is added to the input.
 #
 # </details>
 #

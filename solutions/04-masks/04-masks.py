@@ -101,6 +101,13 @@ attention_heatmap(
 # Without a mask, a sentence's result depends on how much padding it has, and therefore on the other sentences in its
 # batch. With the mask, the padding columns are empty.
 #
+# <details><summary>What changes?</summary>
+#
+# With six positions of padding, the five words lose between 29% and 56% of their weight. With three, they lost between
+# 17% and 39%. With the mask, they lose nothing.
+#
+# </details>
+#
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct: the mask is the same
 # for every query, so it needs only one row, (B, 1, L). Why the rows of padding do no harm is the question at the end of
 # this section. (During training, the loss compares the output at each position with the word that should come next.
@@ -158,11 +165,18 @@ with torch.no_grad():
         print(f"{name:15} largest difference {(found - expected).abs().max().item():.7f}")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# The difference is now about 0.24. Alone, the sentence ends after three tokens. In the batch, these three also attend
+# to "runs" and `<end>`, which aren't padding, so the mask doesn't hide them.
+#
+# </details>
+#
 # ### Explain it
 #
 # A student says: "If padding should count for nothing, I should mask its query rows as well as its key columns." Say
 # what would happen to a masked query row in a plain softmax (without the special treatment that you built in lesson
-# 01), whether masking such a row would help, and where the outputs of padding are ignored instead.
+# 01), whether masking such a row would help, and in which two places the outputs of padding are ignored instead.
 
 # %% [markdown] explain="explain_columns"
 # A row that is masked completely has no key left. If masked scores are minus infinity, its softmax is 0/0, which is
@@ -172,7 +186,8 @@ with torch.no_grad():
 # loss, they are ignored: positions whose label is padding are not part of the mean.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: a row without any allowed key is 0/0 in the softmax (NaN), or silently uniform, unless treated specially.
+# - 1 point: a row without any allowed key is 0/0 in the softmax (NaN), or, if masked scores are only very
+#   low, uniform without a warning.
 # - 1 point: nobody uses padding's outputs, since its key columns are masked, so its rows do no harm.
 # - 1 point: the loss ignores positions of padding.
 # ### END MARK SCHEME
@@ -305,6 +320,13 @@ mask_panels(
 # If the padding is at the end, the causal mask already hides it from all *words*, because it is in their future. The
 # decoder uses a padding mask all the same: it should not depend on where someone else puts the padding.
 #
+# <details><summary>What changes?</summary>
+#
+# With `which = 0`, the third mask is the causal mask, because there is no padding to hide. In the reversed sentence,
+# the first three rows are empty: they belong to padding, and only padding comes before them.
+#
+# </details>
+#
 # | attention | queries | keys | mask |
 # |---|---|---|---|
 # | encoder, self-attention | source | source | hides padding of the source |
@@ -383,6 +405,13 @@ pd.DataFrame(rows, columns=["reads", "may attend to", "predicts"])
 # |---|---|---|
 # | **labels shifted** | the answer is one position ahead, and hidden: correct | the answer is one position ahead, and visible |
 # | **labels not shifted** | the answer is what was just read | the answer is what was just read |
+#
+# <details><summary>What changes?</summary>
+#
+# With `labels = reads`, the columns "reads" and "predicts" become equal. The model only has to copy the token that it
+# has just read. It can hardly fail, but it learns nothing about the next word.
+#
+# </details>
 #
 # ## 5. The leak probe
 #
@@ -546,6 +575,13 @@ named_lines(
 # - results that are **too good to be true**. Train on noise: if a model learns to predict it, the model can see the
 #   answer.
 #
+# <details><summary>What changes?</summary>
+#
+# After ten steps, the leaking model is right only about 20% of the time, and the other two lines are still near 10%.
+# With three kinds of tokens, a guess is right one time in three, and these two lines end near one third.
+#
+# </details>
+#
 # ### Explain it
 #
 # Someone trains a translator. After one hour its validation loss (the loss on sentences that it isn't trained on) is
@@ -563,10 +599,10 @@ named_lines(
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: the decoder sees what it should predict (mask missing or off by one, or labels not shifted).
-# - 1 point: validation uses the correct target with the same mask, so it leaks as well; only translating shows it.
-# - 1 point: a test that confirms or refutes the suspicion: for the mask, change a token and see whether earlier outputs
-#   change;
-#   for the labels, compare them with what is read; for either, train on noise.
+# - 1 point: in validation, the decoder gets the whole correct target too (with the same mask), so it leaks as well.
+# - 1 point: a test, named or described, that confirms or refutes the suspicion in the answer: for the mask, change a
+#   token and see whether earlier outputs change (the leak probe); for the labels, compare them with what is read; for
+#   either, train on noise.
 # ### END MARK SCHEME
 
 # %% [markdown]

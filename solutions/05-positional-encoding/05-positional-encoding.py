@@ -102,6 +102,13 @@ print("different outputs:", how_many_differ(outputs))
 # %% [markdown]
 # There is only one output vector, apart from rounding. The dog doesn't know whether it bites or is bitten.
 #
+# <details><summary>What changes?</summary>
+#
+# Every word still has only one output, in sentences of up to seven words. The printed distance stays near 1e-7, which
+# is rounding.
+#
+# </details>
+#
 # The rest of the model doesn't help: normalisation and the feed-forward network work on each word alone. (In the
 # decoder, the causal mask distinguishes words by how many others they see. The encoder has nothing like it.)
 #
@@ -208,6 +215,13 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 # the beginning of a text from its end. Together they are like the digits of a number: the last digit changes at every
 # step, the first hardly ever.
 #
+# <details><summary>What changes?</summary>
+#
+# Pair $i$ of the narrow table is pair $4i$ of the wide one, so its pairs 0, 1, 2 and 4 are the same waves as pairs 0,
+# 4, 8 and 16 before. Each wave is $\sqrt{10} \approx 3.2$ times as slow as the one above it.
+#
+# </details>
+#
 # ### See it: the sinusoids as a heat map
 #
 # This is the same table with all its columns.
@@ -220,6 +234,13 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 
 # %% [markdown]
 # On the right, almost nothing changes: these hands are made for texts much longer than 60 words.
+#
+# <details><summary>What changes?</summary>
+#
+# The border moves from about column 36 to about column 60: 2,000 positions are long enough for slower hands to turn
+# visibly.
+#
+# </details>
 #
 # ## 3. What the pattern is good for
 #
@@ -234,6 +255,13 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Offset 6 comes close: its arc is 344 degrees. The first hand turns by 1 radian per position, and a full turn is
+# $2\pi \approx 6.28$. Offset 25 comes even closer, with 352 degrees: four turns are 25.13.
+#
+# </details>
+#
 # The angle stays the same wherever you start. For an offset of $k$ positions and a hand of frequency $\omega$:
 #
 # $$\begin{pmatrix} \sin((pos + k)\,\omega) \\ \cos((pos + k)\,\omega) \end{pmatrix} =
@@ -316,6 +344,13 @@ named_lines(
 # from "three after", because the cosine is the same for both. That needs projections, which turn query and key
 # differently.
 #
+# <details><summary>What changes?</summary>
+#
+# With 16 features, distant positions can look near: at distance 182 the share is 0.72, higher than at distance 3
+# (0.69). With 512 features they don't: the share stays below 0.44 at all distances above 100.
+#
+# </details>
+#
 # ### Explain it
 #
 # Two students find this too complicated. One says: "Give each word one more feature with its position: 0, 1, 2, and so
@@ -334,7 +369,7 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: the plain number grows without bound (it drowns the words, or long sentences bring numbers never seen).
 # - 1 point: position / length gives a step a different meaning in each sentence (or: needs a length that is unknown).
-# - 1 point: sinusoids are bounded **and** an offset is the same linear map (rotation) wherever it starts.
+# - 1 point: sinusoids are bounded, and an offset is the same linear map (rotation) wherever it starts.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -418,6 +453,13 @@ named_lines(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Without the factor, words are now longer than positions: 22.6 and 16 at 512 features. With the factor, their length is
+# over 500, and the positions drown.
+#
+# </details>
+#
 # How much is lost if positions drown the words? We add a position to a word, compare the sum with the rows of all 1,000
 # words by dot products, and take the word that matches best. We do this with the root, with a factor of 3 in its place,
 # and without any factor.
@@ -438,6 +480,12 @@ for name, words in [("with the root", embedding(tokens)), ("times 3", 3 * vector
 # The position vectors have length 16 here. Word vectors of length 3 are still recovered four times out of five, so the
 # two lengths don't have to be equal: multiplying by the root is a safe choice, not a threshold. Without the root, word
 # vectors have length 1, and the positions drown them.
+#
+# <details><summary>What changes?</summary>
+#
+# A factor of 4 recovers 98% of the words, and a factor of 5 practically all of them. With 2 it is only a third.
+#
+# </details>
 #
 # How can you **add** two things and still know both? In 512 dimensions, two unrelated vectors are nearly at right
 # angles. What follows from that is the question at the end of the lesson.
@@ -508,6 +556,13 @@ print("different outputs:", how_many_differ(outputs))
 
 # %% [markdown]
 # Six orders, six different dogs.
+#
+# <details><summary>What changes?</summary>
+#
+# There are still six different outputs. In each order, the words have other positions, so attention mixes other
+# vectors. Only the largest distance changes.
+#
+# </details>
 #
 # ### See it: learning to attend to the previous position
 #
@@ -584,6 +639,13 @@ attention_heatmap(weights[0], spelled, spelled, title="The head has learned to a
 # because near positions are similar. (The first letter has no letter before it. The head was never trained on an answer
 # for it, so its row means nothing.)
 #
+# <details><summary>What changes?</summary>
+#
+# Both are learned equally well: after 150 steps, practically all answers are right. In the heat map, the darkest cells
+# are now two to the left of the diagonal, or one to the right.
+#
+# </details>
+#
 # ### See it: longer than anything it has seen
 #
 # The authors hoped that sinusoids would also work for sentences longer than those seen during training (end of
@@ -613,6 +675,13 @@ named_lines(
 # it learned something that works for the ten positions that it saw. Others have found the same (Press, Smith and Lewis
 # 2022, [arXiv 2108.12409](https://arxiv.org/abs/2108.12409)).
 #
+# <details><summary>What changes?</summary>
+#
+# With `length = 20`, the head is right up to about 20 letters. At 40 letters it is right about 70% of the time,
+# compared with less than half before. It is still good only at the lengths that it was trained on.
+#
+# </details>
+#
 # ### Explain it
 #
 # A friend says: "You add the position to the word. If I add 3 and 4, I get 7, and nobody knows what I had. So the model
@@ -629,8 +698,9 @@ named_lines(
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: they are vectors in many dimensions, nearly at right angles (or: in different directions).
-# - 1 point: a (learned) projection or dot product can read one and ignore the other; or names the experiment.
-# - 1 point: the factor makes words about as long as positions; without it, positions drown the words.
+# - 1 point: a (learned) projection or dot product can read one and ignore the other; or: in the experiment, words were
+#   recovered from the sum.
+# - 1 point: the factor makes words about as long as positions; or: without it, positions drown the words.
 # ### END MARK SCHEME
 
 # %% [markdown]

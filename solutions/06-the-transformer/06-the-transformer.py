@@ -162,6 +162,13 @@ print(f"shuffled before or after the layer: the largest difference is {differenc
 # The numbers are the same, in another order. Only the positions that are added before the first layer (lesson 05) make
 # a difference.
 #
+# <details><summary>What changes?</summary>
+#
+# The difference is now about 0.4. The mask isn't shuffled with the words: it always hides position 0, so each run hides
+# a different word. Pass `mask[..., order]` for the shuffled sentence, and only rounding remains.
+#
+# </details>
+#
 # ## 2. A layer of the decoder
 #
 # The decoder writes the target one word at a time. Its layers have a third sublayer, in the middle:
@@ -265,6 +272,13 @@ attention_heatmap(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# The first one. It now has orange cells above the diagonal: `<start>` attends to "a" with a weight of 0.40, although
+# "a" is the word that should be predicted there.
+#
+# </details>
+#
 # ### Explain it
 #
 # In cross-attention the queries come from the target, and the keys and values from the memory. Why this way round? Say
@@ -283,7 +297,7 @@ attention_heatmap(
 # ### BEGIN MARK SCHEME
 # - 1 point: the query belongs to the position that needs something; there is one output for each target position.
 # - 1 point: the other way round, the shape would be the source's length, or the source would not get in.
-# - 1 point: a padding mask belongs to the keys, which are the source's positions; the source has padding and no future.
+# - 1 point: a mask hides keys, which are the source's positions, and the source has padding (and no future).
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -426,6 +440,13 @@ shape_flow(
 # network and at the very end. The memory has 12 positions, but cross-attention returns one vector for each of the 9
 # target positions, made of *means* over those 12.
 #
+# <details><summary>What changes?</summary>
+#
+# `d_ff` changes only the width inside the feed-forward network, the target vocabulary only the logits, and the number
+# of words only the positions of that side. More `layers` add more stages, all with the same shape.
+#
+# </details>
+#
 # ### See it: replace a layer
 #
 # Because the vectors keep their shape, one layer can take the place of another, even in a model that is already built:
@@ -443,6 +464,13 @@ for each in model.encoder_layers:
     print("an encoder layer with", sum(parameter.numel() for parameter in each.parameters()), "parameters")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Without the layer, the logits still have the shape (8, 9, 700), and one encoder layer with 12,704 parameters is left.
+# The decoder reads the output of the last encoder layer, whichever layer that is.
+#
+# </details>
+#
 # ## 4. Where the parameters are
 #
 # The base model has six layers on each side, $d_\mathrm{model} = 512$ and $d_\mathrm{ff} = 2048$. For English and
@@ -506,6 +534,13 @@ named_bars(
 # %% [markdown]
 # These models don't share the matrix yet. So in the base model more than half of all parameters are in three matrices:
 # both tables and the generator. In the layers, the feed-forward networks are larger than all attention together.
+#
+# <details><summary>What changes?</summary>
+#
+# In the base model, the words' share falls from 56% to 22% with a vocabulary of 8,000, and rises to 90% with 250,000.
+# With 24 layers (and 37,000 words) it is 24%, and the feed-forward networks have the largest share, 43%.
+#
+# </details>
 #
 # ### Tying: one matrix instead of three
 #
@@ -579,6 +614,13 @@ named_bars(pd.DataFrame(untied + tied), across="parameters", title="What tying s
 # So the answer to the prediction at the start of this section is 63.1 million. The paper's table 3 says 65 million. The
 # paper doesn't say how the parameters were counted, and gives the size of the vocabulary only as "about 37000" (section
 # 5.1).
+#
+# <details><summary>What changes?</summary>
+#
+# The big model shrinks from 290 to 214 million, by 26%; the base model by 38%. So tying matters more for small models:
+# if $d_\mathrm{model}$ and $d_\mathrm{ff}$ double, the word matrices double, but the layers become four times as large.
+#
+# </details>
 #
 # One difference between the uses remains: the embeddings multiply by $\sqrt{d_\mathrm{model}}$, the generator doesn't.
 #
@@ -688,6 +730,14 @@ decoding_steps(logits[0].softmax(dim=-1), words, written[0, 1:].tolist())
 # With 14 words, pure guessing would give each a probability of 0.07. The model is more confident than that, for no
 # reason, and it goes round in circles.
 #
+# <details><summary>What changes?</summary>
+#
+# With most seeds, the model repeats one or two words. With six layers, it writes "beach" ten times, each with a
+# probability of 0.4. With doubled weights, it writes `<end>` at once, 88% sure: larger weights give larger logits,
+# whatever the model knows.
+#
+# </details>
+#
 # Greedy decoding ran the decoder once for each word. But the probabilities of *all* steps in the picture came from
 # **one** run over the finished sentence (see the last lines of the code). Is the most probable word at each step the
 # same in both cases?
@@ -715,7 +765,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 # ### BEGIN MARK SCHEME
 # - 1 point: when translating, each word is an input of the next step and is not known before.
 # - 1 point: during training the whole target is known, so all positions can be computed in parallel.
-# - 1 point: the causal mask makes position t independent of what comes later, in every layer.
+# - 1 point: the causal mask makes position t independent of what comes later (in every layer).
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -751,6 +801,13 @@ if parts.yours and not unequal:
     print("Your model computes exactly what the reference does.")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# The part with the mistake is named. Without the root in lesson 01, for example: "attention_scores makes a difference:
+# the logits, post-norm: off by up to 1.3". The parts that use it aren't named, because they are correct.
+#
+# </details>
+#
 # ## 7. It writes: a language model in a minute
 #
 # A **language model** predicts the next word of a text. It has no source, so it needs no encoder and no
@@ -883,6 +940,13 @@ for _ in range(8):
 # %% [markdown]
 # Most of the text is English, and most of it is new: "copied" marks captions that are in the corpus.
 #
+# <details><summary>What changes?</summary>
+#
+# Divided by 0.5, the probable words become even more probable: the grammar gets better, but the captions get more
+# alike, and most begin with "A". Divided by 2, they vary more, but many are no longer grammatical.
+#
+# </details>
+#
 # ### See it: what it expects, word by word
 #
 # The model reads a caption from its training data. For each word, the table shows the next words that the model finds
@@ -934,6 +998,13 @@ heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 
 # %% [markdown]
 # Don't conclude too much from one picture: a head's weights say where it takes information from, but not what it takes.
+#
+# <details><summary>What changes?</summary>
+#
+# The heads differ from seed to seed: in our runs, the one that attends most to `<start>` was in layer 1 with seed 0,
+# and in layer 2 with seed 1. With three layers or two heads, the loss hardly differs: it ends between 1.6 and 1.7.
+#
+# </details>
 #
 # In the final lab you can train your whole Transformer on a cluster to translate German: the training command has an
 # option, `--parts`, that uses your code.

@@ -194,6 +194,13 @@ named_lines(
 # fifths of its distance. With Adam the two lines coincide. (It overshoots, because its mean remembers about ten
 # gradients.)
 #
+# <details><summary>What changes?</summary>
+#
+# At 0.021, each update multiplies the steep weight by -1.1. It ends at about -277, and next to it the other lines look
+# flat. At 0.5, Adam overshoots to about -0.6, but its two lines still coincide and settle near 0.
+#
+# </details>
+#
 # ### See it: signal and noise
 #
 # Here are three kinds of weights. For the first kind, the gradient is the same in every batch: pure **signal**. For the
@@ -228,6 +235,13 @@ named_lines(
 # while the squares in $v$ don't. But at the **first** update all three move by the full rate. Adam has seen only one
 # batch, and treats everything as signal (Ma and Yarats 2019, [arXiv 1910.04209](https://arxiv.org/abs/1910.04209)).
 #
+# <details><summary>What changes?</summary>
+#
+# The first moves are still the full rate. But later, noise moves a weight by nearly half the rate instead of a fifth:
+# $m$ remembers only about 2 gradients, so less of the noise cancels out.
+#
+# </details>
+#
 # That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
 # (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
 # 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push the model into a region from which it
@@ -259,7 +273,7 @@ named_lines(
 #
 # ### Worked example: eight updates
 #
-# A tiny model has 4 features and a warm-up of 4 updates.
+# Take a tiny model with 4 features, and a warm-up of 4 updates.
 
 # %% tags=["see"]
 print("step   1/root(step)   step/8   smaller   times 1/root(4)")
@@ -324,6 +338,13 @@ named_lines(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# With `100**-1` they meet near step 22, at a rate of about 0.22; with `100**-2` near step 464, at about 0.05. Only with
+# -1.5 do they meet at the end of the warm-up, step 100, where your rate has its peak.
+#
+# </details>
+#
 # ### See it: the paper's schedules, and others
 #
 # Each line is named by its number of features, $d_\mathrm{model}$, and its warm-up. *base* and *big* are the paper's
@@ -361,9 +382,17 @@ named_lines(
 # **After the warm-up you can't tell how long it was.** The three curves with 512 features become one, because the
 # falling half doesn't depend on the warm-up.
 #
-# **Wider models take smaller steps.** Each output of a wide layer is a sum over more weights. If each of them moves
-# by the rate, the sum moves further, so the rate has to be smaller. This explains the direction, but not the exponent:
-# the paper gives no reason for $d^{-0.5}$.
+# **Wider models take smaller steps.** Each output of a wide layer is a sum over more weights. If each of them moves by
+# the rate, the sum moves further, so the rate has to be smaller. This explains why wider models need smaller rates, but
+# not the exponent: the paper gives no reason for $d_\mathrm{model}^{-0.5}$.
+#
+# <details><summary>What changes?</summary>
+#
+# With a factor of 1, the small model's peak is 0.0044, more than six times the base model's 0.0007. Its
+# $d_\mathrm{model} \cdot \mathit{warmup}$ is a fortieth of the base model's, so the peaks are equal with a factor
+# of $1 / \sqrt{40} \approx 0.158$.
+#
+# </details>
 
 # %% [markdown]
 # ## 3. Into the optimiser
@@ -406,6 +435,12 @@ for update in [1, 2, 3]:
 #
 # **Change something:** create `tiny` with `lr=0.1`, and look at the rates again.
 #
+# <details><summary>What changes?</summary>
+#
+# The rates are 0.05, 0.025 and 0.0125. `LambdaLR` multiplies what the function returns by the initial rate, 0.1.
+#
+# </details>
+#
 # ### Build it
 #
 # Your function must not call the scheduler's `step()`.
@@ -426,6 +461,14 @@ for update in [1, 2, 3]:
     print(f"update {update} runs at the rate {tiny.param_groups[0]['lr']}")
     tiny.step()
     scheduler.step()
+
+# %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Without `scheduler.step()`, all three updates run at 0.0625, because nothing changes the rate. If it is called twice,
+# they run at 0.0625, 0.1875 and about 0.2236.
+#
+# </details>
 
 # %% [markdown] hints="make_scheduler"
 
@@ -471,6 +514,13 @@ named_lines(
 # eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a
 # factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for each
 # step of the optimiser.**
+#
+# <details><summary>What changes?</summary>
+#
+# The peak is at update 4,000 divided by the number of micro-batches: at update 100 with 40 of them, and at update 10
+# with 400. With 4,000, the first update already runs at the peak rate.
+#
+# </details>
 
 # %% [markdown]
 # ## 5. Does it matter?
@@ -544,14 +594,20 @@ named_lines(
 
 # %% [markdown]
 # The post-norm model without warm-up is thrown off by its first few updates, and a hundred updates later it hasn't
-# recovered, although its rate has been the same as with warm-up since update 40. The pre-norm model is more forgiving,
-# which is one reason why most later models are built that way.
+# recovered. The pre-norm model is more forgiving, which is one reason why most later models are built that way.
 #
 # In this bad region the model gives nearly the same answer to every input, its gradients are small, and finding the way
 # back takes many updates. (The size of the gradients alone can't be the reason, because Adam divides by it.)
 #
 # But this is one tiny model (with other seeds, the picture is the same), and how much is lost depends on the rate. Why
 # a warm-up helps is still being studied; you have seen two of the proposed reasons.
+#
+# <details><summary>What changes?</summary>
+#
+# With 0.1, the peak rate is only a fifth as high, and both models learn without a warm-up. The model with warm-up gets
+# worse as the factor grows: its final loss is about 0.3 for 0.5, 1.4 for 1, and 2.2 for 2, hardly better than guessing.
+#
+# </details>
 #
 # ### Explain it
 #
@@ -638,7 +694,8 @@ named_lines(
 # - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745), and
 #   Ma and Yarats 2019, [On the Adequacy of Untuned Warmup for Adaptive Optimization](https://arxiv.org/abs/1910.04209):
 #   why a warm-up helps. The second paper argues against another explanation, by Liu et al. 2020 ([On the Variance of
-#   the Adaptive Learning Rate and Beyond](https://arxiv.org/abs/1908.03265)): that Adam's first rates vary too much.
+#   the Adaptive Learning Rate and Beyond](https://arxiv.org/abs/1908.03265)): that the steps that Adam computes for each
+#   weight vary too much in the first updates.
 # - Loshchilov and Hutter 2019, [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101): AdamW, the
 #   usual optimiser of Transformers today. The cosine schedule is from [SGDR](https://arxiv.org/abs/1608.03983), by the
 #   same authors in 2017.

@@ -158,6 +158,13 @@ labels = torch.tensor([vocabulary.index(word) for word in sentence])
 target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), sentence, vocabulary)
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# With 0, all of the probability is on the label. With 0.5, the label gets 0.55 and each other word 0.05. With 1, every
+# word gets 0.1, whatever the label is: the model can only learn to find all words equally probable.
+#
+# </details>
+#
 # ## 3. The loss against a distribution
 #
 # How well does the model's distribution $p$ fit the targets $q$? The **cross-entropy** weights the cost $-\ln p_k$ of
@@ -296,6 +303,13 @@ named_lines(
 # Without smoothing the line falls forever. With smoothing it has a lowest point, where the model's confidence is
 # exactly the label's target probability. A model that is **more confident than that is penalised**.
 #
+# <details><summary>What changes?</summary>
+#
+# With 1,000 words, the lowest points are at about 90% and 70%; with two, at 95% and 85%. These are the label's targets:
+# its share of what is spread, $\varepsilon / V$, matters only in small vocabularies.
+#
+# </details>
+#
 # So the logits stop growing. How far is the label's logit above the others then? The softmax is $p_k = e^{z_k} /
 # \sum_l e^{z_l}$, where $l$ runs over all words, so the ratio of two probabilities is $p_y / p_k = e^{z_y - z_k}$.
 
@@ -321,8 +335,8 @@ named_lines(
 # ### Explain it
 #
 # A fellow student trains a translation model with a vocabulary of 8,000 words and a smoothing of 0.1, and is worried:
-# "The loss has stayed above 2.4 for hours, and the perplexity is worse than *without* smoothing. But BLEU is better.
-# Something must be broken." What do you answer?
+# "The training loss has stayed above 2.4 for hours, and the perplexity is worse than *without* smoothing. But BLEU is
+# better. Something must be broken." What do you answer?
 
 # %% [markdown] explain="explain_floor"
 # This doesn't mean that anything is broken. The lowest value of the smoothed loss isn't zero but the entropy of the
@@ -334,7 +348,7 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: the smoothed loss has a floor above zero, the entropy of the targets (about 1.2 here; the number isn't required).
 # - 1 point: the model is taught to be less confident, so it gives correct words less probability: perplexity gets worse.
-# - 1 point: BLEU judges the chosen words, not the probabilities; less overconfidence may lead to better choices.
+# - 1 point: BLEU judges the chosen words, not the probabilities (and less overconfidence may lead to better choices).
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -423,6 +437,14 @@ calibration_curves(pd.concat(tables))
 # Without smoothing the points are **below** the dashed line: the model is right less often than it says. It has
 # memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
 # well. Too much moves almost all points **above** the line: the model is right more often than it says.
+#
+# <details><summary>What changes?</summary>
+#
+# With 2,000 sentences, the unsmoothed model is 82% confident and right 82% of the time: it sees each sentence too
+# rarely to memorise its errors. With a smoothing of 0.6, the mean confidence is only 37%, but about three quarters of
+# the predictions are right.
+#
+# </details>
 #
 # ### Explain it
 #

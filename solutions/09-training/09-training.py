@@ -145,6 +145,12 @@ descent.step()
 print(f"after one step of the optimiser the weight is {weight.item():.1f}")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Only the last piece is left: the gradient is 3 after each piece, and the final weight is 0.7 instead of 0.1.
+#
+# </details>
+#
 # But the loss is a *mean*. What has to be added up so that the sum is the mean over the whole batch?
 
 # %% predict="predict_batch_loss"
@@ -304,12 +310,19 @@ token_counts(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# If all sequences have the same length, every token counts 1 in both pictures. With four pieces, the mean of means
+# counts tokens between 1.8 and 0.7 times, instead of between 1.4 and 0.8 times with two pieces.
+#
+# </details>
+#
 # ### Explain it
 #
 # A fellow student divides the loss of each micro-batch by the number of micro-batches, and says: "That is a mean, too.
 # And if I shuffle, the pieces have about the same size, so who cares?" What is wrong with this? Say which tokens count
 # more than others, how this affects a model that should learn long sentences, and why two runs with the same batches
-# may differ.
+# may differ if their machines do.
 
 # %% [markdown] explain="explain_mean"
 # The mean of a piece divides by the number of tokens of that piece. If each piece then counts the same, a token in a
@@ -321,8 +334,8 @@ token_counts(
 # share of real tokens costs one division.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: tokens in pieces with few real tokens count more (with a reason or an example).
-# - 1 point: what is minimised is no longer the mean over tokens; short sentences are favoured, long ones neglected.
+# - 1 point: tokens of pieces with few real tokens count more, because each piece divides by its own number of tokens.
+# - 1 point: so it isn't the mean over tokens that is minimised: long sentences count less, and are learned less well.
 # - 1 point: the update depends on the split, so runs on machines with different memory or numbers of processors differ.
 # ### END MARK SCHEME
 
@@ -407,6 +420,14 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 # It ends a little above the minimum, partly because of dropout: the loss is measured in training mode, with some of
 # the network missing.
 #
+# <details><summary>What changes?</summary>
+#
+# Without dropout, the loss comes within 0.01 of the minimum. With a factor of 3, it stays near 2.4. If gradients aren't
+# cleared, it rises above 3. Without the causal mask, it soon falls below 0.6, but no sequence is copied: during
+# training the decoder simply read the next letter.
+#
+# </details>
+#
 # ### See it: does it really copy?
 #
 # Now the model writes by itself, with the `greedy_decode` of lesson 06. It gets 200 sequences that it was never trained
@@ -435,6 +456,13 @@ for sequence, copy in wrong_ones_first[:5]:
     print(f"{sequence:<10} -> {copy:<10} {'' if copy == sequence else '<- wrong'}")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# No sequence is copied. The first eight letters are nearly always right, but after 9 to 11 letters the model nearly
+# always stops. It has never had to write a tenth letter, and has never seen positions so far back.
+#
+# </details>
+#
 # ### See it: how does it do that?
 #
 # You see the cross-attention of both heads of both layers, recorded as in lesson 06. Each row is a position in the
@@ -477,6 +505,13 @@ attention_heatmap(
 # for the position that comes next, and recognises each position by the sines and cosines of lesson 05. Only in the last
 # row, where it should stop, do the heads disagree about where to look. In translation the line is less straight,
 # because languages order their words differently.
+#
+# <details><summary>What changes?</summary>
+#
+# With `"aaaaaaaa"` the diagonal remains, because the model looks for positions, not letters. The half-trained model's
+# diagonal is paler and has gaps. The untrained model has none: the largest weight in a row is about 0.2 on average.
+#
+# </details>
 #
 # ## 4. Teacher forcing
 #
@@ -542,6 +577,13 @@ named_lines(
 # teacher would have supplied. So teacher forcing tells you how often a whole sentence is right, but hides how bad the
 # others are.
 #
+# <details><summary>What changes?</summary>
+#
+# With the trained model, hardly a letter is wrong, and both lines are at about 0. With an untrained one, about nine in
+# ten letters are wrong, whatever the prefix: it is right only by chance.
+#
+# </details>
+#
 # ### Explain it
 #
 # Why do we train with the correct words, if decoding has to do without them? Say why this is justified, what would be
@@ -560,7 +602,7 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: the loss is the (log-)probability of the target, each word given the correct words before it; that is what
 #   should be learned.
-# - 1 point: what is gained: all positions at once (with the causal mask), useful prefixes from the first update on.
+# - 1 point: what is gained: all positions at once (with the causal mask); or: useful prefixes from the first update on.
 # - 1 point: what differs: after a mistake the model reads prefixes that training never showed, so mistakes follow mistakes.
 # ### END MARK SCHEME
 

@@ -231,6 +231,14 @@ named_lines(
 #   unrelated words.
 #
 # More text helps, but slowly: with all 29,000 captions, 3.2% of the German words are still unknown.
+#
+# <details><summary>What changes?</summary>
+#
+# With the captions of the course, even the largest vocabulary now leaves 2.1% of the German words unknown, and 0.6% of
+# the English ones. A `min_count` of 5 leaves 18% of the German words unknown instead of 0.5%, because few words occur
+# five times in 500 sentences.
+#
+# </details>
 
 # %% [markdown]
 # ## 3. Subwords
@@ -360,6 +368,13 @@ merge_steps(list(counts), steps, merges, start=6)
 # %% [markdown]
 # Look at *schneehut*: the word occurs only once, but it ends in *hut*, which became a symbol early on thanks to other
 # words.
+#
+# <details><summary>What changes?</summary>
+#
+# Three words end in *hut*, and their counts add up: 9 + 4 + 1 = 14, more than the 13 of *fahrrad* and *fahrradhelm*.
+# With a count of 30, *schneehut* is a single symbol after 8 merges, but *strohhut* is still in four pieces after 20.
+#
+# </details>
 
 # %% predict="predict_size"
 # A text has 60 different characters, and you learn 8,000 merges from it. How many different symbols
@@ -406,6 +421,13 @@ sentence_pieces(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# In the captions, *Pizza* and *Taxi* are split into single characters: each occurs fewer than 20 times, and other words
+# hardly contain their pairs of letters. The same happens to a new word such as *Jazz*.
+#
+# </details>
+#
 # With several thousand merges, almost all frequent words are whole. The final lab uses the library
 # [tokenizers](https://github.com/huggingface/tokenizers), which learns the same kind of merges, faster, and starts with
 # **bytes** instead of characters. Text in any script consists of the same 256 byte values, so `<unknown>` is never
@@ -436,6 +458,13 @@ length_histograms(
 # **Change something:** learn 100 or 300 merges above, and run the cells from there to here. How long are the sentences
 # now, and how widely do their lengths vary? (The pictures' labels will still say 1,000. Afterwards, change the number
 # back to 1,000 and run the same cells again, because section 4 uses their results.)
+#
+# <details><summary>What changes?</summary>
+#
+# With 300 merges, German sentences have 24 pieces on average, and with 100 they have 31, instead of 16. Their lengths
+# also vary more: the longest sentence has 52 or 66 pieces instead of 35. English is similar.
+#
+# </details>
 #
 # ### Explain it
 #
@@ -508,6 +537,13 @@ for longest, index in in_order:
 #
 # **Change something:** use a budget of 16. Which sentences are alone?
 #
+# <details><summary>What changes?</summary>
+#
+# Sentences 4 and 1 are alone: together they would need 2 · 9 = 18 positions. The batches are now [0, 2, 3], [4] and
+# [1].
+#
+# </details>
+#
 # ### Build it
 #
 # Each batch is a list of **indices** into `lengths`, and no batch is empty. There should be about as little padding as
@@ -536,8 +572,7 @@ print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
 #
 # The chart compares the three approaches for our subword sentences. The length of a pair is the length of its longer
 # side, plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed
-# length.
-# An *epoch* is one pass through the corpus.
+# length. An *epoch* is one pass through the corpus.
 #
 # **Change something:** use a budget of 512, or of 16,384. Why is there more padding in the buckets with the larger
 # budget?
@@ -583,6 +618,14 @@ named_bars(
 # With the captions of the course, about three quarters of the computation is wasted on padding to 72, and more than a
 # third in plain batches. (With Multi30k, it is about two thirds, and almost half.)
 #
+# <details><summary>What changes?</summary>
+#
+# With the captions, the buckets have about 0.3% padding with a budget of 512, and about 7% with 16,384. A larger batch
+# holds more sentences, so their lengths differ more: with 16,384 there are only 8 batches, and one holds pairs of 30 to
+# 38 tokens.
+#
+# </details>
+#
 # ### Explain it
 #
 # A fellow student sorts the corpus by length once, splits it into batches of 64 sentences, and trains on them in this
@@ -591,14 +634,14 @@ named_bars(
 # %% [markdown] explain="explain_buckets"
 # First, batches should be measured in positions, not in sentences: 64 sentences of 5 tokens are a tiny job that
 # leaves the GPU idle; 64 sentences of 100 tokens may not fit into memory, and one update then has twenty times as many
-# words. Second, the batches should come in a new random order in each epoch, and sentences of equal
-# length should be reshuffled. If the batches always go from short to long, many updates in a row see only one kind of
+# words. Second, the batches should come in a new random order in each epoch, and sentences of equal length should be
+# reshuffled. If the batches always go from short to long, many updates in a row see only one kind of
 # sentence, and the gradient of a batch says little about the corpus as a whole.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: measure batches by tokens (longest times number), because equal numbers of sentences differ widely in
 #   memory, work or words per update.
-# - 1 point: shuffle the batches (and which sentences are in them) in each epoch.
+# - 1 point: shuffle the batches (and which sentences are in them) in each epoch, and keep similar lengths together.
 # - 1 point: a reason for the second: runs of one length pull the model one way, or neighbours are always the same.
 # ### END MARK SCHEME
 
@@ -665,7 +708,8 @@ print(*collate(two_pairs, pad_id=0, start_id=1, end_id=2, max_length=5), sep="\n
 # The tables show four pairs of captions and, below them, the output of `shift_target`.
 #
 # **Change something:** use a `max_length` of 8: which sentences are truncated, and do they still end with `<end>`? Then
-# take pairs of very different lengths, `[0:6000:1500]`: how does the amount of padding, shown in grey, change?
+# go back to 20, and take pairs whose lengths differ more, `[0:6000:1500]`: how does the amount of padding, shown in
+# grey, change?
 
 # %% tags=["see"]
 both_vocabulary = build_vocabulary(german_words + english_words, 1, SPECIALS)
@@ -699,6 +743,14 @@ batch_tables(
 # short row the decoder's input still contains `<end>`, where the label is padding; the loss ignores that position
 # (lesson 08).
 #
+# <details><summary>What changes?</summary>
+#
+# With the captions, all sentences are truncated but the first German one, which has exactly 8 tokens with start and
+# end. Every row still ends with `<end>`, because `collate` truncates first. With `[0:6000:1500]`, the source has 16
+# grey cells instead of 9.
+#
+# </details>
+#
 # ### See it: two batches from above
 #
 # Each row is a German sentence, and each small cell is a position.
@@ -722,6 +774,13 @@ batch_tables(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# With the captions, sorted from short to long, `buckets[0]` has pairs of 8 to 11 tokens, and `buckets[-1]` of 35 to 38.
+# In both, about a tenth of the cells are grey; in the order of the corpus, almost half.
+#
+# </details>
+#
 # ### PyTorch's own loader
 #
 # Most programs leave the loop over batches to PyTorch's `DataLoader`. Your two functions fit into it: the list of

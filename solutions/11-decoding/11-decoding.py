@@ -139,6 +139,13 @@ for (read, right), row in zip(some, found, strict=True):
     print("reference:", " ".join(right), "\n")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# In our run, two of these five translations equal their references. The others are fluent but wrong: one loses the
+# tennis ball, and one is *a broken table is hanging a broken lamp over the table*.
+#
+# </details>
+#
 # ### See it: what a trained model considers
 #
 # Let's follow one caption slowly: *In einem kleinen Restaurant hängt eine hungrige Frau ein Bild auf*, "a hungry woman
@@ -205,6 +212,13 @@ word_by_word(
 # easy to predict without the source. And even a word that the model is sure of stays near 0.9, the target that
 # smoothing gave it.
 #
+# <details><summary>What changes?</summary>
+#
+# The half-trained model is sure of frequent words such as *a* and *is*, but of few others. In our run, its best guess
+# after *is* gets a probability of only 0.13, and it writes *a woman is lying on a big garden chair*.
+#
+# </details>
+#
 # ### See it: all heads of the cross-attention
 #
 # The mean hides what each head does, so here is the same caption head by head. The rows are the English words that
@@ -232,6 +246,14 @@ layers_and_heads(
 # and published pictures like this one. The Transformer kept that idea without the recurrence.
 #
 # But attention weights only show where information *may* come from, not that the model used it.
+#
+# <details><summary>What changes?</summary>
+#
+# The encoder spreads its weight widely: a row's largest weight is about 0.25 on average, compared with 0.7 in
+# cross-attention. Even *hängt* and *auf*, parts of one verb, barely look at each other. In the decoder's picture, the
+# causal mask leaves later words empty.
+#
+# </details>
 #
 # ## 2. Where greedy decoding goes wrong
 #
@@ -366,6 +388,13 @@ named_lines(
 # %% [markdown]
 # With an alpha of 0 the line is flat: a longer sentence must be just as probable, although it has more words to pay
 # for. With an alpha of 1 it is straight, so each additional word may cost the same. The paper's 0.6 is in between.
+#
+# <details><summary>What changes?</summary>
+#
+# With an alpha of 2 the line bends downwards: the eleventh word may cost 0.7, and the thirtieth 1.5. Above an alpha of
+# 1, each additional word may cost more than the one before it.
+#
+# </details>
 #
 # ## 4. Beam search
 #
@@ -579,6 +608,14 @@ beam_tree(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Each row has at most 2 or 6 boxes, and the cell may find another caption. In our run with 360 updates and a beam of 4,
+# the model hesitates mainly between *workers* and *worker*, and between *bench* and *wet bench*: the last prefixes
+# combine these.
+#
+# </details>
+#
 # ### See it: wider beams
 #
 # If two beams are better than one, are eight better than four? The models after 120 and after 360 updates translate
@@ -623,6 +660,13 @@ table
 # **shorter**, and BLEU falls. With the model that was trained longer, plain greedy decoding even has the highest BLEU
 # of its four rows.
 #
+# <details><summary>What changes?</summary>
+#
+# In our run, a beam of 16 continues the trend for the half-trained model (10.2 words, 24 BLEU), and hardly changes
+# anything for the other one. With an alpha of 1, the translations are longer, and wide beams lose hardly any BLEU.
+#
+# </details>
+#
 # This isn't a fault of the search: the most probable sentence tends to be a short one. Two things make that worse here.
 # These captions could often end early and still be good English, as in "a farmer is pointing at a beautiful tree ~~that
 # is on the hill~~". And a model trained with smoothing learns to give no word much more than 0.9, so every word costs
@@ -666,6 +710,13 @@ named_lines(
 # each additional word costs more log-probability. A larger alpha brings the length back, and with it the BLEU that the
 # beam had lost.
 #
+# <details><summary>What changes?</summary>
+#
+# In our run, the half-trained model reaches the length of the references at an alpha of about 2, and the other one at
+# about 2.5. With an alpha of 4 both write too many words, and BLEU falls again.
+#
+# </details>
+#
 # Compare the best of these numbers with greedy decoding in the table above. For the well-trained model a beam with the
 # right alpha is about as good as greedy decoding. (On sixty captions, a difference of one point says little.) This
 # model is rarely in doubt, because the captions come from a small grammar, so there is little for a search to repair.
@@ -692,7 +743,7 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: a wider beam searches better, so it finds sentences with a higher log-probability.
 # - 1 point: more probable isn't better: every word lowers the probability, so the most probable sentences are too short.
-# - 1 point: what to do: compare lengths, use a length penalty, choose alpha and beam on validation data (any two).
+# - 1 point: two things to do: compare lengths, use a length penalty, or choose alpha and beam on validation data.
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -821,6 +872,13 @@ named_lines(
 # behind. Later they wander around a good point, and the average is closer to it than any of them. So average *late*
 # checkpoints.
 #
+# <details><summary>What changes?</summary>
+#
+# In our run, the last average of 2 has a loss of 0.27, that of 5 has 0.25, and that of 10 has 0.31, because it reaches
+# back too far. With the falling rate, averaging no longer helps: 0.31 with 5 checkpoints, and 0.30 with the last alone.
+#
+# </details>
+#
 # And does it translate better?
 
 # %% tags=["see"]
@@ -858,6 +916,13 @@ print(f"the same, renumbered:    {validation_loss(renumbered):.3f}")
 print(f"the average of the two:  {validation_loss(average_checkpoints([state, renumbered])):.3f}")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# In our run, the average has a loss of about 0.38 instead of 1.95. The attention weights of both models are now the
+# same, so averaging changes only the feed-forward networks.
+#
+# </details>
+#
 # ### Explain it
 #
 # Two models with the same loss were averaged just now, and the average was much worse than either. The average of
@@ -875,7 +940,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # ### BEGIN MARK SCHEME
 # - 1 point: averaging is entry by entry, so the same entry must have the same role in both models.
 # - 1 point: late checkpoints of one run are close together; their differences are noise that cancels out.
-# - 1 point: different seeds number (or find) features differently, so their average is bad.
+# - 1 point: the average of different seeds is bad, because they number (or find) features differently; or because they
+#   are different minima, with a high loss in between.
 # ### END MARK SCHEME
 
 # %% [markdown]

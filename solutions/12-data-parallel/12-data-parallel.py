@@ -431,6 +431,14 @@ pd.DataFrame(
 # %% [markdown]
 # All ranks have exactly the same weights, and apart from rounding they are those of a single rank. With eight ranks, the
 # last has no batch at all, and contributes zeros.
+#
+# <details><summary>What changes?</summary>
+#
+# Without `broadcast_parameters`, the weights of the ranks differ by about 3; without `all_reduce_gradients`, by about
+# 0.1. With the wrong divisor, only the rounding differs: the update on one rank, with which the table compares, makes
+# the same mistake.
+#
+# </details>
 
 # %% [markdown]
 # ### Explain it
@@ -448,25 +456,24 @@ pd.DataFrame(
 # all ranks; if it divides by its own, a token on a rank with few tokens counts more. And the gradients have to be
 # summed; with a mean, the gradient shrinks as ranks are added. All ranks have to call the same collectives in the same
 # order, or gradients of different weights are added up, and the run may hang. The plan of the batches, and which of
-# them belong to one update, has to come from the seed and the epoch
-# alone: if each rank shuffled for itself, sentences would be repeated and left out, and with another world size,
-# different batches would share an update. Dropout has to be drawn from the number of the update and of the batch, not
-# from a generator that each rank advances at its own pace, or it differs when another rank works on the batch. The
-# schedule and the optimiser's state have to count updates, not batches of one rank. Also the vocabulary and the data:
-# if they are learned or read differently, the ids mean something else. (And sums of floating-point numbers depend on
-# their order, so "the same" means up to rounding.)
+# them belong to one update, has to come from the seed and the epoch alone: if each rank shuffled for itself, sentences
+# would be repeated and left out, and with another world size, different batches would share an update. Dropout has to
+# be drawn from the number of the update and of the batch, not from a generator that each rank advances at its own pace,
+# or it differs when another rank works on the batch. The schedule and the optimiser's state have to count updates, not
+# batches of one rank. Also the vocabulary and the data: if they are learned or read differently, the ids mean something
+# else. (And sums of floating-point numbers depend on their order, so "the same" means up to rounding.)
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: a first thing that has to be the same on all ranks, with what goes wrong otherwise. It is one of these:
 #   initial weights; the plan of batches (seed and epoch, not world size); each batch on exactly one rank; the order of
-#   the collectives; the scale of the gradient (loss sums divided by the global token count, then summed; or DDP's mean,
-#   with each loss multiplied by the world size); randomness of dropout; the number of updates, counted by the schedule
-#   and the optimiser; data and vocabulary; the norm for clipping, which is that of the whole gradient and not of each
-#   rank's.
+#   the collectives; the gradient, summed over all ranks; its scale (loss sums divided by the global token count, then
+#   summed; or DDP's mean, with each loss multiplied by the world size); randomness of dropout; the number of updates,
+#   counted by the schedule and the optimiser; data and vocabulary; the norm for clipping, which is that of the whole
+#   gradient and not of each rank's.
 # - 1 point: a second thing from this list, with what goes wrong.
 # - 1 point: a third thing from this list, with what goes wrong.
-# - 1 point: a consequence, with an explanation (for example: repeated sentences weigh double; with different starts,
-#   the sum of the gradients belongs to no model).
+# - 1 point: a consequence of one of them, explained further than the points above require (for example: repeated
+#   sentences weigh double; with different starts, the sum of the gradients belongs to no model).
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -656,7 +663,7 @@ communication_timeline(pd.DataFrame(plans))
 # ### Explain it
 #
 # One extreme is a bucket for each gradient, the other is a single bucket for all of them. What does each extreme
-# cost, and why? On what does the best size depend? Use the picture: say what you changed and what you saw.
+# cost, and why? On what does the best size depend? Use the picture: change a number, and say what you saw.
 
 # %% [markdown] explain="explain_buckets_size"
 # With a bucket for each gradient, every message pays the latency: 256 gradients here, which at 0.2 ms each take 51
@@ -770,6 +777,13 @@ named_bars(
 )
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# With 213 million parameters, a single rank needs 3.4 GB, and each of eight needs 1.9 GB. With 7 billion, three ranks
+# are enough: each holds 56 GB of weights and gradients, and a third of 56 GB of state, which is 75 GB together.
+#
+# </details>
+#
 # ## Common questions
 #
 # <details><summary>My run hangs. How do I find out where?</summary>

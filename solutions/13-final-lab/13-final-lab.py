@@ -168,6 +168,13 @@ small = BackgroundRun.start("captions-small", "../runs/small", restart=True)
 watch_live(lambda: run_progress(small.rows()), lambda: small.running, status=small.last_line, timeout=20)
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# With a warm-up of 400 updates, the learning rate rises until the end, because the run has only 315 updates. An
+# `lr_factor` of 4 is too high: in our run, the validation loss ended at 2.1 instead of 0.6.
+#
+# </details>
+#
 # ### See it: your run, live
 #
 # First change a setting in `my_run.yaml` that affects what the model learns, for a reason that you can give: a run with
@@ -231,6 +238,14 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
     print(f"reads:  {sentence}\nwrites: {translation}\n")
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Unknown words are replaced by others, and a long sentence loses parts. *Ein roter Hut.* works without a verb. What
+# isn't a caption becomes a wrong caption or nonsense: the provided model turns *Ich liebe dich.* into *It is the same
+# time.*
+#
+# </details>
+#
 # ### See it: all of its attention
 #
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
@@ -287,6 +302,14 @@ layers_and_heads(
 # weight there, and *Katze* 6%. To write *he* or *she*, the model doesn't have to know which noun the pronoun refers
 # to. (The captions of the course don't contain *er* at all.)
 #
+# <details><summary>What changes?</summary>
+#
+# A row depends only on what the decoder has read so far, not on the word that it writes next. With *Zwei Kinder spielen
+# im Park.* and the provided model, the row that writes *sleeping* attends to *spielen* in three of the four heads of
+# layer 3.
+#
+# </details>
+#
 # Here are all heads of the cross-attention side by side. Which of them find the German word for each English one, and
 # which spread their weight?
 #
@@ -297,6 +320,13 @@ layers_and_heads(
 heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 
 # %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# In layer 1. With the sentence above, a token there gives itself about three quarters of its weight (the mean of the
+# four heads), but only about a fifth in layers 2 and 3.
+#
+# </details>
+#
 # ## 3. How good is it?
 #
 # **BLEU** (Papineni et al. 2002) compares translations with reference translations by people. It computes what share of
@@ -732,10 +762,12 @@ spread if found else "There is nothing to draw before the first run has finished
 # ### BEGIN MARK SCHEME
 # - 1 point: a hypothesis with a reason, which could turn out wrong.
 # - 1 point: two settings that differ in one thing, the rest stated, and at least three seeds of each.
-# - 2 points: a table with all runs (1) and the spread over the seeds, read from the picture (1).
-# - 2 points: a conclusion that compares the difference with the spread (1), and says what it doesn't show (1). A hypothesis
-#   that was refuted earns as much as one that was confirmed.
-# - No points if no run was made, or if the numbers can't come from real runs.
+# - 1 point: the results of all runs, one by one, in a table or a list.
+# - 1 point: the spread over the seeds: the range of each setting, or whether the two groups overlap.
+# - 1 point: a conclusion that compares the difference with the spread. A hypothesis that was refuted earns as much as
+#   one that was confirmed.
+# - 1 point: something that the runs don't show, with its reason.
+# - No points if no run was made, or if the numbers can't come from real runs (for example, equal for all seeds).
 #
 # The report above, marked: 6 of 6 points. *Hypothesis*, 1 of 1: it names a direction and a reason, and was refuted.
 # *Settings*, 1 of 1: one key differs, what was equal is stated, six seeds each. *Table*, 1 of 1: all twelve runs.
