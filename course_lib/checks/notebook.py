@@ -2,6 +2,7 @@
 
 import contextlib
 import dis
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
@@ -173,8 +174,12 @@ _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def names_used(found: object) -> set[str]:
-    """Return the global names in the code of a function, or of a class's methods."""
-    functions = vars(found).values() if isinstance(found, type) else [found]
+    """Return the global names in the code of a function, or of a class's methods.
+
+    Decorators that keep the original function, such as `torch.no_grad()`, are ignored.
+    """
+    members = vars(found).values() if isinstance(found, type) else [found]
+    functions = map(inspect.unwrap, filter(callable, members))
     waiting = [function.__code__ for function in functions if isinstance(function, FunctionType)]
     used: set[str] = set()
     while waiting:

@@ -117,15 +117,17 @@ def test_a_mistake_in_code_of_another_structure_is_probably_named() -> None:
     assert "This mistake produces your results in 4 of the 5 tests that fail." in " ".join(told.split())
 
 
-def test_parts_that_fail_their_own_checks_come_first() -> None:
-    source = """
+@pytest.mark.parametrize("decorator", ["", "@torch.enable_grad()"])
+def test_parts_that_fail_their_own_checks_come_first(decorator: str) -> None:
+    source = f"""
 def attention_scores(query, key):
     return query @ key.mT
+{decorator}
 def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
     weights = attention_weights(attention_scores(query, key), mask)
     return (weights if dropout is None else dropout(weights)) @ value, weights
 """
-    names: dict[str, object] = {"attention_weights": attention_weights}
+    names: dict[str, object] = {"attention_weights": attention_weights, "torch": torch}
     exec(source, names)
     with pytest.raises(CheckError, match="First correct `attention_scores`, which your code uses"):
         check("scaled_dot_product_attention", names)

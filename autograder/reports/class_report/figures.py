@@ -12,6 +12,9 @@ from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import IN_WORDS
 from autograder.reports.class_report.records import ClassRecords, SubmissionRecord
 from autograder.reports.class_report.similarity import similar_answers
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.exercises.registry import catalogue
+from course_lib.checks.notebook import names_used
 
 #: The states of a submission.
 GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "needs manual grading", "not graded", "not handed in"
@@ -55,7 +58,8 @@ class Figures:
     The discrimination is the correlation of the points for the cell with those for the rest of the lesson.
     """
     misconceptions: pd.DataFrame
-    """A row for each mistake that was made, the most frequent first."""
+    """A row for each mistake that was made, the most frequent first. `after_another` counts the students for
+    whom it may be the consequence of another mistake: an exercise that this one uses failed as well."""
     similar_answers: pd.DataFrame
     """A row for each pair of answers that are unusually alike, the most similar first."""
     time_per_lesson: pd.DataFrame
@@ -82,8 +86,8 @@ def figures(records: ClassRecords) -> Figures:
         ),
         misconceptions=_table(
             _misconceptions(records),
-            "lesson exercise misconception statement students of_students example_student example "
-            "all_students",
+            "lesson exercise misconception statement students of_students after_another example_student "
+            "example all_students",
         ),
         similar_answers=_table(
             similar_answers(records), "lesson exercise students other similarity usual code other_code"
@@ -262,10 +266,26 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "statement": statement,
             "students": len(submissions),
             "of_students": examined[lesson, exercise],
+            "after_another": sum(bool(_used_by(exercise) & _failed(entry)) for entry in submissions),
             "example_student": example.student,
             "example": example.code.get(exercise, ""),
             "all_students": "; ".join(entry.student for entry in submissions),
         }
+
+
+def _used_by(exercise: str) -> set[str]:
+    """Return the names that the reference of an exercise uses, or an empty set if it is unknown."""
+    entry = catalogue().get(exercise)
+    return names_used(entry.reference) if isinstance(entry, ExerciseCheck) else set()
+
+
+def _failed(submission: SubmissionRecord) -> set[str]:
+    """Return the names of a submission's exercises with a wrong or missing solution."""
+    return {
+        cell.exercise
+        for cell in submission.cells
+        if cell.verdict is not None and cell.verdict.verdict in ("wrong", "forbidden", "unwritten")
+    }
 
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:
