@@ -128,13 +128,19 @@ def _percent(share: float) -> str:
 
 
 def _domain(values: Floats, log: bool) -> tuple[float, float]:
-    """Return the ends of the y axis: the lowest and the highest value, with a small margin."""
+    """Return the ends of the y axis: the lowest and the highest value, with a small margin.
+
+    If all values are equal, the axis also contains 0, and extends to 1 if the values are 0.
+    """
     if log:
         low, high = math.log10(values.min()), math.log10(values.max())
         room = 0.04 * max(high - low, 0.5)
         return 10 ** (low - room), 10 ** (high + room)
-    room = 0.05 * float(np.ptp(values)) or 1.0
-    return float(values.min()) - room, float(values.max()) + room
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = min(low, 0.0), max(high, 0.0) or 1.0
+    room = 0.05 * (high - low)
+    return low - room, high + room
 
 
 def _apart(values: Floats, low: float, high: float, log: bool) -> list[float]:

@@ -30,8 +30,8 @@ class LayerNorm(nn.Module):
 class FeedForward(nn.Module):
     """A two-layer network, applied to each position separately: section 3.3, equation 2.
 
-    Dropout, which section 5.4 doesn't mention here, is applied between the layers, `inner` and `outer`, each
-    an `nn.Linear` with a bias.
+    Dropout is applied between the layers, `inner` and `outer`, each an `nn.Linear` with a bias. (Section 5.4
+    doesn't mention this dropout.)
     """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1) -> None:

@@ -148,7 +148,8 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# Multiplying `x` by 100 changes nothing on the right. With `eps=10.0` all words shrink, and the quiet "the" most (its
+# If `x` is multiplied by 100, the numbers on the right stay the same. (The ticks look squeezed only because both
+# pictures share an axis.) With `eps=10.0` all words shrink, and the quiet "the" most (its
 # standard deviation is 0.08), because its variance is tiny compared with 10. With a scale of 2, every standard
 # deviation is 2.
 #
@@ -182,8 +183,9 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown]
 # ## 2. The feed-forward network: each word by itself
 #
-# For given weights, attention only *mixes*: what a word gets is a mean of values. So every layer ends with a small
-# network that works on **each word alone**, with the same weights for every word (section 3.3, equation 2):
+# Once the attention weights are known, attention only *mixes*: what a word gets is a mean of values. So every layer ends
+# with a small network that works on **each word alone**, with the same parameters for every word (section 3.3, equation
+# 2):
 #
 # $$\mathrm{FFN}(x) = \max(0,\; x W_1 + b_1)\, W_2 + b_2$$
 #
@@ -407,10 +409,10 @@ def add(left, right):
 
 word = [4.0, 1.0, 1.0]
 print("x                     ", word)
-print("post-norm: it reads   ", word, "and returns", swap(word))
+print("post-norm: the sublayer reads", word, "and returns", swap(word))
 print("   the sum            ", add(word, swap(word)))
 print("   the result         ", normalise(add(word, swap(word))))
-print("pre-norm: it reads    ", normalise(word), "and returns", swap(normalise(word)))
+print("pre-norm:  the sublayer reads", normalise(word), "and returns", swap(normalise(word)))
 print("   the sum, the result", add(word, swap(normalise(word))))
 
 # %% [markdown]
@@ -482,7 +484,7 @@ named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="sublayers passed",
     up="standard deviation of the features",
-    title="Without a norm the sum doubles its variance each time; pre-norm lets it grow slowly",
+    title="How large does the stream get?",
     log=True,
 )
 
@@ -546,7 +548,7 @@ named_lines(
     gradients,
     across=across,
     up="size of its gradient",
-    title="Plain stacks fade, plain sums explode; with a norm the gradient arrives",
+    title="How much of the gradient reaches the bottom?",
     log=True,
     dashed=[name for name in ways if name.endswith("no residual") or name == "neither"],
 )
@@ -639,7 +641,7 @@ named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="steps of training",
     up="loss",
-    title="With the residual the stack learns; without it, hardly anything",
+    title="Does the stack learn to pass the words on?",
     dashed=["post-norm, no residual", "pre-norm, no residual"],
 )
 
@@ -649,7 +651,8 @@ named_lines(
 #
 # Without the residual, the loss goes up and down near that number: after sixty steps, it is still close to guessing.
 # (How close depends on the random numbers.) Look at the printed lines: before the first step, 24 random networks have
-# made **all words alike** (the mean cosine of two words' vectors is nearly 1). A gradient of a good size arrives, but
+# made **all words alike** (the mean cosine of the angle between two words' vectors is nearly 1, and it is 1 if they
+# point the same way). A gradient of a good size arrives, but
 # it is nearly the same for every word.
 #
 # With the residual, each word is still present at the top. And to pass it through unchanged, a sublayer only has to

@@ -66,6 +66,7 @@ from course_lib.transformer import MultiHeadAttention, scaled_dot_product_attent
 #
 # **Change something:** use the output for another word. Then use four, five or six words: are there more different
 # outputs now? (Not more than seven: eight words have 40,320 orders, and comparing all their outputs takes gigabytes.)
+# Then undo that, because section 5 uses the three words again.
 
 # %% tags=["see"]
 from collections.abc import Callable
@@ -117,7 +118,7 @@ print("different outputs:", how_many_differ(outputs))
 # What should the vector of a position be like?
 #
 # - **Each position has its own vector.** Otherwise, two positions could not be told apart.
-# - **No number gets large**, however long the sentence. Otherwise, positions would drown the words.
+# - **No number gets large**, however long the sentence. Otherwise, positions would drown out the words.
 # - **One step means the same everywhere.** The step from position 3 to 4 should be the same change as the step from 103
 #   to 104.
 # - **It works for any length**, without knowing how long the sentence is.
@@ -180,7 +181,7 @@ print("three features, position 1:", [round(feature, 4) for feature in three])
 # - **Odd `d_model`.** There is one more sine than there are cosines: the table ends with a sine. Much published code
 #   crashes here.
 # - **The result is float32.** But it is better to compute the angles in float64, because a float32 has only about seven
-#   digits: at position 4,999 the error of the sine would be as large as 0.0004.
+#   digits: at position 4,999 the error of the sine would be as large as 0.0004. (The check accepts both.)
 #
 # A loop would be correct, but slow. Try to make all angles at once: a column of positions divided by a row of powers.
 
@@ -204,7 +205,8 @@ print(sinusoids(3, 4))
 # (cosine) as a dashed line.
 #
 # **Change something:** draw other pairs, between 0 and 31. Then make the table 16 wide, `sinusoids(60, 16)`, and draw
-# pairs 0 to 7: which waves are the same as before, and how much slower is each wave than the one above it?
+# pairs 0 to 7: which waves are the same as before, and how much slower is each wave than the one above it? Then undo
+# that, because the next cell draws the same table.
 
 # %% tags=["see"]
 table = sinusoids(60, 64)
@@ -238,7 +240,7 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 # <details><summary>What changes?</summary>
 #
 # The border moves from about column 36 to about column 60: 2,000 positions are long enough for slower hands to turn
-# visibly.
+# visibly. (Columns 8 and 9 only seem to be slow: in 40 positions, their hand makes almost exactly two turns.)
 #
 # </details>
 #
@@ -247,9 +249,9 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 # ### See it: an offset is a rotation
 #
 # The third of the four properties is the important one. Here are the first hands of your clock at two positions, three
-# apart. Move the slider, and watch the arc: the **angle between the two directions of each hand**.
+# apart. Move the slider to choose the first of them, and watch the arc: the **angle by which each hand has turned**.
 #
-# **Change something:** try other offsets. Which offset nearly returns the first hand to where it was?
+# **Change something:** try other offsets in the code. Which offset nearly returns the first hand to where it was?
 
 # %% tags=["see"]
 clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
@@ -262,7 +264,9 @@ clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 #
 # </details>
 #
-# The angle stays the same wherever you start. For an offset of $k$ positions and a hand of frequency $\omega$:
+# The angle stays the same wherever you start. For an offset of $k$ positions and a hand of frequency $\omega$, the
+# addition theorems say ($\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a + b) = \cos a \cos b - \sin a
+# \sin b$):
 #
 # $$\begin{pmatrix} \sin((pos + k)\,\omega) \\ \cos((pos + k)\,\omega) \end{pmatrix} =
 # \begin{pmatrix} \cos(k\omega) & \sin(k\omega) \\ -\sin(k\omega) & \cos(k\omega) \end{pmatrix}
@@ -317,7 +321,8 @@ print("position 50 attends most to position", scores[50].argmax().item())
 # The chart shows the dot product against the distance, for three values of `d_model`. Each is drawn as a fraction of
 # its value at distance 0.
 #
-# **Change something:** draw distances up to 1,000. Does a distant position ever look like a near one?
+# **Change something:** draw distances up to 1,000, for one `d_model` at a time. Does a distant position ever look like a
+# near one?
 
 # %% tags=["see"]
 import pandas as pd
@@ -346,8 +351,8 @@ named_lines(
 #
 # <details><summary>What changes?</summary>
 #
-# With 16 features, distant positions can look near: at distance 182 the share is 0.72, higher than at distance 3
-# (0.69). With 512 features they don't: the share stays below 0.44 at all distances above 100.
+# With 16 features, distant positions can look near: the share is 0.69 at distance 3, but 0.80 at distance 19, and still
+# 0.72 at distance 182. With 512 features they don't: the share stays below 0.44 at all distances above 100.
 #
 # </details>
 #
@@ -367,7 +372,7 @@ named_lines(
 # word before".
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the plain number grows without bound (it drowns the words, or long sentences bring numbers never seen).
+# - 1 point: the plain number grows without bound (it drowns out the words, or long sentences bring numbers never seen).
 # - 1 point: position / length gives a step a different meaning in each sentence (or: needs a length that is unknown).
 # - 1 point: sinusoids are bounded, and an offset is the same linear map (rotation) wherever it starts.
 # ### END MARK SCHEME
@@ -380,8 +385,8 @@ named_lines(
 #
 # The paper multiplies the embeddings by $\sqrt{d_\mathrm{model}}$ (section 3.4), and gives no reason. The likely reason
 # is that the vectors of a word and its position should be **of similar length**, because a vector that is many times
-# longer drowns the other. The length of a word vector depends on how the table is initialised, which the paper doesn't
-# say. In this course its numbers are drawn from a normal distribution with standard deviation
+# longer drowns out the other. The length of a word vector depends on how the table is initialised, which the paper
+# doesn't say. In this course its numbers are drawn from a normal distribution with standard deviation
 # $1/\sqrt{d_\mathrm{model}}$, so a row has a length of about 1, and with the factor, about $\sqrt{d_\mathrm{model}}$.
 #
 # Wouldn't larger initial numbers without a factor be simpler? Yes, but lesson 06 uses the **same table** again to score
@@ -449,20 +454,22 @@ named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="d_model",
     up="length of the vector",
-    title="With the factor, words are a little longer than positions; without it they drown",
+    title="How long are words, and how long are positions?",
 )
 
 # %% [markdown]
+# With the factor, words are a little longer than positions. Without it, positions are many times longer.
+#
 # <details><summary>What changes?</summary>
 #
 # Without the factor, words are now longer than positions: 22.6 and 16 at 512 features. With the factor, their length is
-# over 500, and the positions drown.
+# over 500, and they drown out the positions.
 #
 # </details>
 #
-# How much is lost if positions drown the words? We add a position to a word, compare the sum with the rows of all 1,000
-# words by dot products, and take the word that matches best. We do this with the root, with a factor of 3 in its place,
-# and without any factor.
+# How much is lost if positions drown out the words? We add a position to a word, compare the sum with the rows of all
+# 1,000 words by dot products, and take the word that matches best. We do this with the root, with a factor of 3 in its
+# place, and without any factor.
 #
 # **Change something:** try factors other than 3. How large must the factor be to recover nearly all words?
 
@@ -479,7 +486,7 @@ for name, words in [("with the root", embedding(tokens)), ("times 3", 3 * vector
 # %% [markdown]
 # The position vectors have length 16 here. Word vectors of length 3 are still recovered four times out of five, so the
 # two lengths don't have to be equal: multiplying by the root is a safe choice, not a threshold. Without the root, word
-# vectors have length 1, and the positions drown them.
+# vectors have length 1, and the positions drown them out.
 #
 # <details><summary>What changes?</summary>
 #
@@ -572,7 +579,8 @@ print("different outputs:", how_many_differ(outputs))
 # The task is to say, for each of ten random letters, which letter came before it. The model is a single head of
 # attention and a linear layer on top. It trains for 150 steps, once with your positions and once without.
 #
-# **Change something:** let it find the letter *two* positions back: `back = 2`. Or the one *after*: `back = -1`.
+# **Change something:** let it find the letter *two* positions back: `back = 2`. Or the one *after*: `back = -1`. Then
+# set it back to 1 and run this cell again, because the sections below are about the previous letter.
 
 # %% tags=["see"]
 letters = "abcdefghij"
@@ -632,12 +640,12 @@ torch.manual_seed(1)
 tokens = torch.randint(len(letters), (1, length))
 _, weights = models["with positions"](tokens)
 spelled = [letters[token] for token in tokens[0].tolist()]
-attention_heatmap(weights[0], spelled, spelled, title="The head has learned to attend to the previous letter")
+attention_heatmap(weights[0], spelled, spelled, title="What has the head learned to attend to?")
 
 # %% [markdown]
-# In every row but the first, the darkest cell is just left of the diagonal. Its neighbours get some of the weight, too,
-# because near positions are similar. (The first letter has no letter before it. The head was never trained on an answer
-# for it, so its row means nothing.)
+# The previous letter: in every row but the first, the darkest cell is just left of the diagonal. Its neighbours get
+# some of the weight, too, because near positions are similar. (The first letter has no letter before it. The head was
+# never trained on an answer for it, so its row means nothing.)
 #
 # <details><summary>What changes?</summary>
 #
@@ -667,7 +675,7 @@ named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),
     across="letters in the sentence",
     up="share of correct answers",
-    title="Trained on ten letters, it gets worse and worse on longer sentences",
+    title="How long may a sentence be?",
 )
 
 # %% [markdown]
@@ -700,7 +708,7 @@ named_lines(
 # - 1 point: they are vectors in many dimensions, nearly at right angles (or: in different directions).
 # - 1 point: a (learned) projection or dot product can read one and ignore the other; or: in the experiment, words were
 #   recovered from the sum.
-# - 1 point: the factor makes words about as long as positions; or: without it, positions drown the words.
+# - 1 point: the factor makes words about as long as positions; or: without it, positions drown out the words.
 # ### END MARK SCHEME
 
 # %% [markdown]

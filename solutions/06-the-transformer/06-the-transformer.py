@@ -78,7 +78,7 @@ from course_lib.transformer import (
 # connections are real.
 
 # %% tags=["see"]
-two_words = torch.tensor([[[3.0, 1.0, 2.0], [1.0, 3.0, 0.0]]])
+two_words = torch.tensor([[[3.0, 1.0, 2.0], [1.0, 3.0, 1.0]]])
 around_attention, around_network = SublayerConnection(3, dropout=0.0), SublayerConnection(3, dropout=0.0)
 
 
@@ -131,7 +131,8 @@ with torch.no_grad():
 # %% tags=["see"]
 torch.manual_seed(0)
 layer = EncoderLayer(d_model=3, heads=1, d_ff=4, dropout=0.0)
-print(layer(two_words, torch.ones(1, 1, 2, dtype=torch.bool)))
+result = layer(two_words, torch.ones(1, 1, 2, dtype=torch.bool))
+print(result.shape, result, sep="\n")
 
 # %% [markdown] hints="EncoderLayer"
 
@@ -259,7 +260,7 @@ attention_heatmap(
     target_words,
     target_words,
     mask=causal_mask(5)[0],
-    title="Self-attention: no word attends to a later one",
+    title="Self-attention: orange cells are later words",
 )
 
 # %% tags=["see"]
@@ -268,14 +269,14 @@ attention_heatmap(
     target_words,
     source_words,
     mask=real[0],
-    title="Cross-attention: no word attends to padding",
+    title="Cross-attention: orange cells are padding",
 )
 
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
 # The first one. It now has orange cells above the diagonal: `<start>` attends to "a" with a weight of 0.40, although
-# "a" is the word that should be predicted there.
+# "a" is the word that should be predicted there. (In the second picture, words now attend to padding.)
 #
 # </details>
 #
@@ -398,7 +399,7 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # the inside of the first layer of each stack.
 #
 # Three questions: where do tokens become vectors? Where do vectors get more features, and where do they return to the
-# old number? Where does the length of the source meet the length of the target, and which of the two remains?
+# original number? Where does the length of the source meet the length of the target, and which of the two remains?
 #
 # **Change something:** change `d_ff`, the vocabularies or the number of words. Then increase `layers`: what changes?
 
@@ -576,9 +577,9 @@ print(
 # ### Build it
 #
 # Change an existing model in place. The matrices are `model.source_embedding.table.weight`,
-# `model.target_embedding.table.weight` and `model.generator.weight`. The check accepts whichever of the three you keep.
-# But keep one of the tables: with a large vocabulary, the generator's initial numbers are much smaller, and words would
-# be much shorter than positions.
+# `model.target_embedding.table.weight` and `model.generator.weight`. Keep one of the two
+# tables. (The check also accepts the generator's matrix. But with a large vocabulary, its initial numbers are much
+# smaller, so the words' vectors would be tiny beside those of the positions.)
 
 # %% build="tie_embeddings"
 ### BEGIN SOLUTION course_lib.transformer.model:tie_embeddings
@@ -840,7 +841,11 @@ class LanguageModel(nn.Module):
         self.embedding = parts["TokenEmbedding"](vocab_size, d_model)
         self.positions = parts["PositionalEncoding"](d_model, dropout=0.0)
         self.layers = nn.ModuleList(
-            parts["EncoderLayer"](d_model, heads, 4 * d_model, 0.0, True, recording) for _ in range(layers)
+            # `recording`, from section 2, appends the weights to `seen`.
+            parts["EncoderLayer"](
+                d_model, heads, 4 * d_model, dropout=0.0, norm_first=True, attention=recording
+            )
+            for _ in range(layers)
         )
         self.norm = parts["LayerNorm"](d_model)
         self.generator = nn.Linear(d_model, vocab_size)
@@ -938,12 +943,12 @@ for _ in range(8):
     print(" ".join(caption), "  (copied)" if caption in captions else "")
 
 # %% [markdown]
-# Most of the text is English, and most of it is new: "copied" marks captions that are in the corpus.
+# Most of the text is grammatical English, and most of it is new: "copied" marks captions that are in the corpus.
 #
 # <details><summary>What changes?</summary>
 #
 # Divided by 0.5, the probable words become even more probable: the grammar gets better, but the captions get more
-# alike, and most begin with "A". Divided by 2, they vary more, but many are no longer grammatical.
+# alike, and most begin with "A". Divided by 2, they vary more, but most are no longer grammatical.
 #
 # </details>
 #

@@ -5,8 +5,8 @@
 # the model to be infinitely sure of every word.
 #
 # The paper asks for a little less: 90% for the word in the corpus, and the other 10% spread over the whole vocabulary.
-# Judged by the probability that it gives to the correct words, the model gets *worse*, but more of its best guesses are
-# right, and its translations get better.
+# The model then gives the correct words a *lower* probability, but its first choice is right more often, and its
+# translations get better.
 #
 # By the end you will be able to
 #
@@ -173,7 +173,8 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 # $$H(q, p) = -\sum_{k=1}^{V} q_k \ln p_k$$
 #
 # With a hard target only one term isn't zero: $-\ln p_y$, the usual loss. For a batch, take the mean over its **real
-# words**, and leave padding out of the sum *and out of the count*:
+# words**, and leave padding out of the sum *and out of the count*. (If all labels are padding, the loss is 0, and so are
+# its gradients.)
 #
 # $$\mathrm{loss} = \frac{1}{N} \sum_{i \,\text{not padding}} H(q_i, p_i)$$
 #
@@ -209,8 +210,8 @@ print("and its logarithm:", far_apart.softmax(dim=0).log())
 print("log_softmax:      ", far_apart.log_softmax(dim=0))
 
 # %% [markdown]
-# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` first subtracts the
-# largest logit from all logits. From the results it subtracts the logarithm of the sum of their exponentials. Nothing
+# The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` instead
+# computes $z_k - m - \ln \sum_l e^{z_l - m}$, where $z_k$ are the logits and $m$ is the largest of them. Nothing
 # overflows, and no logarithm of 0 is computed.
 #
 # **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a model
@@ -284,8 +285,8 @@ words = 10
 rows = []
 for smoothing in [0.0, 0.1, 0.3]:
     loss = LabelSmoothingLoss(words, pad_id=0, smoothing=smoothing)
-    for gap in torch.linspace(-0.5, 14, 146):  # how far the label's logit is above the others
-        logits = torch.zeros(1, 1, words)
+    for gap in torch.linspace(-0.5, 14, 291):  # how far the label's logit is above the others
+        logits = torch.zeros(1, 1, words, dtype=torch.float64)
         logits[0, 0, 1] = gap
         confidence = logits.softmax(dim=-1)[0, 0, 1].item()
         rows.append((f"smoothing {smoothing}", confidence, loss(logits, torch.tensor([[1]])).item()))
@@ -321,10 +322,9 @@ named_lines(
 
 # %% [markdown]
 # ### What smoothing did in the paper
-#
-# Table 3 of the paper compares variants of the base model on newstest2013, from English to German. **BLEU**, a score
-# from 0 to 100, measures how many words and groups of words a translation has in common with a reference translation
-# (lesson 13). These are the rows about smoothing:
+#  Table 3 of the paper compares variants of the base model on newstest2013, a set of news sentences, from English to
+# German. **BLEU**, a score from 0 to 100, measures how many words and groups of words a translation has in common with
+# a reference translation (lesson 13). These are the rows about smoothing:
 #
 # | smoothing | perplexity (lower is better) | BLEU (higher is better) |
 # |---|---|---|
@@ -436,13 +436,13 @@ calibration_curves(pd.concat(tables))
 # %% [markdown]
 # Without smoothing the points are **below** the dashed line: the model is right less often than it says. It has
 # memorised errors. A little smoothing moves the points up towards the line, and a few more predictions are right as
-# well. Too much moves almost all points **above** the line: the model is right more often than it says.
+# well. Too much smoothing moves almost all points **above** the line: the model is right more often than it says.
 #
 # <details><summary>What changes?</summary>
 #
 # With 2,000 sentences, the unsmoothed model is 82% confident and right 82% of the time: it sees each sentence too
 # rarely to memorise its errors. With a smoothing of 0.6, the mean confidence is only 37%, but about three quarters of
-# the predictions are right.
+# the predictions are right. What happens without errors is part of the question below.
 #
 # </details>
 #
@@ -506,7 +506,7 @@ calibration_curves(pd.concat(tables))
 #
 # <details><summary>Does smoothing help against wrong labels?</summary>
 #
-# Somewhat. A wrong label stops pulling as soon as the model gives it the probability of the target; a hard target
+# Somewhat. A wrong label stops pulling as soon as the model gives it its target probability (0.91, say); a hard target
 # never stops. But the model doesn't find out which labels are wrong.
 #
 # </details>

@@ -141,8 +141,8 @@ for (read, right), row in zip(some, found, strict=True):
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# In our run, two of these five translations equal their references. The others are fluent but wrong: one loses the
-# tennis ball, and one is *a broken table is hanging a broken lamp over the table*.
+# In our run, two of these five translations equal their references. The others read like captions, but are wrong: one
+# loses the tennis ball, and one is *a broken table is hanging a broken lamp over the table*.
 #
 # </details>
 #
@@ -160,8 +160,7 @@ for (read, right), row in zip(some, found, strict=True):
 #
 # 1. **Where does it look?** The translation begins with the *sixth* German word. How does the model get there? Which
 #    words does it look at for *hanging*, and for *up*?
-# 2. **How sure is it?** Find the step with the lowest probability in the frame. Which other words compete there, and
-#    where in the source do they come from?
+# 2. **How sure is it?** Find the step with the lowest probability in the frame. Which other words compete there?
 # 3. **Does it ever give a word much more than 0.9?** It was trained with a smoothing of 0.1 (lesson 08).
 #
 # **Change something:** change `number` to look at another caption. For the half-trained model, load `checkpoints[120]`
@@ -225,7 +224,7 @@ word_by_word(
 # the model is about to write, the columns are the German ones. Click a head in the overview below the picture: the
 # darker it is, the more it concentrates on single words.
 #
-# Do the heads look at the same words? Which two are most alike? Where the two languages order their words differently,
+# Do the heads look at the same words? Where the two languages order their words differently,
 # do the dark cells leave the diagonal?
 #
 # **Change something:** draw `of_encoder` in place of `crossing`, with `source_words` on both sides: which German words
@@ -330,7 +329,7 @@ for name, words, log_p in [("A", 4, -3.0), ("B", 10, -3.6)]:
 # %% [markdown]
 # Without a penalty A wins; with it B wins.
 #
-# A scratch cell: how probable must B be to win with an alpha of 0.2?
+# A scratch cell: how probable must B be to win with an alpha of 0.2? Raise the -3.6 until it does.
 
 # %% tags=["see"]
 alpha = 0.2
@@ -368,8 +367,7 @@ print("B:", -3.6 / length_penalty(10, 0.6))
 # A translation of ten words has a log-probability of -5. How low may the log-probability of a longer one be for the
 # same score? The lines show this break-even point.
 #
-# **Change something:** use an alpha of 2. For which alpha may each *additional* word cost the same, however long the
-# sentence already is?
+# **Change something:** use an alpha of 2. What may each *additional* word cost then?
 
 # %% tags=["see"]
 rows = []
@@ -398,9 +396,9 @@ named_lines(
 #
 # ## 4. Beam search
 #
-# Keep the $k$ best hypotheses of each sentence. Together they are the **beam**, and $k$ is its **width**, `beam` in the
-# code: "a beam of 4" is a search with $k = 4$. As many programs do, we also call each of the $k$ hypotheses a beam, and
-# number them from 0. The **total** of a beam is its log-probability, the sum of those of its words. In each step:
+# Keep the $k$ best hypotheses of each sentence. Each of them is called a **beam**, and they are numbered from 0. $k$ is
+# the **width** of the search, `beam` in the code: "a beam of 4" means $k = 4$. The **total** of a beam is its
+# log-probability, the sum of those of its words. In each step:
 #
 # 1. Ask the model for the next word of every beam. Each beam with each possible next word is a **candidate**.
 # 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
@@ -442,9 +440,9 @@ for index in where.tolist():
 # %% [markdown]
 # The new beam 0 is `ho <end>`, which comes from the *old beam 1*.
 #
-# In step 3, `ho <end>` has ended, but stays in the competition with its 0.36. The other beam, `ha ha` (0.25), can
-# reach 0.125 at most, so `ho <end>` wins. Greedy decoding would have written `ha ha ha ...` until it ran into the
-# maximum length.
+# In step 3, `ho <end>` has ended, but stays in the competition with its 0.36. The other beam, `ha ha` (0.25), can reach
+# $0.25 \cdot 0.5 = 0.125$ at most, so `ho <end>` wins. Greedy decoding would have written `ha ha ha ...` until it ran
+# into the maximum length.
 #
 # A scratch cell: what does the search keep in step 2 if `ho` ends with a probability of only 0.5? Which are the three
 # best of the six candidates?
@@ -688,14 +686,15 @@ print(f"{reference_length:.1f} such words and the end: {-math.log(surest) * (ref
 # **Change something:** add more values of alpha. At which alpha does each model write sentences of the right length?
 
 # %% tags=["see"]
+alphas = [0.0, 0.6, 1.0, 1.5, 2.0]
 rows = []
 for update in [120, 360]:
     model = model_after(update)
-    for alpha in [0.0, 0.6, 1.0, 1.5, 2.0]:
+    for alpha in alphas:
         result = tried(model, 4, alpha)
         rows.append((f"after {update} updates", alpha, result["words"] / reference_length))
         print(f"after {update} updates, alpha {alpha}: {result['words']} words, BLEU {result['BLEU']}")
-rows += [("reference", alpha, 1.0) for alpha in [0.0, 2.0]]
+rows += [("reference", alpha, 1.0) for alpha in alphas]
 
 named_lines(
     pd.DataFrame(rows, columns=["line", "x", "y"]),

@@ -1,5 +1,6 @@
 """The charts of lesson 03: layer normalisation, named lines, and what a layer costs."""
 
+import json
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -28,6 +29,12 @@ def _drawn(table: pd.DataFrame, **options: Any) -> Picture:
 def _work() -> pd.DataFrame:
     rows = [(length, part, count) for length in (1, 4) for part, count in (("network", 3), ("mean", length))]
     return pd.DataFrame(rows, columns=["length", "part", "multiplications"])
+
+
+@pytest.mark.parametrize(("height", "low", "high"), [(0.0, -0.05, 1.05), (4.0, -0.2, 4.2)])
+def test_the_axis_of_a_constant_begins_near_zero(height: float, low: float, high: float) -> None:
+    drawn = _drawn(_lines(a=[height, height])).to_dict()
+    assert f'"domain": [{low}, {high}]' in json.dumps(drawn)
 
 
 def test_norm_writes_mean_and_spread_of_each_row(texts_of: TextsOf) -> None:

@@ -150,7 +150,7 @@ class Search:
             assert reached is not None, "`_single` would have returned it"
             if reached >= self._start:
                 self._plausible.append(mistake)
-        return self._beam_search() or self._pair() or self._triple()
+        return self._beam_search() or self._group()
 
     def _beam_search(self) -> Mistakes:
         """Extend the most promising combinations in rounds. Return the first that explains all results."""
@@ -168,27 +168,14 @@ class Search:
             frontier = extended
         return ()
 
-    def _pair(self) -> Mistakes:
-        """Return a pair that explains all results, or an empty tuple.
+    def _group(self) -> Mistakes:
+        """Return a group that the beam search misses and that explains all results, or an empty tuple.
 
-        The beam search misses a pair if another misconception alone explains the first failing probe.
+        The beam search extends misconceptions that alone explain the first failing probe. So if there are
+        any, it misses other pairs. If there are none, it tries all pairs, but no groups of three.
         """
-        for pair in combinations(self._exercise.misconceptions, 2):
-            if self._is_exhausted:
-                break
-            if can_be_combined(self._exercise, pair) and self._first_unexplained(pair) is None:
-                return pair
-        return ()
-
-    def _triple(self) -> Mistakes:
-        """Return three misconceptions that together explain all results, or an empty tuple.
-
-        The result is also empty if fewer misconceptions explain the first failing probe.
-        """
-        if self._promising:
-            return ()
         visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]
-        groups = self._groups((), visible, self._start, 3)
+        groups = self._groups((), visible, self._start, 2 if self._promising else 3)
         return next((group for group in groups if self._first_unexplained(group) is None), ())
 
     def _closest(self) -> Resemblance | None:

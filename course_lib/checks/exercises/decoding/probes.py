@@ -489,7 +489,7 @@ def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Observed:
 PREDICT_BEAM_OF_TWO = PredictionCheck(
     answer=0.36,
     tolerance=0.001,
-    hint="A beam of two keeps both first words. Compute the probability of every sentence of two words: the "
+    hint="The search keeps both first words. Compute the probability of every sentence of two words: the "
     "product of the probabilities of its words.",
     reason='"the dog" has 0.4 · 0.9 = 0.36. The best sentence that begins with "a" has 0.6 · 0.4 = 0.24.',
 )
