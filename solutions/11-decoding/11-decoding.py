@@ -471,8 +471,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 #
 # **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0,
 # then all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does
-# that; `repeat` doesn't. (If one mask serves all sentences, with the shape (1, 1, S), first give each sentence its own
-# row with `expand`.) Sentences never compete with each other.
+# that; `repeat` doesn't. (If one mask should serve all sentences, with the shape (1, 1, S), first give each sentence its
+# own row with `expand`. The check doesn't test this.) Sentences never compete with each other.
 #
 # The result has the format of `greedy_decode`: each row begins with `start_id`, contains only `end_id` after its end,
 # and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and afterwards the

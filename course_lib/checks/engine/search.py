@@ -12,6 +12,7 @@ from course_lib.checks.engine.misconceptions import Misconception, PatchError, c
 from course_lib.checks.engine.outcomes import Outcome, alike
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.reply import RAISED_BY_NAME, Raised, Returned, Text, Value
+from course_lib.checks.engine.slips import slips_in
 from course_lib.checks.engine.versions import Mistakes, Versions, compiled
 
 #: The maximum number of misconceptions that are combined to explain an answer.
@@ -31,6 +32,9 @@ _ALL_EFFORT = 137_000
 
 #: The additional budget for finding a misconception that explains most failing probes, but not all.
 _LIKELY_EFFORT = 12_000
+
+#: The additional budget for finding a slip in typing.
+_SLIP_EFFORT = 15_000
 
 #: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 45_000
@@ -121,7 +125,7 @@ class Search:
         """
         named = self._single()
         if not named and combine:
-            named = self._combination()
+            named = self._combination() or self._slip()
         if named or not combine:
             return Explanation(named)
         return Explanation(similar=self._likely() or self._closest())
@@ -150,7 +154,7 @@ class Search:
             assert reached is not None, "`_single` would have returned it"
             if reached >= self._start:
                 self._plausible.append(mistake)
-        return self._beam_search() or self._group()
+        return self._beam_search() or self._pair() or self._triple()
 
     def _beam_search(self) -> Mistakes:
         """Extend the most promising combinations in rounds. Return the first that explains all results."""
@@ -168,15 +172,49 @@ class Search:
             frontier = extended
         return ()
 
-    def _group(self) -> Mistakes:
-        """Return a group that the beam search misses and that explains all results, or an empty tuple.
+    def _pair(self) -> Mistakes:
+        """Return a pair that explains all results, or an empty tuple.
 
-        The beam search extends misconceptions that alone explain the first failing probe. So if there are
-        any, it misses other pairs. If there are none, it tries all pairs, but no groups of three.
+        The beam search misses a pair if another misconception alone explains the first failing probe. Pairs
+        that both change the result of this probe come first.
         """
-        visible = [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]
-        groups = self._groups((), visible, self._start, 2 if self._promising else 3)
+        visible = set(self._visible())
+
+        def number_of_invisible(pair: Mistakes) -> int:
+            return sum(mistake not in visible for mistake in pair)
+
+        for pair in sorted(combinations(self._exercise.misconceptions, 2), key=number_of_invisible):
+            if self._is_exhausted:
+                break
+            if can_be_combined(self._exercise, pair) and self._first_unexplained(pair) is None:
+                return pair
+        return ()
+
+    def _triple(self) -> Mistakes:
+        """Return three misconceptions that together explain all results, or an empty tuple.
+
+        The result is also empty if fewer misconceptions explain the first failing probe.
+        """
+        if self._promising:
+            return ()
+        groups = self._groups((), self._visible(), self._start, 3)
         return next((group for group in groups if self._first_unexplained(group) is None), ())
+
+    def _visible(self) -> list[Misconception]:
+        """Return the plausible misconceptions that change the result of the first failing probe."""
+        return [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]
+
+    def _slip(self) -> Mistakes:
+        """Return a slip in typing that explains all results, or an empty tuple."""
+        exercise, limit = self._exercise, self._versions.effort + _SLIP_EFFORT
+        order = (self._start, *range(len(exercise.probes)))
+        for source in dict.fromkeys((exercise.source_to_patch, exercise.source)):
+            for slip in slips_in(source, exercise.source_to_patch):
+                if self._versions.effort > limit:
+                    return ()
+                if can_be_combined(exercise, (slip,)) and all(self._explains((slip,), one) for one in order):
+                    return (slip,)
+        return ()
 
     def _closest(self) -> Resemblance | None:
         """Return misconceptions that explain a failing probe or, failing that, a part of its result."""

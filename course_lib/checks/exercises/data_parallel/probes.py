@@ -279,6 +279,11 @@ def _layers_skipped(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, skipped=((0, 0, 0), (1, 0, 3)))
 
 
+@probe("a gradient that is missing in the first update is reduced in the second")
+def _skipped_once(candidate: Candidate, draw: Draw) -> Reply:
+    return _passes(candidate, draw, 2, 72, _ALIKE, skipped=((1, 0, 2),), skipped_once=True, updates=2)
+
+
 @probe("a rank without a batch only calls finish(), which reduces zeros in the same order")
 def _no_batch(candidate: Candidate, draw: Draw) -> Reply:
     return _passes(candidate, draw, 2, 72, _ALIKE, idle=(1,))

@@ -15,6 +15,7 @@ from course_lib.checks.exercises.fixtures.positions import (
     past_max_length,
     start_of,
     state_dict_fits,
+    with_a_new_parameter,
 )
 from course_lib.checks.exercises.shared_requests import (
     called_on_a_gpu,
@@ -145,6 +146,14 @@ def _embedding_round_trip(candidate: Candidate, draw: Draw) -> Reply:
 def _embedding_updated(candidate: Candidate, draw: Draw) -> Reply:
     tokens, toward = torch.tensor([[4, 1], [0, 4]]), draw.normal(2, 2, 3)
     return updated(in_double(candidate, 5, 3), {"table.weight": draw.normal(5, 3)}, toward, tokens)
+
+
+@probe("if the table's weight is replaced, as when weights are tied, the new one is used")
+def _embedding_replaced(candidate: Candidate, draw: Draw) -> Reply:
+    tokens = torch.tensor([[4, 1]])
+    layer = in_double(candidate, 5, 3)
+    layer.call(tokens)
+    return layer.fixture(with_a_new_parameter("table.weight")).call(layer, draw.normal(5, 3), tokens)
 
 
 @probe("a deep copy has separate weights")

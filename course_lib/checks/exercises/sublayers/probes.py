@@ -16,6 +16,7 @@ from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, Value, first_failure
 from course_lib.checks.exercises.fixtures.callables import sublayer, unchanged
 from course_lib.checks.exercises.fixtures.models import linear
+from course_lib.checks.exercises.fixtures.positions import state_dict_fits
 from course_lib.checks.exercises.shared_requests import (
     Weights,
     called_on_a_gpu,
@@ -456,6 +457,14 @@ def _connection_round_trip(candidate: Candidate, draw: Draw) -> Reply:
     full, empty = in_double(candidate, 6, 0.0), in_double(candidate, 6, 0.0)
     x, inside = _far_apart(draw, 2, 4, 6), sublayer(draw.normal(6))
     return round_trip(full, empty, _connection_weights(draw, 6), x, inside)
+
+
+@probe("a call with a module as its sublayer doesn't change the state dict")
+def _connection_with_a_module(candidate: Candidate, draw: Draw) -> Observed:
+    layer, other = in_double(candidate, 6, 0.0), in_double(candidate, 6, 0.0)
+    reply = layer.call(_far_apart(draw, 2, 4, 6), layer.fixture(linear(6, 6)))
+    fits = candidate.fixture(state_dict_fits()).call(layer, other)
+    return reply if isinstance(reply, Raised) else {"«the state dict still fits a new module»": fits}
 
 
 @probe("a deep copy has separate weights")

@@ -265,7 +265,8 @@ def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Observed:
 @probe("the layer works for one sentence of one token with five features")
 def _encoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     layer = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
-    return layer.call(draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool))
+    x, mask = draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
+    return {"the result": layer.call(x, mask), "the result if the token is masked": layer.call(x, ~mask)}
 
 
 _add_shared_probes(
@@ -315,7 +316,11 @@ def _decoder_norm_first(candidate: Candidate, draw: Draw) -> Observed:
 def _decoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     layer = _decoder(candidate, draw, (5, 1, 7), dropout=0.3)
     x, memory, mask = draw.normal(1, 1, 5), draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
-    return layer.call(x, memory, mask, mask)
+    return {
+        "the result": layer.call(x, memory, mask, mask),
+        "the result if the target is masked": layer.call(x, memory, mask, ~mask),
+        "the result if the source is masked": layer.call(x, memory, ~mask, mask),
+    }
 
 
 _add_shared_probes(

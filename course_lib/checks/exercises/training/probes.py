@@ -85,6 +85,12 @@ def _tied(candidate: Candidate, draw: Draw) -> Reply:
     return _trained(candidate, training(_VOCAB, tied=True), pieces)
 
 
+@probe("the optimiser may have several parameter groups")
+def _groups(candidate: Candidate, draw: Draw) -> Reply:
+    pieces = (_micro_batch(draw, (3, 2)), _micro_batch(draw, (2, 4)))
+    return _trained(candidate, training(_VOCAB, groups=True), pieces)
+
+
 @probe("the micro-batches may come from a generator, which can be iterated over only once")
 def _from_a_generator(candidate: Candidate, draw: Draw) -> Reply:
     pieces = (_micro_batch(draw, (2, 4), (5, 2)), _micro_batch(draw, (1, 1)), _micro_batch(draw, (3, 2)))
