@@ -147,7 +147,8 @@ def test_a_parameter_of_another_shape() -> None:
     assert isinstance(reply, Raised)
     assert explained(reply) == (
         "The parameter w_q.weight has shape (2, 2), not (2, 3). "
-        "Your `w_q.weight` doesn't have the shape that follows from the constructor's arguments."
+        "Your `w_q.weight` doesn't have the shape that follows from the constructor's arguments. "
+        "(The weight of `nn.Linear(a, b)` has the shape (b, a).)"
     )
     mistake = named(reply)
     assert mistake is not None

@@ -150,10 +150,10 @@ def _embedding_updated(candidate: Candidate, draw: Draw) -> Reply:
 
 @probe("if the table's weight is replaced, as when weights are tied, the new one is used")
 def _embedding_replaced(candidate: Candidate, draw: Draw) -> Reply:
-    tokens = torch.tensor([[4, 1]])
-    layer = in_double(candidate, 5, 3)
-    layer.call(tokens)
-    return layer.fixture(with_a_new_parameter("table.weight")).call(layer, draw.normal(5, 3), tokens)
+    layer, tokens = in_double(candidate, 5, 3), torch.tensor([[4, 1]])
+    used = _embedded(layer, draw, tokens, 5, 3)
+    replace = layer.fixture(with_a_new_parameter("table.weight"))
+    return first_failure(used, replace.call(layer, draw.normal(5, 3), tokens))
 
 
 @probe("a deep copy has separate weights")
