@@ -27,14 +27,14 @@ _EFFORT = 125_000
 #: failing probe. The rest is for combining these with others.
 _TRYING_SHARE = 0.75
 
+#: The additional budget for finding a slip in typing.
+_SLIP_EFFORT = 15_000
+
 #: The total budget, including the search for resemblances that follows if nothing explains all results.
-_ALL_EFFORT = 137_000
+_ALL_EFFORT = 152_000
 
 #: The additional budget for finding a misconception that explains most failing probes, but not all.
 _LIKELY_EFFORT = 12_000
-
-#: The additional budget for finding a slip in typing.
-_SLIP_EFFORT = 15_000
 
 #: The budget for deciding which misconceptions to combine first.
 _ORDERING_EFFORT = 45_000

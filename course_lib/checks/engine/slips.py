@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from course_lib.checks.engine.misconceptions import Misconception
@@ -15,6 +16,7 @@ from course_lib.checks.engine.misconceptions import Misconception
 _PRECEDENCE = "Python computes `**` before `*` and `/`, and these before `+` and `-`."
 _ORDER = "the Python documentation, expressions: operator precedence"
 _OPERATORS = "the Python documentation, the module operator: mapping operators to functions"
+_CALLS = "the documentation of the functions that you call: their arguments"
 
 #: For each operator, the symbols that are confused with it, and what is wrong then.
 _CONFUSED: dict[type[ast.AST], tuple[tuple[str, str], ...]] = {
@@ -36,7 +38,11 @@ _CONFUSED: dict[type[ast.AST], tuple[tuple[str, str], ...]] = {
     ast.NotEq: (("==", "`==` is used instead of `!=`"),),
 }
 
+#: How closely each operator binds its operands.
 _BINDING = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2, ast.FloorDiv: 2, ast.MatMult: 2, ast.Pow: 3}
+
+#: The names of modules, whose functions take the value to compute with as their first argument.
+_MODULES = ("torch", "math", "nn", "F")
 
 
 class _Slip(NamedTuple):
@@ -162,27 +168,22 @@ class _Finder:
             yield _Slip("sign", (edit,), names[type(node.op)], "", _OPERATORS)
 
     def _of_call(self, node: ast.Call) -> Iterator[_Slip]:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        for one, other in zip(node.args, node.args[1:], strict=False):
-            first, second = (self._span(one), self._span(other))
-            edits = ((*first, self._text[slice(*second)]), (*second, self._text[slice(*first)]))
+        for one, other in pairwise(map(self._span, node.args)):
+            edits = ((*one, self._text[slice(*other)]), (*other, self._text[slice(*one)]))
             yield _Slip("order", edits, "two arguments of a call are in the wrong order", "", _CALLS)
         for keyword in node.keywords:
             if keyword.arg not in (None, "dim"):
                 yield from self._of_keyword(str(keyword.arg), [node])
-        if name == "super" or not isinstance(node.func, ast.Attribute):
+        if not isinstance(node.func, ast.Attribute):
             return
         # Leave out the step: `x.step(...)` becomes `x`, and `torch.step(x, ...)` becomes `x`.
-        of_module = isinstance(node.func.value, ast.Name) and node.func.value.id in (
-            "torch",
-            "F",
-            "math",
-            "nn",
-        )
-        kept = node.args[0] if of_module and node.args else node.func.value
-        if kept is not node.func.value or not of_module:
-            edit = (*self._span(node), self._text[slice(*self._span(kept))])
-            yield _Slip("step", (edit,), f"a step such as `{name}` is missing", "", _CALLS)
+        kept = node.func.value
+        if isinstance(kept, ast.Name) and kept.id in _MODULES:
+            if not node.args:
+                return
+            kept = node.args[0]
+        edit = (*self._span(node), self._text[slice(*self._span(kept))])
+        yield _Slip("step", (edit,), f"a step such as `{node.func.attr}` is missing", "", _CALLS)
 
     def _of_keyword(self, name: str, calls: Iterable[ast.Call]) -> Iterator[_Slip]:
         """Yield the slip that calls lack the keyword `name`. Without `dim`, `keepdim` is missing as well."""
@@ -214,6 +215,3 @@ class _Finder:
 
     def _span(self, node: ast.expr | ast.keyword) -> tuple[int, int]:
         return self._start(node), self._end(node)
-
-
-_CALLS = "the documentation of the functions that you call: their arguments"
