@@ -71,7 +71,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
         new = {student: prefix for student, prefix in prefixes.items() if student not in failed}
         write_prefixes(folder, read_prefixes(folder) | new)
     except (OSError, ValueError) as error:
-        app.fail(f"The names for returning feedback were not kept: {error}")
+        app.fail(f"The names under which feedback is returned could not be saved: {error}")
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out
     if failed:
         app.fail(f"{len(failed)} of {len(collected)} students were not collected: {', '.join(failed)}")

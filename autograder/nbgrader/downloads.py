@@ -197,6 +197,8 @@ def read_prefixes(folder: Path) -> dict[str, str]:
     path = folder / _PREFIXES
     try:
         prefixes = json.loads(path.read_text("utf-8"))
+        if not isinstance(prefixes, dict):
+            raise ValueError("expected a JSON object")
     except FileNotFoundError:
         return {}
     except ValueError as error:

@@ -287,8 +287,8 @@ class FeedbackArchive(CourseExporter):
         """Write the archive to `to`, or to feedback-LESSON.zip by default.
 
         Students with a submission from a download but no feedback, and students with feedback but no such
-        submission, are logged. Raises ValueError, and writes nothing, unless exactly one lesson is chosen,
-        and if there is no feedback for any download.
+        submission, are logged. Raises ValueError, and writes nothing, if not exactly one lesson is chosen, if
+        no downloaded submission was collected, or if none of them has feedback.
         """
         if len(self.assignment) != 1:
             raise ValueError("choose one lesson, for example --assignment=01-attention")
@@ -308,10 +308,10 @@ class FeedbackArchive(CourseExporter):
             if self.wants_student(student)
         }
         if missing := [student for student in pages if student in prefixes and not pages[student]]:
-            self.log.warning("No feedback in the archive for %s, because there is none", ", ".join(missing))
+            self.log.warning("%s: not in the archive, because there is no feedback", ", ".join(missing))
         if others := [student for student in pages if student not in prefixes and pages[student]]:
             self.log.warning(
-                "No feedback in the archive for %s, because the submission is not from a download",
+                "%s: not in the archive, because the submission is not from a download",
                 ", ".join(others),
             )
         packed = [

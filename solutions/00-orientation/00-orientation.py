@@ -55,7 +55,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # |---|---|---|
 # | **Predict** | write a number in place of `None`, *before* you know the answer | a check says whether it is correct, and gives a hint if it isn't. Then correct the number: only the last one counts. You remember an answer better if you guessed first, even if you guessed wrong |
 # | **Build** | replace the line `raise NotImplementedError(...)` with your code | a check tests it in many ways |
-# | **See** | run a cell, look at its picture, *change something* and run it again | the picture changes, and under *What changes?* you can read what it should show. You can't break anything |
+# | **See** | run a cell, look at its picture, *change something* and run it again | the picture changes. For most pictures, *What changes?* says what you should see. You can't break anything |
 # | **Explain** | answer a question in your own words | a person reads it |
 #
 # There is help:

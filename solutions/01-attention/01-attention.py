@@ -360,7 +360,7 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # <details><summary>What changes?</summary>
 #
 # The last query gives its only key a weight of 1. If you mask another key, its weight goes to the allowed keys of its
-# row, in proportion to their own: in the first row, without key 4 (0.30), the others become 1.42 times as large.
+# row, in proportion to their own: in the first row, without key 4 (0.30), the others become about 1.4 times as large.
 #
 # </details>
 #

@@ -408,12 +408,12 @@ def add(left, right):
 
 
 word = [4.0, 1.0, 1.0]
-print("x                     ", word)
+print("x                            ", word)
 print("post-norm: the sublayer reads", word, "and returns", swap(word))
-print("   the sum            ", add(word, swap(word)))
-print("   the result         ", normalise(add(word, swap(word))))
+print("   the sum                   ", add(word, swap(word)))
+print("   the result                ", normalise(add(word, swap(word))))
 print("pre-norm:  the sublayer reads", normalise(word), "and returns", swap(normalise(word)))
-print("   the sum, the result", add(word, swap(normalise(word))))
+print("   the sum, the result       ", add(word, swap(normalise(word))))
 
 # %% [markdown]
 # ### Build it
@@ -651,8 +651,8 @@ named_lines(
 #
 # Without the residual, the loss goes up and down near that number: after sixty steps, it is still close to guessing.
 # (How close depends on the random numbers.) Look at the printed lines: before the first step, 24 random networks have
-# made **all words alike** (the mean cosine of the angle between two words' vectors is nearly 1, and it is 1 if they
-# point the same way). A gradient of a good size arrives, but
+# made **all words alike**: on average, the cosine of the angle between two words' vectors is nearly 1, and 1 means that
+# they point the same way. A gradient of a good size arrives, but
 # it is nearly the same for every word.
 #
 # With the residual, each word is still present at the top. And to pass it through unchanged, a sublayer only has to

@@ -578,7 +578,8 @@ named_lines(
 # <details><summary>What changes?</summary>
 #
 # After ten steps, the leaking model is right only about 20% of the time, and the other two lines are still near 10%.
-# With three kinds of tokens, a guess is right one time in three, and these two lines end near one third.
+# With three kinds of tokens, a guess is right one time in three, and these two lines (your mask, and the leak in use)
+# end near one third.
 #
 # </details>
 #
@@ -600,9 +601,9 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: the decoder sees what it should predict (mask missing or off by one, or labels not shifted).
 # - 1 point: in validation, the decoder gets the whole correct target too (with the same mask), so it leaks as well.
-# - 1 point: a test, named or described, that confirms or refutes the suspicion in the answer: for the mask, change a
-#   token and see whether earlier outputs change (the leak probe); for the labels, compare them with what is read; for
-#   either, train on noise.
+# - 1 point: one test, named or described, that confirms or refutes the suspicion in the answer: for the mask, change a
+#   token and see whether earlier outputs change (the leak probe); or for the labels, compare them with what is read; or
+#   for either, train on noise.
 # ### END MARK SCHEME
 
 # %% [markdown]

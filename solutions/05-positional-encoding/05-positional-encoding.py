@@ -265,7 +265,7 @@ clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 # </details>
 #
 # The angle stays the same wherever you start. For an offset of $k$ positions and a hand of frequency $\omega$, the
-# addition theorems say ($\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a + b) = \cos a \cos b - \sin a
+# angle addition formulas say ($\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a + b) = \cos a \cos b - \sin a
 # \sin b$):
 #
 # $$\begin{pmatrix} \sin((pos + k)\,\omega) \\ \cos((pos + k)\,\omega) \end{pmatrix} =

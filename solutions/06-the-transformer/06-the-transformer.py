@@ -260,7 +260,7 @@ attention_heatmap(
     target_words,
     target_words,
     mask=causal_mask(5)[0],
-    title="Self-attention: orange cells are later words",
+    title="Self-attention: does any word attend to a later one?",
 )
 
 # %% tags=["see"]
@@ -269,7 +269,7 @@ attention_heatmap(
     target_words,
     source_words,
     mask=real[0],
-    title="Cross-attention: orange cells are padding",
+    title="Cross-attention: does any word attend to padding?",
 )
 
 # %% [markdown]
@@ -443,8 +443,8 @@ shape_flow(
 #
 # <details><summary>What changes?</summary>
 #
-# `d_ff` changes only the width inside the feed-forward network, the target vocabulary only the logits, and the number
-# of words only the positions of that side. More `layers` add more stages, all with the same shape.
+# `d_ff` changes only the width inside the feed-forward network, the target vocabulary only the logits, the source
+# vocabulary nothing, and the number of words only the positions of that side. More `layers` add more stages, all with the same shape.
 #
 # </details>
 #

@@ -694,8 +694,8 @@ named_lines(
 # - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745), and
 #   Ma and Yarats 2019, [On the Adequacy of Untuned Warmup for Adaptive Optimization](https://arxiv.org/abs/1910.04209):
 #   why a warm-up helps. The second paper argues against another explanation, by Liu et al. 2020 ([On the Variance of
-#   the Adaptive Learning Rate and Beyond](https://arxiv.org/abs/1908.03265)): that the steps that Adam computes for each
-#   weight vary too much in the first updates.
+#   the Adaptive Learning Rate and Beyond](https://arxiv.org/abs/1908.03265)): that Adam's step size for each weight
+#   varies too much in the first updates.
 # - Loshchilov and Hutter 2019, [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101): AdamW, the
 #   usual optimiser of Transformers today. The cosine schedule is from [SGDR](https://arxiv.org/abs/1608.03983), by the
 #   same authors in 2017.

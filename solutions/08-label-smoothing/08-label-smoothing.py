@@ -322,7 +322,8 @@ named_lines(
 
 # %% [markdown]
 # ### What smoothing did in the paper
-#  Table 3 of the paper compares variants of the base model on newstest2013, a set of news sentences, from English to
+#
+# Table 3 of the paper compares variants of the base model on newstest2013, a set of news sentences, from English to
 # German. **BLEU**, a score from 0 to 100, measures how many words and groups of words a translation has in common with
 # a reference translation (lesson 13). These are the rows about smoothing:
 #

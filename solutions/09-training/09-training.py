@@ -312,8 +312,8 @@ token_counts(
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# If all sequences have the same length, every token counts 1 in both pictures. With four pieces, the mean of means
-# counts tokens between 1.8 and 0.7 times, instead of between 1.4 and 0.8 times with two pieces.
+# If all sequences have the same length, every token counts 1 in both pictures. With four pieces, a token counts
+# between 0.7 and 1.8 times in the mean of means; with two, between 0.8 and 1.4 times.
 #
 # </details>
 #
@@ -322,7 +322,7 @@ token_counts(
 # A fellow student divides the loss of each micro-batch by the number of micro-batches, and says: "That is a mean, too.
 # And if I shuffle, the pieces have about the same size, so who cares?" What is wrong with this? Say which tokens count
 # more than others, how this affects a model that should learn long sentences, and why two runs with the same batches
-# may differ if their machines do.
+# may differ on different machines.
 
 # %% [markdown] explain="explain_mean"
 # The mean of a piece divides by the number of tokens of that piece. If each piece then counts the same, a token in a
@@ -424,7 +424,7 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 #
 # Without dropout, single updates come within 0.01 of the minimum, but the curve ends a little above it. With a factor
 # of 3, it stays near 2.4. If gradients aren't cleared, it rises above 3. Without the causal mask, it soon falls below
-# 0.6, but no sequence is copied: during training the decoder simply read the next letter.
+# 0.6, but no sequence is copied: during training the decoder simply reads the next letter from its input.
 #
 # </details>
 #
@@ -459,7 +459,7 @@ for sequence, copy in wrong_ones_first[:5]:
 # <details><summary>What changes?</summary>
 #
 # No sequence is copied. The first eight letters are nearly always right, but after 9 to 11 letters the model nearly
-# always stops. It has never had to write a tenth letter, and has never seen positions so far back.
+# always stops. It has never had to write a tenth letter, and has never seen positions this late in a sequence.
 #
 # </details>
 #
@@ -502,9 +502,9 @@ attention_heatmap(
 
 # %% [markdown]
 # You see a diagonal: to write the third letter, the model looks at the third letter of the source. It *learned* to ask
-# for the position that comes next, and recognises each position by the sines and cosines of lesson 05. Mainly in the
-# last row, where it should stop, the heads disagree about where to look. In translation the line is less straight,
-# because languages order their words differently.
+# for the position that comes next, and recognises each position by the sines and cosines of lesson 05. The heads
+# disagree about where to look mainly in the last row, where the model should stop. In translation the line is less
+# straight, because languages order their words differently.
 #
 # <details><summary>What changes?</summary>
 #

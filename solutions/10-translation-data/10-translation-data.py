@@ -423,8 +423,8 @@ sentence_pieces(
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# In the captions, *Pizza* and *Taxi* are split into single characters: each occurs fewer than 20 times, and other words
-# hardly contain their pairs of letters. The same happens to a new word such as *Jazz*.
+# In the captions, *Pizza* and *Taxi* are split into single characters: each occurs fewer than 20 times, and their
+# pairs of letters are rare in other words. The same happens to a new word such as *Jazz*.
 #
 # </details>
 #
@@ -641,7 +641,7 @@ named_bars(
 # ### BEGIN MARK SCHEME
 # - 1 point: measure batches by tokens (longest times number), because equal numbers of sentences differ widely in
 #   memory, work or words per update.
-# - 1 point: shuffle the batches (and which sentences are in them) in each epoch, and keep similar lengths together.
+# - 1 point: shuffle the batches (and which sentences are in them) in each epoch (and keep similar lengths together).
 # - 1 point: a reason for the second: runs of one length pull the model one way, or neighbours are always the same.
 # ### END MARK SCHEME
 
@@ -776,8 +776,8 @@ batch_tables(
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# With the captions, sorted from short to long, `buckets[0]` has pairs of 8 to 11 tokens, and `buckets[-1]` of 35 to 38.
-# In both, about a tenth of the cells are grey; in the order of the corpus, almost half.
+# With the captions, and batches sorted from short to long, `buckets[0]` has pairs of 8 to 11 tokens, and `buckets[-1]`
+# pairs of 35 to 38. In both, about a tenth of the cells are grey; in the order of the corpus, almost half.
 #
 # </details>
 #

@@ -396,9 +396,9 @@ named_lines(
 #
 # ## 4. Beam search
 #
-# Keep the $k$ best hypotheses of each sentence. Each of them is called a **beam**, and they are numbered from 0. $k$ is
-# the **width** of the search, `beam` in the code: "a beam of 4" means $k = 4$. The **total** of a beam is its
-# log-probability, the sum of those of its words. In each step:
+# Keep the $k$ best hypotheses of each sentence. As in many programs, each of them is called a **beam**; they are
+# numbered from 0. The number $k$ is the **width** of the search, `beam` in the code: "a beam of 4" means $k = 4$. The
+# **total** of a beam is its log-probability, the sum of those of its words. In each step:
 #
 # 1. Ask the model for the next word of every beam. Each beam with each possible next word is a **candidate**.
 # 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
@@ -742,7 +742,8 @@ named_lines(
 # ### BEGIN MARK SCHEME
 # - 1 point: a wider beam searches better, so it finds sentences with a higher log-probability.
 # - 1 point: more probable isn't better: every word lowers the probability, so the most probable sentences are too short.
-# - 1 point: two things to do: compare lengths, use a length penalty, or choose alpha and beam on validation data.
+# - 1 point: what to do, half a point for each of two: compare lengths; use a length penalty; choose alpha and beam on
+#   validation data.
 # ### END MARK SCHEME
 
 # %% [markdown]

@@ -663,7 +663,7 @@ communication_timeline(pd.DataFrame(plans))
 # ### Explain it
 #
 # One extreme is a bucket for each gradient, the other is a single bucket for all of them. What does each extreme
-# cost, and why? On what does the best size depend? Use the picture: change a number, and say what you saw.
+# cost, and why? On what does the best size depend? Use the picture: change a number, and say what you see.
 
 # %% [markdown] explain="explain_buckets_size"
 # With a bucket for each gradient, every message pays the latency: 256 gradients here, which at 0.2 ms each take 51

@@ -158,7 +158,7 @@ for lesson, parts in public_curriculum().parts.items():
 # uses none.) Why does the throughput rise at the beginning?
 #
 # **Change something:** add a setting: `BackgroundRun.start("captions-small", "../runs/small",
-# "training.warmup_steps=400", restart=True)`. Then use `training.lr_factor=4` or `model.dropout=0.3` instead.
+# "training.warmup_steps=400", restart=True)`. Then use `training.lr_factor=4` instead.
 # (Afterwards remove the setting and run the cell again: until your own run has ended, sections 2 and 3 use this one.)
 
 # %% tags=["see"]

@@ -58,8 +58,8 @@ class Figures:
     The discrimination is the correlation of the points for the cell with those for the rest of the lesson.
     """
     misconceptions: pd.DataFrame
-    """A row for each mistake that was made, the most frequent first. `after_another` counts the students for
-    whom it may be the consequence of another mistake: an exercise that this one uses failed as well."""
+    """A row for each mistake that was made, the most frequent first. `after_another` counts the students
+    whose mistake may follow from another one, because they also failed an exercise that this one uses."""
     similar_answers: pd.DataFrame
     """A row for each pair of answers that are unusually alike, the most similar first."""
     time_per_lesson: pd.DataFrame

@@ -48,7 +48,7 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
     why = dict.fromkeys(
         f"Why: {mistake.hint}"
         for mistake in (similar.mistakes if similar is not None and is_clear else named)
-        if mistake.hint not in verdict.difference.facts
+        if mistake.hint and mistake.hint not in verdict.difference.facts
     )
     if named:
         sources = "; ".join(dict.fromkeys(mistake.source for mistake in named))

@@ -27,7 +27,7 @@ _EFFORT = 125_000
 #: failing probe. The rest is for combining these with others.
 _TRYING_SHARE = 0.75
 
-#: The additional budget for finding a slip in typing.
+#: The additional budget for finding a small slip.
 _SLIP_EFFORT = 15_000
 
 #: The total budget, including the search for resemblances that follows if nothing explains all results.
@@ -176,7 +176,7 @@ class Search:
         """Return a pair that explains all results, or an empty tuple.
 
         The beam search misses a pair if another misconception alone explains the first failing probe. Pairs
-        that both change the result of this probe come first.
+        in which each misconception changes the result of this probe are tried first.
         """
         visible = set(self._visible())
 
@@ -205,7 +205,7 @@ class Search:
         return [mistake for mistake in self._plausible if self._differs((), (mistake,), self._start)]
 
     def _slip(self) -> Mistakes:
-        """Return a slip in typing that explains all results, or an empty tuple."""
+        """Return a small slip that explains all results, or an empty tuple."""
         exercise, limit = self._exercise, self._versions.effort + _SLIP_EFFORT
         order = (self._start, *range(len(exercise.probes)))
         for source in dict.fromkeys((exercise.source_to_patch, exercise.source)):

@@ -1,4 +1,4 @@
-"""Slips in typing, such as `*` for `**`: misconceptions that are generated from the source of a reference.
+"""Small slips, such as `*` for `**`: misconceptions that are generated from the source of a reference.
 
 Each slip is one small change to the source. A message says what kind of change it is, but doesn't quote the
 source, because that is the solution.
@@ -38,17 +38,17 @@ _CONFUSED: dict[type[ast.AST], tuple[tuple[str, str], ...]] = {
     ast.NotEq: (("==", "`==` is used instead of `!=`"),),
 }
 
-#: How closely each operator binds its operands.
+#: The precedence of each operator.
 _BINDING = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2, ast.FloorDiv: 2, ast.MatMult: 2, ast.Pow: 3}
 
-#: The names of modules, whose functions take the value to compute with as their first argument.
-_MODULES = ("torch", "math", "nn", "F")
+#: Names before the dot of a function that takes the value to compute with as its first argument.
+_OWNERS = ("torch", "math", "nn", "F", "self")
 
 
 class _Slip(NamedTuple):
     """A slip: the parts of the source to replace, each as (start, end, new text), and its description."""
 
-    kind: str
+    name: str
     edits: tuple[tuple[int, int, bytes], ...]
     statement: str
     hint: str
@@ -56,24 +56,23 @@ class _Slip(NamedTuple):
 
 
 @cache
-def slips_in(source: str, patched: str) -> tuple[Misconception, ...]:
-    """Return the slips in `source`, the code of a function or class, as versions of the code `patched`.
+def slips_in(source: str, target: str) -> tuple[Misconception, ...]:
+    """Return the slips in `source`, the code of a function or class, as misconceptions that replace `target`.
 
-    There are none if the code could run forever: with a loop that waits for a condition, or several ranks.
+    There are none if a slip could make the code wait forever: if it has a `while` loop, or calls collectives.
     """
     found: dict[str, Misconception] = {}
     if re.search(r"\bwhile\b|\bdist\.", source):
         return ()
     text = source.encode()
-    for number, slip in enumerate(_Finder(source).slips()):
+    for slip in _Finder(source).slips():
         changed = text
         for start, end, new in sorted(slip.edits, reverse=True):
             changed = changed[:start] + new + changed[end:]
-        name = f"typed_{slip.kind}_{number}"
-        replaced = ((patched, changed.decode()),)
+        replaced = ((target, changed.decode()),)
         found.setdefault(
             changed.decode(),
-            Misconception(name, slip.statement, slip.hint, slip.source, replaced, exclusive=True),
+            Misconception(slip.name, slip.statement, slip.hint, slip.source, replaced, exclusive=True),
         )
     return tuple(found.values())
 
@@ -90,7 +89,7 @@ class _Finder:
         self._nodes = list(ast.walk(self._tree))
 
     def slips(self) -> Iterator[_Slip]:
-        """Yield all slips in the order of the source, and those that concern several calls last."""
+        """Yield all slips, outer expressions before inner ones, and those that concern several calls last."""
         for node in self._nodes:
             if isinstance(node, ast.BinOp):
                 yield from self._of_operator(node.left, node.right, type(node.op))
@@ -102,13 +101,9 @@ class _Finder:
             elif isinstance(node, ast.Call):
                 yield from self._of_call(node)
             elif isinstance(node, ast.AugAssign):
-                start, end = self._end(node.target), self._start(node.value)
+                edit = (self._end(node.target), self._start(node.value), b" = ")
                 yield _Slip(
-                    "augmented",
-                    ((start, end, b" = "),),
-                    "`=` is used where a value has to be added",
-                    "",
-                    _OPERATORS,
+                    "plain_assignment", (edit,), "a value is replaced instead of updated", "", _OPERATORS
                 )
         yield from self._of_keyword("dim", [node for node in self._nodes if isinstance(node, ast.Call)])
 
@@ -119,12 +114,12 @@ class _Finder:
         opened, closed = between.count(b"("), between.count(b")")
         for symbol, statement in _CONFUSED.get(kind, ()):
             new = b")" * closed + b" " + symbol.encode() + b" " + b"(" * opened
-            yield _Slip("operator", ((start, end, new),), statement, "", _OPERATORS)
+            yield _Slip("other_operator", ((start, end, new),), statement, "", _OPERATORS)
 
     def _of_parentheses(self, node: ast.BinOp) -> Iterator[_Slip]:
-        """Yield the slips that compute an operand of `node` in another order than in parentheses.
+        """Yield the slips in which parentheses around an operand of `node` are missing.
 
-        The operand may also be a variable, which a student may not have used.
+        The operand may be a variable, because a student may have written its value in place of it.
         """
         for operand in (node.left, node.right):
             start, end = self._start(operand), self._end(operand)
@@ -144,7 +139,7 @@ class _Finder:
             inner, outer = _BINDING.get(type(value.op), 9), _BINDING.get(type(node.op), 0)
             if inner < outer or (inner == outer and operand is node.right):
                 statement = "a pair of parentheses is missing, so the order of the operations is wrong"
-                yield _Slip("parentheses", ((start, end, new),), statement, _PRECEDENCE, _ORDER)
+                yield _Slip("parentheses_missing", ((start, end, new),), statement, _PRECEDENCE, _ORDER)
 
     def _assigned(self, name: str) -> ast.expr | None:
         """Return the value of a variable that is assigned once and used once, or None."""
@@ -165,25 +160,27 @@ class _Finder:
         }
         if type(node.op) in names:
             edit = (self._start(node), self._start(node.operand), b"")
-            yield _Slip("sign", (edit,), names[type(node.op)], "", _OPERATORS)
+            yield _Slip("sign_missing", (edit,), names[type(node.op)], "", _OPERATORS)
 
     def _of_call(self, node: ast.Call) -> Iterator[_Slip]:
         for one, other in pairwise(map(self._span, node.args)):
             edits = ((*one, self._text[slice(*other)]), (*other, self._text[slice(*one)]))
-            yield _Slip("order", edits, "two arguments of a call are in the wrong order", "", _CALLS)
+            yield _Slip(
+                "arguments_swapped", edits, "two arguments of a call are in the wrong order", "", _CALLS
+            )
         for keyword in node.keywords:
             if keyword.arg not in (None, "dim"):
                 yield from self._of_keyword(str(keyword.arg), [node])
         if not isinstance(node.func, ast.Attribute):
             return
-        # Leave out the step: `x.step(...)` becomes `x`, and `torch.step(x, ...)` becomes `x`.
+        # Leave out the step: `x.step(...)` becomes `x`, and so do `torch.step(x, ...)` and `self.step(x)`.
         kept = node.func.value
-        if isinstance(kept, ast.Name) and kept.id in _MODULES:
+        if isinstance(kept, ast.Name) and kept.id in _OWNERS:
             if not node.args:
                 return
             kept = node.args[0]
         edit = (*self._span(node), self._text[slice(*self._span(kept))])
-        yield _Slip("step", (edit,), f"a step such as `{node.func.attr}` is missing", "", _CALLS)
+        yield _Slip("step_missing", (edit,), f"a step such as `{node.func.attr}` is missing", "", _CALLS)
 
     def _of_keyword(self, name: str, calls: Iterable[ast.Call]) -> Iterator[_Slip]:
         """Yield the slip that calls lack the keyword `name`. Without `dim`, `keepdim` is missing as well."""
@@ -203,7 +200,7 @@ class _Finder:
                 edits.append((self._start(arguments[0]), self._end(arguments[-1]), b", ".join(texts)))
         if edits:
             statement = f"`{name}` is not given where it is needed"
-            yield _Slip("keyword", tuple(edits), statement, "", _CALLS)
+            yield _Slip("keyword_missing", tuple(edits), statement, "", _CALLS)
 
     def _start(self, node: ast.expr | ast.keyword) -> int:
         return self._lines[node.lineno - 1] + node.col_offset

@@ -139,8 +139,8 @@ def test_feedback_returns_under_the_names_of_the_downloaded_notebooks(
         f"Zoë de la Cruz_56_assignsubmission_file_{LESSON}.html": "for zoe",
     }
     said = capfd.readouterr().err
-    assert "No feedback in the archive for jmueller, long, because there is none" in said
-    assert "No feedback in the archive for alex1, because the submission is not from a download" in said
+    assert "jmueller, long: not in the archive, because there is no feedback" in said
+    assert "alex1: not in the archive, because the submission is not from a download" in said
 
 
 def test_a_student_who_is_not_collected_again_keeps_the_earlier_name(
