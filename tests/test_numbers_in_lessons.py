@@ -225,7 +225,7 @@ class _LastWordDecides(Transformer):
 
 
 def test_lesson_11() -> None:
-    said("11", "with its 0.36", "can reach 0.125 at most", "65,504", r"0.6 \cdot 0.4 =", "0.24$")
+    said("11", "with its 0.36", r"0.25 \cdot 0.5 = 0.125$ at most", "65,504", r"0.6 \cdot 0.4 =", "0.24$")
     end, ha, ho, start = range(4)
     after_end, after_ha = [1.0, 0.0, 0.0, 0.0], [0.3, 0.5, 0.2, 0.0]
     after_ho, after_start = [0.9, 0.05, 0.05, 0.0], [0.1, 0.5, 0.4, 0.0]

@@ -88,6 +88,15 @@ def opened(marked: MarkedClass, page: Page) -> Iterator[list[Route]]:
         yield requests
 
 
+def sent(requests: list[Route], number: int, page: Page) -> Route:
+    """Wait for a save request, which the browser may send a little after it shows "Saving…"."""
+    for _ in range(500):
+        if len(requests) > number:
+            return requests[number]
+        page.wait_for_timeout(10)
+    raise AssertionError(f"expected {number + 1} save requests, got {len(requests)}")
+
+
 def test_a_key_that_is_held_down_saves_one_answer_once(marked: MarkedClass, page: Page) -> None:
     with opened(marked, page) as requests:
         first, second = page.locator(".card").nth(0), page.locator(".card").nth(1)
@@ -95,7 +104,7 @@ def test_a_key_that_is_held_down_saves_one_answer_once(marked: MarkedClass, page
         for _ in range(3):
             page.keyboard.down("Enter")  # after the first, these are repeats of a held key
         expect(first).to_contain_text("Saving…")
-        requests[0].continue_()
+        sent(requests, 0, page).continue_()
         expect(second).to_be_focused()
         for _ in range(3):
             page.keyboard.down("Enter")
@@ -111,6 +120,7 @@ def test_a_double_click_saves_once(marked: MarkedClass, page: Page) -> None:
         page.keyboard.press("f")
         first.locator(".save").dblclick()
         expect(first).to_contain_text("Saving…")
+        sent(requests, 0, page)
         for request in requests:
             request.continue_()
         expect(second).to_be_focused()
@@ -127,6 +137,7 @@ def test_a_comment_is_added_to_the_bank_once(marked: MarkedClass, page: Page) ->
         for _ in range(3):
             page.keyboard.down("Enter")
         page.wait_for_timeout(200)
+        sent(requests, 0, page)
         for request in requests:
             request.continue_()
         expect(first).to_contain_text("The comment is in the bank.")
@@ -142,7 +153,7 @@ def test_what_is_typed_while_a_mark_is_saved_is_not_lost(marked: MarkedClass, pa
         page.keyboard.press("Control+Enter")
         expect(first).to_contain_text("Saving…")
         page.keyboard.type(" Very")
-        requests[0].continue_()
+        sent(requests, 0, page).continue_()
         expect(first).to_contain_text("Saved, without your latest changes.")
         with page.expect_event("dialog") as asked:
             page.evaluate("() => { setTimeout(() => location.reload()) }")
@@ -152,7 +163,7 @@ def test_what_is_typed_while_a_mark_is_saved_is_not_lost(marked: MarkedClass, pa
         expect(first.locator("textarea")).to_have_value("Good. Very good.")
         page.keyboard.press("Control+Enter")
         expect(first).to_contain_text("Saving…")
-        requests[1].continue_()
+        sent(requests, 1, page).continue_()
         expect(page.locator(".card").nth(1)).to_be_focused()
         questions: list[Dialog] = []
         page.on("dialog", lambda dialog: (questions.append(dialog), dialog.accept()))
