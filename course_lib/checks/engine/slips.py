@@ -69,10 +69,12 @@ def slips_in(source: str, target: str) -> tuple[Misconception, ...]:
         changed = text
         for start, end, new in sorted(slip.edits, reverse=True):
             changed = changed[:start] + new + changed[end:]
+        # The student's code may be written differently, so state only what its results show.
+        statement = f"the results are what the course's code gives if {slip.statement}"
         replaced = ((target, changed.decode()),)
         found.setdefault(
             changed.decode(),
-            Misconception(slip.name, slip.statement, slip.hint, slip.source, replaced, exclusive=True),
+            Misconception(slip.name, statement, slip.hint, slip.source, replaced, exclusive=True),
         )
     return tuple(found.values())
 
