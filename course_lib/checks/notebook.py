@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import NotRequired, TypedDict, cast
 
+from torch import Tensor
+
 from course_lib import check_log
 from course_lib.checks.engine import messages
 from course_lib.checks.engine.candidate import Backend
@@ -149,7 +151,8 @@ def _result_of_exercise(
         return _Result(finding, messages.line("✓", exercise.name, correct))
     # If the code timed out, don't check its parts: each of them may time out, too.
     wrong_parts = () if verdict.unwritten or verdict.stopped else _wrong_parts(exercise.name, names)
-    return _failure(finding, messages.failure(verdict, wrong_parts), grading, verdict.difference)
+    message = messages.failure(verdict, wrong_parts, _variables_used(exercise.name, names))
+    return _failure(finding, message, grading, verdict.difference)
 
 
 def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
@@ -165,6 +168,20 @@ def _wrong_parts(name: str, names: Mapping[str, object]) -> list[str]:
             if isinstance(part, ExerciseCheck) and part.name in used - {name} and part.name in names
             if names[part.name] is not part.reference
             if not succeeds(part, LocalBackend(names[part.name]), _PRACTICE_SEED)
+        ]
+    return []
+
+
+def _variables_used(name: str, names: Mapping[str, object]) -> list[str]:
+    """Return the names of the notebook's numbers and tensors that an answer reads, except for constants.
+
+    Constants are recognised by their names, which are in capital letters.
+    """
+    with contextlib.suppress(Exception):  # The verdict is correct without this information.
+        return [
+            used
+            for used in sorted(names_used(names.get(name)) & names.keys())
+            if isinstance(names[used], int | float | Tensor) and not used.isupper()
         ]
     return []
 

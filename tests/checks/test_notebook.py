@@ -105,6 +105,13 @@ def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> Non
     assert "which your code passes. Your mistake may be a variant of it." in " ".join(map(str.strip, told))
     weaker = Explanation(similar=Resemblance((mistake,), first, others=0, unexplained=second))
     assert failure(replace(verdict, explanation=weaker)).startswith("✗ attention_scores: incorrect.")
+    by_error = Explanation(
+        similar=Resemblance((mistake,), first, others=1, unexplained=passed, is_error=True)
+    )
+    told_of_error = " ".join(failure(replace(verdict, explanation=by_error)).split())
+    assert told_of_error.startswith("✗ attention_scores: incorrect.")
+    assert "your code raises the same error as the course's code, for instance, if" in told_of_error
+    assert "Why:" not in told_of_error
 
 
 def test_a_mistake_in_code_of_another_structure_is_probably_named() -> None:
@@ -146,6 +153,21 @@ def test_an_attribute_with_the_name_of_an_exercise_is_no_part() -> None:
     with pytest.raises(CheckError) as caught:
         check("attention_weights", names)
     assert "First correct" not in str(caught.value)
+
+
+def test_variables_of_the_notebook_that_an_answer_reads_are_named() -> None:
+    names: dict[str, object] = {"width": 512, "HALF": 0.5, "torch": torch, "key": 3}
+    exec("def attention_scores(query, key): return query @ key.mT / width**HALF + torch.ones(())", names)
+    with pytest.raises(CheckError, match="Your code reads the notebook's variable `width`, set in another"):
+        check("attention_scores", names)
+
+
+def test_valid_arguments_that_an_answer_rejects_are_shown() -> None:
+    def split_heads(x: torch.Tensor, heads: int) -> torch.Tensor:
+        raise ValueError("wrong sizes")
+
+    told = message("split_heads", split_heads).replace("\n    ", " ")
+    assert "These arguments are valid: `x` has the shape (2, 3, 20), `heads` is 4." in told
 
 
 def test_an_unknown_mistake_gets_facts_and_a_next_step() -> None:

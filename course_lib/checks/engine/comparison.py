@@ -77,6 +77,17 @@ class Arguments:
         known = number < len(inputs) and inputs[number] < len(self.names)
         return self.name(inputs[number]) if known else f"input {number + 1}"
 
+    def described(self) -> str:
+        """Return a sentence about the shapes and numbers in a valid call, or "" if none are known."""
+        known = [
+            f"`{name}` has the shape {tuple(value.shape)}"
+            if isinstance(value, Tensor)
+            else f"`{name}` is {value}"
+            for name, value in zip(self.names, self.values, strict=False)
+            if isinstance(value, Tensor | bool | int | float | None)
+        ]
+        return f"These arguments are valid: {', '.join(known)}." if known else ""
+
 
 NO_ARGUMENTS = Arguments()
 
@@ -260,7 +271,8 @@ class Comparison:
         left, right = _digits(expected[position].item(), found[position].item())
         at = f" at {list(position)}" if position else ""
         verb = "differs" if count == 1 else "differ"
-        share = f" {count} of {wrong.numel()} numbers {verb}." if position else ""
+        what = "truth values" if expected.dtype == torch.bool else "numbers"
+        share = f" {count} of {wrong.numel()} {what} {verb}." if position else ""
         facts = f"Expected {name}{at} to be {left}, got {right}.{share}"
         invalid = found.is_floating_point() and not bool(
             found.isfinite().all() or not expected.isfinite().all()

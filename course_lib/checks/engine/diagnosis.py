@@ -29,6 +29,7 @@ from course_lib.checks.engine.reply import (
     KERNEL_DIED,
     LEFTOVER_STUB,
     OUT_OF_TIME,
+    RAISED_BY_NAME,
     Raised,
     Reply,
     Returned,
@@ -328,17 +329,20 @@ def _arguments(exercise: ExerciseCheck, outcome: Outcome) -> Arguments:
 def _facts(
     expected: Outcome, found: Outcome, difference: Difference, arguments: Arguments
 ) -> tuple[str, ...]:
-    """Return a sentence on how a result relates to the expected one, and one on the calls to fixtures.
+    """Return a sentence on how a result relates to the expected one, and one on a call.
 
-    The second sentence reports a number of calls that isn't the expected one. Either sentence is omitted if
-    there is nothing to report.
+    The second sentence describes valid arguments that the student's code rejects, or reports a number of
+    calls to a fixture that isn't the expected one. Either sentence is omitted if there is nothing to report.
     """
     facts: list[str] = []
     wholes = (expected.observed, found.observed)
     if not any(isinstance(whole, Raised) for whole in wholes):
         pairs = [pair for pair in (difference.values, wholes) if pair is not None]
         facts += [fact for pair in pairs if (fact := relation(*pair, arguments))][:1]
-    for right, actual in zip(expected.replies, found.replies, strict=False):
+    for right, actual, request in zip(expected.replies, found.replies, found.requests, strict=False):
+        if isinstance(right, Returned) and isinstance(actual, Raised) and actual.note == RAISED_BY_NAME:
+            facts += [valid] if (valid := replace(arguments, values=request.arguments).described()) else []
+            break
         if isinstance(right, Returned) and isinstance(actual, Returned) and right.called != actual.called:
             name, times = (*actual.called, *right.called)[0], len(actual.called)
             known = {0: f"never calls the {name}", 1: f"calls the {name}", 2: f"calls the {name} twice"}

@@ -149,8 +149,8 @@ def _attribute(match: re.Match[str], line: str) -> str:
         )
     if owner == "NoneType":
         return (
-            f"{the_object} is None. Does a function that you call lack a `return`, or does this test not "
-            "pass an optional argument?"
+            f"{the_object} is None. Was it set to None, does a function that you call lack a `return`, or "
+            "does this test not pass an optional argument?"
         )
     own = _TENSOR_NAMES if owner == "Tensor" else _file()["names"]
     near = get_close_matches(name, own, n=1, cutoff=0.75)

@@ -13,16 +13,23 @@ from course_lib.checks.engine.search import Resemblance
 
 _WIDTH = 100
 
+_NEXT = "Next: compare each step of your code with the worked example above it, or open the next hint."
+
+_NEXT_FOR_SHAPES = (
+    "Next: print the shape after each step of your code, and compare it with the shapes in the signature."
+)
+
 
 def line(sign: str, name: str, sentence: str) -> str:
     """Return a message of one sentence about the check called `name`, with a sign in front."""
     return _lines(f"{sign} {name}: {sentence}")
 
 
-def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
+def failure(verdict: Verdict, wrong_parts: Sequence[str] = (), variables: Sequence[str] = ()) -> str:
     """Return the message for a failed exercise: what is wrong, where it shows, why, and what to read.
 
-    `wrong_parts` are other exercises whose solutions the answer uses and which fail their own checks.
+    `wrong_parts` are other exercises whose solutions the answer uses and which fail their own checks, and
+    `variables` those of the notebook's variables that the answer reads.
     """
     name = verdict.exercise.name
     if verdict.unwritten:
@@ -41,6 +48,13 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
         fails = "fails its own check" if len(wrong_parts) == 1 else "fail their own checks"
         first = f"First correct {parts}, which your code uses and which {fails}. Then run this check again."
         test = (first, *test)
+    if variables and not verdict.explanation.named:
+        listed = " and ".join(f"`{variable}`" for variable in variables)
+        which = "variable" if len(variables) == 1 else "variables"
+        test = (
+            *test,
+            f"Your code reads the notebook's {which} {listed}, set in another cell. Is that intended?",
+        )
     words = shortened(" ".join(verdict.printed.split()))
     printed = [f"Printed in this test: {words}"] if words else []
     named, similar = verdict.explanation.named, verdict.explanation.similar
@@ -66,19 +80,15 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = ()) -> str:
         return _lines(f"✗ {name}: {summary}.", *test, *alike, *printed, *why, f"Read: {sources}.")
     if similar is not None:
         summary, resemblance = _similar(similar, verdict.failures)
-        return _lines(f"✗ {name}: {summary}.", *test, *verdict.facts, *resemblance, *why, *printed)
+        after = [] if is_clear or similar.is_likely else [_NEXT]
+        return _lines(f"✗ {name}: {summary}.", *test, *verdict.facts, *resemblance, *why, *printed, *after)
     if verdict.tier == "structural":
-        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed)
+        has_wrong_shape = verdict.difference.found is not None and verdict.difference.wrong is None
+        after = [_NEXT_FOR_SHAPES] if has_wrong_shape and not verdict.facts else []
+        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed, *after)
     example = _lines_of_example(verdict.example) if verdict.example else []
-    return _lines(
-        f"✗ {name}: incorrect.",
-        *test,
-        *printed,
-        *_successes(verdict),
-        *example,
-        "Next: the check doesn't recognise this mistake. Run your code on the numbers of the worked example "
-        "above the exercise and compare each step, or open the next hint.",
-    )
+    unknown = "The check doesn't recognise this mistake."
+    return _lines(f"✗ {name}: incorrect.", *test, *printed, *_successes(verdict), *example, unknown, _NEXT)
 
 
 def _successes(verdict: Verdict) -> list[str]:
@@ -111,6 +121,8 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
         where += f" and {similar.others} other{'s' if similar.others > 1 else ''}"
         what = "your results are"
     what += " what you get, for instance," if is_vague else " what you get"
+    if similar.is_error:
+        what = "your code raises the same error as the course's code, for instance,"
     comma = "," if statement.startswith(("with ", "without ")) else ""
     resemblance = f"In {where}, {what} if{comma} {statement}."
     if similar.unexplained is None:
@@ -142,10 +154,11 @@ def _lines_of_example(example: Example) -> list[str]:
 def _is_vague(similar: Resemblance, first_failure: Probe) -> bool:
     """Return whether similar misconceptions are only some of the possible causes.
 
-    This is the case if they explain only a part of a result, or a probe other than the first failing one, or
-    if other misconceptions explain just as many results.
+    This is the case if they explain only an exception, a part of a result, or a probe other than the first
+    failing one, or if other misconceptions explain just as many results.
     """
-    return bool(similar.part) or similar.probe is not first_failure or similar.is_ambiguous
+    is_elsewhere = similar.probe is not first_failure
+    return bool(similar.part) or is_elsewhere or similar.is_ambiguous or similar.is_error
 
 
 def missing(name: str, names: Iterable[str]) -> str:

@@ -149,7 +149,8 @@ def _invalid(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> I
         if bad.all():
             yield f"Every number of your result is {name}."
         else:
-            count = f"{int(bad.sum())} of {bad.numel()} numbers of your result are {name}"
+            number, verb = int(bad.sum()), "is" if bad.sum() == 1 else "are"
+            count = f"{number} of the {bad.numel()} numbers in your result {verb} {name}"
             yield f"{count}{_hidden(bad, inputs)}."
 
 

@@ -60,6 +60,8 @@ class Resemblance:
     """Whether other misconceptions explain as many results, so that these are only a guess."""
     is_likely: bool = False
     """Whether these misconceptions explain most failing probes, and make no other probe fail."""
+    is_error: bool = False
+    """Whether the student's result in the probe is an exception, which many mistakes can raise."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +277,7 @@ class Search:
             others=others,
             unexplained=probes[unexplained],
             is_ambiguous=ambiguous,
+            is_error=isinstance(self._found[number].observed, Raised),
         )
 
     def _likely(self) -> Resemblance | None:

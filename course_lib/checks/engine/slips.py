@@ -108,6 +108,7 @@ class _Finder:
                     "plain_assignment", (edit,), "a value is replaced instead of updated", "", _OPERATORS
                 )
         yield from self._of_keyword("dim", [node for node in self._nodes if isinstance(node, ast.Call)])
+        yield from self._of_all_powers()
 
     def _of_operator(self, left: ast.expr, right: ast.expr, kind: type[ast.AST]) -> Iterator[_Slip]:
         start, end = self._end(left), self._start(right)
@@ -117,6 +118,17 @@ class _Finder:
         for symbol, statement in _CONFUSED.get(kind, ()):
             new = b")" * closed + b" " + symbol.encode() + b" " + b"(" * opened
             yield _Slip("other_operator", ((start, end, new),), statement, "", _OPERATORS)
+
+    def _of_all_powers(self) -> Iterator[_Slip]:
+        """Yield the slip that every `**` is another operator, if there are several."""
+        powers = [
+            node for node in self._nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+        ]
+        for slips in zip(
+            *(self._of_operator(node.left, node.right, ast.Pow) for node in powers), strict=True
+        ):
+            if len(slips) > 1:
+                yield slips[0]._replace(edits=tuple(edit for slip in slips for edit in slip.edits))
 
     def _of_parentheses(self, node: ast.BinOp) -> Iterator[_Slip]:
         """Yield the slips in which parentheses around an operand of `node` are missing.

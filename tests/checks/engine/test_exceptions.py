@@ -61,13 +61,14 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: Named().query_projektion(X), "Did you mean `query_projection`?"),
         (lambda: (3).size(0), "The object that lacks `.size` is a number here, not a tensor."),
         (lambda: None.shape, "The object that lacks `.shape` is None."),
+        (lambda: [].sort()[0], "and so do those that work in place"),
         (lambda: float(X), "take a single number, but this tensor has several."),
         (lambda: 1 if X > 0 else 2, "need one truth value, not a tensor"),
         (lambda: X.sum().backward(), "The tensor has no autograd graph"),
         (lambda: nn.Linear(2, 2).weight.numpy(), "Compute with torch, not NumPy"),
         (lambda: 2 ^ 0.5, "In Python, a power is written `**`."),
         (lambda: ~None, "The operand is None"),
-        (lambda nothing=None: nothing(X), "An object of type NoneType is called like a function."),
+        (lambda nothing=None: nothing(X), "A value in this line is None."),
         (lambda: (lambda a: a)(1, 2), "Compare the parameters of your definition with those in the task."),
         (lambda: (lambda a, b: a)(1), "The call did not pass 'b'."),
         (lambda: (lambda a: a)(1, mask=2), "Your definition has no parameter `mask`."),
@@ -124,6 +125,14 @@ def test_an_object_is_in_front_of_an_attribute_only_if_the_students_line_says_so
     assert isinstance(reply, Raised)
     assert "The object in front of `.seek` is a number here." in explained(reply)
     assert "The object that lacks `.seek`" in explained(replace(reply, line="torch.load(x)"))
+
+
+def test_a_tensor_is_looked_for_in_a_list_only_if_the_students_line_says_so() -> None:
+    reply = Candidate(LocalBackend(lambda: X in [torch.ones(2, 3), X])).call()
+    assert isinstance(reply, Raised)
+    assert "compare tensors number by number" in explained(replace(reply, line="if x in ready:"))
+    for line in ("if x > 0:", "kept = [x for x in xs if x]"):
+        assert "compare tensors number by number" not in explained(replace(reply, line=line))
 
 
 @pytest.mark.parametrize("call", [lambda: nn.Linear(2), lambda: nn.Linear(2, 2, dropout=0)])

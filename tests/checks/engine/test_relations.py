@@ -41,7 +41,7 @@ EMPTY[1] = False
         (DRAWN * DRAWN.sum(-1, keepdim=True), "times a factor, which differs from row to row"),
         (DRAWN + DRAWN.sum(-1, keepdim=True), "plus a constant, which differs from row to row"),
         (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "All wrong numbers are where the mask is False."),
-        (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers of your result are NaN."),
+        (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers in your result are NaN."),
         ((DRAWN, DRAWN), "The item at index 0 of your result is the expected result: return only that."),
     ],
 )  # fmt: skip

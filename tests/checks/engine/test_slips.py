@@ -41,6 +41,7 @@ def test_a_slip_is_named(right: str, typed: str, statement: str) -> None:
         ("a * (b + c)", {"a / (b + c)", "a * b + c", "a * (b - c)"}),
         ("(a - b) ** 2", {"(a - b) * 2", "a - b ** 2", "(a + b) ** 2"}),
         ("a - (b - c)", {"a + (b - c)", "a - b - c", "a - (b + c)"}),
+        ("a**2 + b**3", {"a * 2 + b**3", "a**2 + b * 3", "a * 2 + b * 3", "a**2 - b**3"}),
         ("f(a, b)", {"f(b, a)"}),
         ("x.mean(dim=1, keepdim=True)", {"x.mean()", "x.mean(dim=1)", "x"}),
         ("torch.sqrt(a)", {"a"}),
