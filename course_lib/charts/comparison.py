@@ -56,7 +56,8 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
         assert differs is not None
         everywhere = from_tensor(differs, "differs", range(2, 9)) != 0
         count = int(everywhere.sum())
-        finding = f"{count} of {everywhere.size} numbers {'differs' if count == 1 else 'differ'}."
+        what = "truth values" if str(getattr(expected, "dtype", "")).endswith("bool") else "numbers"
+        finding = f"{count} of {everywhere.size} {what} {'differs' if count == 1 else 'differ'}."
         at = tuple(np.argwhere(everywhere)[0].tolist()[:-2])
         part = f"Shown: the matrix at {list(at)}." if at else ""
         matrices, wrong = [left[at], right[at]], everywhere[at]

@@ -144,7 +144,7 @@ def leak_cell(shown: str, details: str) -> Cell:
 
 NOTES = {
     "masked": "×: masked; the query must not attend to this key.",
-    "leak": "Orange cells with !: masked, but not zero.",
+    "leak": "Orange cells with !: weight on a key that should be masked.",
     "no number": "Black cells hold no number: N is NaN, ∞ is infinity.",
 }
 

@@ -80,7 +80,9 @@ def leak_probe(moved: Mapping[str, Numbers], words: Sequence[str], changed: int)
         if leaking
         else f"Changing '{word}' moves no earlier output: no mask leaks"
     )
-    details = "; ".join(f"{name}: {count} earlier outputs moved" for name, count in leaks.items())
+    details = "; ".join(
+        f"{name}: {count} earlier output{'' if count == 1 else 's'} moved" for name, count in leaks.items()
+    )
     lines = [
         "The token at ▼ was changed. A number is the distance that an output moved; 0: same to the last bit.",
         "Outputs from ▼ on may move. Orange with !: an earlier output moved, so it depends on a later token.",

@@ -47,7 +47,8 @@ def features_in_heads(cuts: Mapping[str, Numbers], words: Sequence[str]) -> Pict
         cells = [_traced(head, rows, len(heads)) for head in heads]
         lines.append(_heads(name, cells, rows, heads.shape[2]))
         moved = sum(cell.framed for head in cells for cell in head)
-        details.append(f"{name}, {len(heads)} heads: {moved} of {heads.size} in the row of another word")
+        count = "1 head" if len(heads) == 1 else f"{len(heads)} heads"
+        details.append(f"{name}, {count}: {moved} of {heads.size} in the row of another word")
     subtitle = (
         "Each cell says which word and feature its number is from. Framed: it is in another word's row."
     )

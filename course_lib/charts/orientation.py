@@ -27,9 +27,12 @@ def aligned_shapes(shapes: Mapping[str, Sequence[int]]) -> Picture:
     names = [f"axis {axis - axes}" for axis in range(axes)]
     grid = Grid([*shapes, "result"], names, cell_size(axes, WIDTH - 200, 62), ("tensor", "axis", "length"))
     cells = [_length_cell(own, lengths[axis]) for shape in padded for axis, own in enumerate(shape)]
+    no_result = Cell(EQUAL_FILL, "", "no result", ink=MASKED_INK)
     cells += [
         leak_cell("!", "the lengths differ")
         if length is None
+        else no_result
+        if None in lengths
         else Cell(AMOUNTS[3], str(length), f"length {length}")
         for length in lengths
     ]
@@ -71,13 +74,14 @@ def broadcast_tables(
     result: Numbers,
     *,
     names: tuple[str, str, str] = ("left", "right", "result"),
-    title: str = "Broadcasting repeats an axis of length 1",
+    title: str = "",
 ) -> Picture:
     """Draw three tables side by side: both operands, broadcast to the result's shape, and the result.
 
     Copies are pale and in brackets. Operands and result have one or two axes; a tensor with one axis is drawn
-    as a row. `names` are written above the tables, with the shapes of the tensors. Raises ValueError for
-    tensors with no axes or more than two, or if the operands' shapes do not broadcast to the result's.
+    as a row. `names` are written above the tables, with the shapes of the tensors. Without a `title`, the
+    picture's title says whether an axis is repeated. Raises ValueError for tensors with no axes or more than
+    two, or if the operands' shapes do not broadcast to the result's.
     """
     operands = from_tensor(left, "left", (1, 2)), from_tensor(right, "right", (1, 2))
     outcome = from_tensor(result, "result", (1, 2))
@@ -101,10 +105,13 @@ def broadcast_tables(
         for (name, values), shade in zip(named, shades, strict=True)
     }
     details = [f"{name} {values.shape}" for name, values in named]
+    is_repeated = any(values.shape != whole for values in operands)
+    usual = "Broadcasting repeats an axis of length 1" if is_repeated else "Equal shapes: nothing is repeated"
+    copies = "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice."
     return captioned(
         grid.side_by_side(panels, gap=gap),
-        title,
-        "Numbers in brackets are copies. Broadcasting acts as if they existed, but stores nothing twice.",
+        title or usual,
+        copies if is_repeated else "The tensors are combined element by element.",
         f"{details[0]} and {details[1]} give {details[2]}.",
     )
 

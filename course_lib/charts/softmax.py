@@ -54,7 +54,7 @@ def score_spread(samples: Mapping[int, Numbers]) -> Picture:
     ]
     return captioned(
         alt.hconcat(outlines, growth, spacing=40),
-        "The wider the vectors, the more their dot products spread",
+        "How widely do dot products spread?",
         "Bars on the left reach one standard deviation to each side of the mean.",
         f"Standard deviation of the dot products: {'; '.join(details)}.",
     )
@@ -94,7 +94,7 @@ def _growth(summary: pd.DataFrame) -> alt.LayerChart:
     scale = alt.Scale(type="log", base=2, nice=False, padding=12)
     widths = alt.Axis(values=summary["d_k"].tolist(), format="d", labelOverlap=True)
     title = "standard deviation (log scale)"
-    axis = alt.Axis(format="~g", values=summary["root"].round(2).tolist(), title=title)
+    axis = alt.Axis(format="~g", tickCount=6, labelOverlap=True, title=title)
     base = alt.Chart(summary).encode(x=alt.X("d_k:Q", title="d_k (log scale)", scale=scale, axis=widths))
     root = base.mark_line(strokeDash=[6, 4], color=QUIET_INK).encode(
         y=alt.Y("root:Q", scale=scale, axis=axis)
@@ -175,12 +175,11 @@ def _summarise(table: pd.DataFrame) -> pd.DataFrame:
 def _against_width(summary: pd.DataFrame, name: str, scale: alt.Scale, axis: alt.Axis) -> alt.LayerChart:
     """Draw the column `name` of `summary` against d_k: a line and its band for each series."""
     widths = sorted(summary["d_k"].unique().tolist())
-    powers_of_four = [width for width in widths if (math.log2(width) / 2).is_integer()]
     x = alt.X(
         "d_k:Q",
         title="d_k, width of queries and keys (log scale)",
         scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(values=powers_of_four or widths, format="d"),
+        axis=alt.Axis(values=widths, format="d", labelOverlap=True),
     )
 
     def up(field: str) -> alt.Y:
