@@ -150,19 +150,18 @@ for name, tensor in {
 # %% [markdown]
 # ### See it: the rules at work
 #
-# These are the shapes of attention scores and a mask: 2 sentences, 8 heads, 5 queries and 5 keys; the mask has one row
-# for each sentence. (Lessons 01 and 02 explain the words.)
+# Here are two tensors with four axes each, as you will meet them in lesson 02.
 #
-# **Change something:** remove the two ones from the mask's shape, which leaves `(2, 5)`. What does torch align the 2
+# **Change something:** remove the two ones from the shape of `b`, which leaves `(2, 5)`. What does torch align the 2
 # with? Then try the shapes of your prediction, `(3, 1)` and `(4,)`.
 
 # %% tags=["see"]
-aligned_shapes({"scores": (2, 8, 5, 5), "mask": (2, 1, 1, 5)})
+aligned_shapes({"a": (2, 8, 5, 5), "b": (2, 1, 1, 5)})
 
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# The 2 is aligned with the 5 queries. The lengths differ and neither is 1, so torch would raise an error. The shapes
+# The 2 is aligned with the first 5 of `a`. The lengths differ and neither is 1, so torch would raise an error. The shapes
 # `(3, 1)` and `(4,)` fit: both are stretched, and the result has the shape `(3, 4)`.
 #
 # </details>
@@ -196,6 +195,7 @@ broadcast_tables(down, across, down * across, names=("down", "× across", "= pro
 # %% predict="predict_silent"
 # A model's predictions are a column: the numbers 1, 2, 3 in the shape (3, 1). The targets are a row:
 # the numbers 1, 2, 3 in the shape (3,). Every prediction is right. What mean squared error does this give?
+# (Give two decimals, or a fraction.)
 #     ((predicted - target) ** 2).mean()
 
 # %% check="predict_silent"
@@ -297,10 +297,13 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **It returned a ValueError instead of raising it.** | the line needs `raise` in place of `return` |
 # | **This should be true, but isn't: ...** | a property that the expected result has, and yours doesn't |
 # | **incorrect.** | no mistake that the check knows explains all of your results |
-# | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test |
+# | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test (or **in another test**) |
 # | **But in the test ...** | a test in which the course's code with that mistake gives a different result from yours |
 # | **But the course's code with this mistake also fails ...** | a test that your code passes |
 # | **probably, ...**, or **in the ... tests that fail, ...** | a mistake that explains most or all of the tests that fail |
+# | **Every number is ...**, **All numbers that differ ...** | how your numbers are related to the expected ones |
+# | **First correct ...** | a function from an earlier cell that yours uses, and that fails its own check |
+# | **Your code reads the notebook's variable ...** | a variable of another cell, where you may have meant an argument |
 # | **Your code passes ...** | how many tests it passes, with examples: what works already |
 # | **Printed in this test** | what your code printed during the test |
 # | **Try ... expected: ... returned: ...** | code to copy into a scratch cell, the expected result, and yours |
@@ -313,7 +316,8 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # function, except one that does the whole exercise.)
 #
 # A single row of four numbers passes: (4, 1) meets (4,). But with three rows of three numbers, (3, 3, 1) meets (3, 3):
-# the wrong axes are aligned, and because all sizes are equal, there is no error. Section 5 has just happened to you.
+# the wrong axes are aligned, and because all sizes are equal, there is no error. The same happens to the two rows of two
+# numbers in the scratch cell. Section 5 has just happened to you.
 #
 # ### Now correct it
 #

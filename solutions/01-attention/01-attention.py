@@ -81,18 +81,20 @@ from course_lib.checks import check
 # formulas for the number of operations, without constant factors, for the paper's $d = 512$ and for $k = 3$:
 
 # %% tags=["see"]
-d, k = 512, 3
+FEATURES, WIDTH = 512, 3
 for n in (25, 512, 5_000):
-    print(
-        f"{n:5,} words:  self-attention {n * n * d / 1e6:9,.1f}   recurrent {n * d * d / 1e6:9,.1f}"
-        f"   convolution {k * n * d * d / 1e6:9,.1f}   million operations"
-    )
+    operations = {
+        "self-attention": n**2 * FEATURES,
+        "recurrent": n * FEATURES**2,
+        "convolution": WIDTH * n * FEATURES**2,
+    }
+    shown = "   ".join(f"{layer} {number / 1e6:9,.1f}" for layer, number in operations.items())
+    print(f"{n:5,} words:  {shown}   million operations")
 
 # %% [markdown]
-# By these formulas, self-attention is also the cheapest for sentences. (The formulas leave out constant factors, and the
-# four linear layers that lesson 02 puts around attention, which cost $4\,n\,d^2$. Attention itself consists of two
-# matrix products, which cost $2\,n^2 d$: less than the layers as long as $n < 2d$.) But the cost of attention grows
-# with the square of the length, which still limits Transformers on long texts.
+# By these formulas, self-attention is also the cheapest for sentences. (They leave out constant factors, and the linear
+# layers around attention; lesson 02 counts everything.) But its cost grows with the square of the length, which still
+# limits Transformers on long texts.
 #
 # ### A soft dictionary
 #
@@ -115,7 +117,8 @@ for n in (25, 512, 5_000):
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# You build it from the inside out: the fraction (**scores**), the softmax (**weights**), the product with $V$.
+# You build it from the inside out: the fraction (**scores**), the softmax (**weights**), the product with $V$. (The
+# *softmax* turns a row of scores into positive weights that sum to one. Its formula follows in section 2.)
 
 # %% [markdown]
 # ## 2. Scores: how well does a key match a query?
@@ -211,7 +214,7 @@ score_spread(samples)
 # ### See it: what large scores do to the softmax
 #
 # Why is a large spread a problem? Because of the next step, the **softmax**. It turns a row of scores $s_1, \dots, s_n$
-# into weights that are positive and sum to one:
+# into weights:
 #
 # $$w_j = \frac{e^{s_j}}{\sum_{l=1}^{n} e^{s_l}}$$
 #
@@ -222,9 +225,9 @@ score_spread(samples)
 softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "sees", "a", "cat"])
 
 # %% [markdown]
-# With a small factor, all keys get about the same weight. With a large one (here, 20 or more), a single key gets nearly
-# everything, and the gradient is almost zero. A network whose attention starts like that learns almost nothing about
-# what to attend to.
+# With a small factor, all keys get about the same weight. With a large one (here, 20 or more), the softmax *saturates*: a
+# single key gets nearly everything, and the gradient is almost zero. A network whose attention starts like that learns
+# almost nothing about what to attend to.
 #
 # The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The size of
 # the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This
@@ -285,7 +288,7 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 
 # %% predict="predict_share"
 # A query has four keys, and all four have the same score. The mask is [True, False, True, False].
-# What weight does the first key get?
+# What weight does the first key get? (Write it as a fraction, from 0 to 1.)
 
 # %% check="predict_share"
 
@@ -491,6 +494,7 @@ print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1
 #
 # **Change something:** write your own sentence in lower case, with words from the captions. (A `KeyError` names a word
 # that doesn't occur in them.) Then divide or multiply `x` by two before the call: what happens to the weights, and why?
+# Undo your changes before you go on.
 
 # %% tags=["see"]
 sentence = "a boy with a blue hat and a girl in a red dress".split()

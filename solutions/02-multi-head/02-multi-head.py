@@ -235,21 +235,19 @@ print("merged:", merge_heads(split).tolist())
 # Four words with six features each are split into three heads, by your function and by a reshape to the same shape.
 # Each cell says which word and feature it comes from.
 #
-# **Change something:** try other numbers of heads and features (`d_model` must be divisible by `heads`). Is there a
+# **Change something:** try other numbers of features, `D`, and of heads, `H` (`D` must be divisible by `H`). Is there a
 # number of heads for which the reshape does no harm?
 
 # %% tags=["see"]
 words = ["a", "dog", "saw", "me"]
-d_model, heads = 6, 3
+D, H = 6, 3
 
-numbers = torch.arange(float(len(words) * d_model)).reshape(1, len(words), d_model)
+numbers = torch.arange(float(len(words) * D)).reshape(1, len(words), D)
 features_in_heads(
     {
         "x, one sentence": numbers,
-        f"split_heads(x, {heads})": split_heads(numbers, heads)[0],
-        f"x.reshape(1, {heads}, {len(words)}, {d_model // heads})": numbers.reshape(
-            heads, len(words), d_model // heads
-        ),
+        f"split_heads(x, {H})": split_heads(numbers, H)[0],
+        f"x.reshape(1, {H}, {len(words)}, {D // H})": numbers.reshape(H, len(words), D // H),
     },
     words,
 )
@@ -342,13 +340,18 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 # **Dropout.** Create one `nn.Dropout(dropout)`, pass it to the attention function, and use it for nothing else.
 #
 # **Batch sizes.** Query, key and value must have the same batch size. Compare the three first, and raise a `ValueError`
-# if they differ, because torch may not complain. It broadcasts a batch of one. And if the query has two sentences,
-# `key.reshape(query.shape[0], -1, ...)` silently turns four sentences of three keys into two of six. (So take the sizes
-# of each tensor from that tensor.)
+# if they differ, because torch may not complain: it broadcasts a batch of one.
 #
 # ### Build it
 #
-# You write both methods. In `__init__`, the call to `super().__init__()` comes first, as in every PyTorch module.
+# You write both methods. Here is all of it once more:
+#
+# 1. `__init__` calls `super().__init__()` first, as in every PyTorch module.
+# 2. It creates the four layers and one `nn.Dropout`, and stores `heads` and `attention`.
+# 3. `forward` raises a `ValueError` if the three batch sizes differ.
+# 4. A mask of three axes gets a head axis.
+# 5. Project, split, attend (with the mask and the dropout), merge, project.
+# 6. Return only the output, and store no tensor.
 
 # %% build="MultiHeadAttention"
 ### BEGIN SOLUTION course_lib.transformer.multi_head:MultiHeadAttention
@@ -579,7 +582,8 @@ attention_heatmap(
 
 # %% [markdown]
 # The single head spreads its weight over both neighbours. Each of the two heads prefers one of them. (It may attend to
-# the other one a little: from two *different* mixtures the output projection can recover both words.)
+# the other one a little: from two *different* mixtures the output projection can recover both words.) The rows of the
+# first and the last word mean nothing: these words have only one neighbour, and were left out of the loss.
 #
 # Nobody told the heads to share the work. They do so because it makes the loss smaller; which one looks back depends on
 # their random start. If both had started *equal*, including their parts of the output projection, their gradients would

@@ -110,8 +110,8 @@ attention_heatmap(
 #
 # The *rows* of padding are still there in both panels: padding attends to words. That is correct: the mask is the same
 # for every query, so it needs only one row, (B, 1, L). Why the rows of padding do no harm is the question at the end of
-# this section. (During training, the loss compares the output at each position with the word that should come next.
-# Where the next token is padding, the loss leaves the position out, as lesson 08 shows.)
+# this section. (During training, the *loss* compares the outputs with the words that should come next; lesson 08 builds
+# it. What should it do where nothing but padding comes next?)
 #
 # ### Worked example: two sentences, three positions
 #
@@ -126,7 +126,7 @@ print("shape of the tokens: (2, 3); shape of the mask: (2, 1, 3), one row for al
 # %% [markdown]
 # ### Build it
 #
-# Turn tokens and the padding id into a mask that is `True` at every token that **may be attended to**. Your
+# Turn tokens and the padding id into a mask that is `True` at every token that **may be attended to**.
 # `MultiHeadAttention` adds the axis for the heads.
 #
 # Compare each token with `pad_id` separately. Then it doesn't matter where the padding is, or which id it has.
@@ -283,7 +283,7 @@ for query in range(3):
 
 # %% [markdown]
 # A scratch cell: your two masks for the worked examples. Which rows of the decoder mask would change with `|` ("or") in
-# place of `&` ("and")?
+# place of `&` ("and")? (Rows 0 and 2.)
 
 # %% tags=["see"]
 print("causal:", causal_mask(3), "decoder:", decoder_mask(torch.tensor([[7, 2, 0]]), pad_id=0), sep="\n")
@@ -318,7 +318,7 @@ mask_panels(
 
 # %% [markdown]
 # If the padding is at the end, the causal mask already hides it from all *words*, because it is in their future. The
-# decoder uses a padding mask all the same: it should not depend on where someone else puts the padding.
+# decoder uses a padding mask nevertheless, because it should work wherever the padding is.
 #
 # <details><summary>What changes?</summary>
 #
@@ -340,6 +340,9 @@ mask_panels(
 # From a target sentence such as `<start> a girl runs <end>` we need two things: what the decoder **reads**, and the
 # **labels**, which it should predict. Position $i$ reads token $i$ and predicts token $i + 1$. The last token has no
 # successor, so it isn't read; the first has no predecessor, so it isn't predicted.
+#
+# In a batch, it is the last *column* that isn't read. In a shorter sentence this column is padding, so its `<end>` is
+# read as well. The label there is padding, which the loss will ignore.
 #
 # Figure 1 of the paper says "shifted right" under the decoder: compared with the labels, what the decoder reads is the
 # same sentence, moved one position to the right.
@@ -495,7 +498,7 @@ leak_probe(moved, spoken, changed)
 #
 # In the second row, **two** outputs before the change have moved. In the first layer, the leak reaches the position
 # just before the change. In the second layer, it reaches the position before *that*. So each layer carries the leak one
-# position further; in a model of six layers, it reaches six positions.
+# position further: with one layer it reaches one position, with four layers four (or all that are there).
 #
 # The last two rows are equal, because this sentence has no padding: its padding mask allows everything, and so does
 # "either, not both".

@@ -318,7 +318,7 @@ print(("h", "un") < ("un", "d"), min([("un", "d"), ("h", "un"), ("b", "un")]))
 
 # %% [markdown]
 # A scratch cell: the words of the worked example. The first two merges are *u* + *n* and *h* + *un*. How many merges
-# does it take until every word is a single symbol?
+# does it take until every word is a single symbol? (Nine.)
 
 # %% tags=["see"]
 print(learn_merges({"hund": 5, "hunde": 3, "bunt": 4, "hand": 2}, 2))
@@ -571,8 +571,8 @@ print(token_batches([3, 9, 4, 4, 8], max_tokens=18))
 # ### See it: what padding costs
 #
 # The chart compares the three approaches for our subword sentences. The length of a pair is the length of its longer
-# side, plus two for start and end. Each fixed or plain batch holds as many sentences as fill the budget at the fixed
-# length. An *epoch* is one pass through the corpus.
+# side, plus two for start and end. Fixed and plain batches all have the same number of sentences: about as many as would
+# fit into the budget if each had the fixed length. An *epoch* is one pass through the corpus.
 #
 # **Change something:** use a budget of 512, or of 16,384. Why is there more padding in the buckets with the larger
 # budget?
@@ -745,7 +745,7 @@ batch_tables(
 #
 # <details><summary>What changes?</summary>
 #
-# With the captions, all sentences are truncated but the first German one, which has exactly 8 tokens with start and
+# With the captions, all sentences except the first German one are truncated. That one has exactly 8 tokens with start and
 # end. Every row still ends with `<end>`, because `collate` truncates first. With `[0:6000:1500]`, the source has 16
 # grey cells instead of 9.
 #
@@ -755,8 +755,8 @@ batch_tables(
 #
 # Each row is a German sentence, and each small cell is a position.
 #
-# **Change something:** draw another bucket, such as `buckets[0]` or `buckets[-1]`. (Why is there any grey in a bucket?
-# A pair is in it because of its *longer* sentence, and here you see the German one.)
+# **Change something:** draw another bucket, such as `buckets[0][:20]` or `buckets[-1][:20]`. (Why is there any grey in a
+# bucket? A pair is in it because of its *longer* sentence, and here you see the German one.)
 
 
 # %% tags=["see"]

@@ -70,7 +70,6 @@ Item = TypeVar("Item")
 # | world size | `world_size` | how many ranks there are |
 # | process group | made by `dist.init_process_group` | the ranks that communicate; `dist` is short for `torch.distributed` |
 # | collective | `dist.all_reduce(...)`, ... | a call that **all** ranks make, in the same order |
-# | replica | | the copy of the model that a rank has |
 #
 # Every rank runs the same program. Only `rank` differs. On a cluster the ranks are processes. In this notebook
 # `on_ranks(2, program)` runs `program(0)` and `program(1)` side by side, as two ranks of one process group
@@ -183,8 +182,8 @@ on_ranks(2, summed)
 # - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False.
 # - **A rank may have no batch**: a sum of 0 over 0 tokens. Dividing before adding gives NaN.
 # - **All-reduce works in place.** The caller still needs the tensors that it passed.
-# - **Sums get large.** Add in float64, and return the dtype of the loss sum.
-# - **The result is for logging.** It must not be attached to a graph.
+# - **Sums get large.** Adding in float64 keeps all digits; return the dtype of the loss sum.
+# - **The result is for logging.** Detach it, so that it doesn't keep a graph in memory.
 
 # %% build="global_token_mean"
 ### BEGIN SOLUTION course_lib.transformer.data_parallel:global_token_mean
@@ -270,7 +269,7 @@ pd.DataFrame(rows).set_index("tokens of each rank")
 
 # %% tags=["see"]
 def received(rank):
-    weights = torch.tensor([[0.5, -1.0, 2.0], [0.3, 0.7, -0.2]][rank])
+    weights = torch.tensor([[0.5, -1.0, 2.0], [0.25, 0.75, -0.5]][rank])
     before = weights.tolist()
     dist.broadcast(weights, 0)  # rank 0 sends, rank 1 receives
     return f"rank {rank}: {before} before, {weights.tolist()} afterwards"
@@ -521,7 +520,7 @@ print("buckets, in the order in which they are sent:", example)
 # %% check="predict_buckets"
 
 # %% [markdown]
-# Five things need care:
+# A gradient has the size of its parameter, and `parameter.nbytes` is that size in bytes. Five things need care:
 #
 # - **The order must be the same on every rank.** Bucket 2 may be complete before bucket 1 on one rank and after it on
 #   another. So bucket 2 is *launched* (its all-reduce is started) only after bucket 1.
@@ -604,6 +603,15 @@ def accumulated(rank):
 
 on_ranks(2, accumulated)
 
+# %% [markdown]
+# <details><summary>Without `no_sync`, what do the messages carry?</summary>
+#
+# The weight's gradient is now 3 and the bias's 2, on both ranks: the sums of the *first* batches alone. A bucket is
+# launched once in an update, here after the first backward pass. So the gradients of the second batch were never sent,
+# and `finish()` replaced each rank's own gradient with the sum.
+#
+# </details>
+
 # %% [markdown] hints="GradientBuckets"
 
 # %% check="GradientBuckets"
@@ -622,8 +630,8 @@ on_ranks(2, accumulated)
 # Look at the gaps in the network's row, and at where its last bar ends.
 #
 # **Change something:** set the latency to 0.5 ms or to 0, or the bandwidth to 100 GB/s (GPUs of one machine) or 1 GB/s
-# (an ordinary network). Then try `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each gradient
-# at once*?
+# (an ordinary network). Then try `bucket_mb = 100` and `bucket_mb = 1`. When are the buckets no better than *each
+# gradient at once*?
 
 # %% tags=["see"]
 from course_lib.transformer import Transformer, TransformerConfig
@@ -658,6 +666,16 @@ plans = [
     *timeline(f"buckets of {bucket_mb} MB", packed.buckets, overlap=True),
 ]
 communication_timeline(pd.DataFrame(plans))
+
+# %% [markdown]
+# <details><summary>What changes?</summary>
+#
+# Only with a latency of 0 are the buckets no better: each gradient at once needs 11.1 ms, and the buckets 12.3 ms,
+# because they wait until they are full. The larger the latency or the bandwidth, the more the buckets gain. A bucket of
+# 100 MB is complete only at the end, so nothing overlaps (17.4 ms); buckets of 1 MB pay the latency too often (22.1
+# ms).
+#
+# </details>
 
 # %% [markdown]
 # ### Explain it
@@ -760,7 +778,8 @@ for rank, (values, numbers) in enumerate(on_ranks(2, one_step)):
 # saves nearly half.
 #
 # **Change something:** draw the paper's big model, with 213 million parameters, or a model with 7 billion. How many
-# ranks does the larger one need before weights, gradients and state fit on GPUs of 80 GB?
+# ranks does the larger one need before weights, gradients and state fit on GPUs of 80 GB? (Add numbers to the list of
+# ranks.)
 
 # %% tags=["see"]
 millions = 63

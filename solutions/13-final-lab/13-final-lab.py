@@ -145,7 +145,7 @@ for lesson, parts in public_curriculum().parts.items():
 #
 # | column | what it is |
 # |---|---|
-# | `loss`, `validation_loss` | nats per target token; the training loss is smoothed, the validation loss isn't |
+# | `loss`, `validation_loss` | nats per target token; the training loss includes label smoothing (lesson 08), the validation loss doesn't |
 # | `lr` | the learning rate |
 # | `tokens_per_second` | **throughput**: real target tokens, without padding |
 # | `padded` | the share of all positions that is padding |
@@ -155,7 +155,7 @@ for lesson, parts in public_curriculum().parts.items():
 #
 # What happens to the validation loss? It is *below* the training loss, although its sentences are new to the model:
 # which row of the table explains that? (With dropout there would be a second reason, as in lesson 09, but this run
-# uses none.) Why does the throughput rise at the beginning?
+# uses none.)
 #
 # **Change something:** add a setting: `BackgroundRun.start("captions-small", "../runs/small",
 # "training.warmup_steps=400", restart=True)`. Then use `training.lr_factor=4` instead.
@@ -218,22 +218,22 @@ watch_live(
 # **Change something:** write sentences of your own. Try words that the model has never seen, a sentence without a verb,
 # and a long one. What happens if a sentence isn't a caption?
 #
-# The course also comes with a model that was trained on Multi30k, so it knows more words. To try it, replace
-# `load_translator(chosen)` by `load_translator("multi30k")`. To translate into German with it, run
-# `course translate multi30k --to german` in a terminal.
+# The course also comes with a model that was trained on Multi30k, so it knows more words. To try it, write
+# `which = "multi30k"`. To translate into German with it, run `course translate multi30k --to german` in a terminal.
 
 # %% tags=["see"]
 from course_lib.translation.decoding.translator import load_translator
 
 small.wait()
 chosen = RUN if finished() else small.folder
-translator = load_translator(chosen)
+which = chosen
+translator = load_translator(which)
 sentences = [
     "Ein Mann mit einem roten Hut liest ein Buch.",
     "Zwei Kinder spielen im Park.",
     "Die Frau, die am Fenster steht, winkt einem Hund zu.",
 ]
-print(f"the translator of {chosen}\n")
+print(f"the translator of {which}\n")
 for sentence, translation in zip(sentences, translator.translate(sentences), strict=True):
     print(f"reads:  {sentence}\nwrites: {translation}\n")
 
@@ -250,7 +250,7 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 #
 # Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
 # is translated. Choose the layer and the head in the lists below each picture. A `+` marks a piece that continues a
-# word: *weil* may appear as `wei` and `+l`. (The provided model's second token, `<to-english>`, tells it which
+# word: *weil* may appear as `wei` and `+l`. `(space)` is a space that became a piece of its own. (The provided model's second token, `<to-english>`, tells it which
 # language to translate into.)
 #
 # Look for a head that always attends to the previous word, a head that attends to the end token when it has nothing
@@ -348,7 +348,8 @@ heads_overview(maps.cross, reads_and_writes, maps.source_tokens)
 # `training.average_last` is above 0).
 #
 # The cell uses the first 300 sentences of the validation split, because the test split is for the end. How large are
-# the differences? How long does each way take? (The first row also includes the time of starting up.)
+# the differences? How fast is each way? (The first row also includes the time of starting up. If the last epoch was the
+# best, the rows `last` and `best` are equal.)
 #
 # **Change something:** use beams of 2 and 8. Then use an alpha of 0, and of 2: add `alpha=0.0` to the arguments of
 # `translate`.
@@ -523,7 +524,7 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 # The activations grow with the number of words. For the same number of words, long sentences need more memory than
 # short ones, because every head keeps an attention weight for each *pair* of words: a sentence of 256 words has
 # 16 · 16 = 256 times as many pairs as one of 16 words. With a sixteenth as many sentences, that is 16 times as many
-# pairs in total.
+# pairs in total. (Most activations don't depend on pairs, so together they don't even double.)
 #
 # If memory runs out, make the batches smaller and accumulate gradients (lesson 09). Apart from dropout's random choices,
 # the update stays the same.
@@ -693,7 +694,9 @@ if SEARCH:
 runs = pd.DataFrame(found, columns=["setting", "seed", "validation loss", "validation BLEU"])
 print(runs.to_string(index=False) if found else f"there are no finished epochs in {EXPERIMENT} yet")
 if found:
-    print(runs.pivot(index="seed", columns="setting", values=runs.columns[-1]).to_string())
+    for measure in runs.columns[2:][runs.iloc[:, 2:].notna().any()]:
+        print(f"\n{measure}, seed by seed:")
+        print(runs.pivot(index="seed", columns="setting", values=measure).to_string())
 summary = runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"])
 summary.round(3) if found else None
 
