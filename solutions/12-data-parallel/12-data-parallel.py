@@ -671,9 +671,8 @@ communication_timeline(pd.DataFrame(plans))
 # <details><summary>What changes?</summary>
 #
 # Only with a latency of 0 are the buckets no better: each gradient at once needs 11.1 ms, and the buckets 12.3 ms,
-# because they wait until they are full. The larger the latency or the bandwidth, the more the buckets gain. A bucket of
-# 100 MB is complete only at the end, so nothing overlaps (17.4 ms); buckets of 1 MB pay the latency too often (22.1
-# ms).
+# because they wait until they are full. The larger the latency, the more they gain. A bucket of 100 MB is complete only
+# at the end, so nothing overlaps (17.4 ms); buckets of 1 MB pay the latency too often (22.1 ms).
 #
 # </details>
 
