@@ -1,7 +1,7 @@
 """Decoder backends, which compute the logits of the next token with or without a key/value cache."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard, cast
 
@@ -51,10 +51,19 @@ def make_backend(
     in the dtype of its weights. A model without a cache runs in `precision`. Each member of an ensemble gets
     its own backend. A new backend is needed after the weights have changed.
     """
+    assert isinstance(model, nn.Module), "a TransformerModel is a module"
     if isinstance(model, Ensemble):
-        return EnsembleBackend(model, [make_backend(member, precision, any_size) for member in model.members])
+        members = [make_backend(member, precision, any_size) for member in model.members]
+        return DecoderBackend(
+            model,
+            all(member.thread_safe for member in members),
+            lambda *given: EnsembleDecoder([member.start(*given) for member in members]),
+        )
     if not supports_cache(model):
-        return UncachedBackend(model, precision)
+        # A student's model may not be thread-safe.
+        return DecoderBackend(
+            model, False, lambda source, mask, _: UncachedDecoder(model, precision, source, mask)
+        )
     weight = model.generator.weight
     worthwhile = any_size or weight.device.type != "cpu" or weight.shape[1] >= BFLOAT16_MIN_D_MODEL
     # A model that was trained in bfloat16 may now be on hardware that doesn't support it.
@@ -63,7 +72,12 @@ def make_backend(
         and resolve_precision(precision, weight.device) == "bfloat16"
         and has_bfloat16(weight.device)
     )
-    return CachedBackend(model, InferenceTransformer(model, torch.bfloat16 if bfloat16 else weight.dtype))
+    fast = InferenceTransformer(model, torch.bfloat16 if bfloat16 else weight.dtype)
+    return DecoderBackend(
+        model,
+        True,
+        lambda source, mask, beam: CachedDecoder(fast, fast.encode(source, mask), mask, beam),
+    )
 
 
 def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
@@ -91,60 +105,24 @@ _SUPPORTED_MODULES = LAYER_MODULES | {
 _SUPPORTED_ATTENTION = (None, reference.scaled_dot_product_attention, fused_attention)
 
 
-@dataclass(frozen=True)
-class CachedBackend:
-    """A backend for the reference's Transformer, with a key/value cache."""
-
-    module: nn.Module
-    model: InferenceTransformer
-    thread_safe: bool = True
-
-    def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
-    ) -> CachedDecoder:
-        """Encode a batch, compute the keys and values of cross-attention, and return a decoder."""
-        return CachedDecoder(self.model, self.model.encode(source, source_mask), source_mask, beam)
-
-
-class UncachedBackend:
-    """A backend for any `TransformerModel`, which recomputes the whole prefix for every token.
-
-    Only one thread may use it at a time, because the model may not be thread-safe.
-    """
-
-    thread_safe = False
-
-    def __init__(self, model: TransformerModel, precision: Precision) -> None:
-        assert isinstance(model, nn.Module), "a TransformerModel is a module"
-        self.module: nn.Module = model
-        self._model: TransformerModel = model
-        self._precision = precision
-
-    def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
-    ) -> "UncachedDecoder":
-        """Encode a batch, and return a decoder for it. `beam` is not used."""
-        with autocast(self._precision, source.device):
-            memory = self._model.encode(source, source_mask)
-        return UncachedDecoder(self._model, memory, source_mask, self._precision)
-
-
 class UncachedDecoder:
     """A decoder without a cache: like the reference's search, it recomputes the whole prefix at each step."""
 
     def __init__(
         self,
         model: TransformerModel,
-        memory: Float[Tensor, "B S D"],
-        source_mask: Bool[Tensor, "B 1 S"],
         precision: Precision,
+        source: Int[Tensor, "B S"],
+        source_mask: Bool[Tensor, "B 1 S"],
     ) -> None:
-        self.dtype = memory.dtype
+        """Encode a batch."""
         self._model = model
-        self._memory = memory
-        self._source_mask = source_mask
         self._precision: Precision = precision
-        self._prefix = torch.empty(len(memory), 1, 0, dtype=torch.int64, device=memory.device)
+        with autocast(precision, source.device):
+            self._memory: Tensor = model.encode(source, source_mask)
+        self.dtype = self._memory.dtype
+        self._source_mask = source_mask
+        self._prefix = torch.empty(len(source), 1, 0, dtype=torch.int64, device=source.device)
 
     def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
         """Append a token to the prefix of every beam, and return the logits of the token after it."""
@@ -169,25 +147,6 @@ class UncachedDecoder:
         """Remove all sentences from the batch except those at the indices `sentences`."""
         self._memory, self._source_mask = self._memory[sentences], self._source_mask[sentences]
         self._prefix = self._prefix[sentences]
-
-
-@dataclass(frozen=True)
-class EnsembleBackend:
-    """A backend for an `Ensemble`, with one backend for each member."""
-
-    module: Ensemble
-    members: Sequence["DecoderBackend"]
-
-    @property
-    def thread_safe(self) -> bool:
-        """Whether all members are thread-safe."""
-        return all(member.thread_safe for member in self.members)
-
-    def start(
-        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B 1 S"], beam: int
-    ) -> "EnsembleDecoder":
-        """Encode a batch with every member, and return a decoder that averages their predictions."""
-        return EnsembleDecoder([member.start(source, source_mask, beam) for member in self.members])
 
 
 class EnsembleDecoder:
@@ -222,6 +181,14 @@ class EnsembleDecoder:
 #: token per sentence, the start token. Later steps process one per beam. `dtype` is the dtype that the logits
 #: are computed in; they may be returned in a wider one.
 IncrementalDecoder = CachedDecoder | UncachedDecoder | EnsembleDecoder
-#: A model prepared for decoding with its current weights. Several threads may decode with it at the same time
-#: if it is `thread_safe`.
-DecoderBackend = CachedBackend | UncachedBackend | EnsembleBackend
+
+
+@dataclass(frozen=True)
+class DecoderBackend:
+    """A model prepared for decoding with its current weights."""
+
+    module: nn.Module
+    thread_safe: bool
+    """Whether several threads may decode with it at the same time."""
+    start: Callable[[Tensor, Tensor, int], IncrementalDecoder]
+    """Encode a batch of sources, given with their masks and the beam size, and return a decoder for it."""

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from course_lib.transformer import padding_mask
 from course_lib.translation.configs.schema import Precision, RunConfig
-from course_lib.translation.decoding.backends import CachedBackend, make_backend
+from course_lib.translation.decoding.backends import make_backend
+from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.loss import LossSum
 from course_lib.translation.model.seq2seq import REFERENCE, build_model
@@ -60,9 +61,9 @@ def test_decoding_stays_on_its_device(tiny_config: Callable[..., RunConfig], kin
     config = tiny_config(kind)
     batch, words = batch_of(config)
     model = make_backend(build_model(config.model, words, words).eval().to(META))
-    assert isinstance(model, CachedBackend)
     with torch.no_grad():
         steps = model.start(batch.source, padding_mask(batch.source, 0), beam)
+        assert isinstance(steps, CachedDecoder)
         for beams in (1, beam, beam):
             tokens = torch.ones(len(batch.source), beams, dtype=torch.int64, device=META)
             assert steps.step(tokens).shape == (len(batch.source), beams, words)
