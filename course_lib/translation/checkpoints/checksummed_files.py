@@ -5,11 +5,12 @@ Such a file is the output of `torch.save`, followed by one line with the SHA-256
 """
 
 import hashlib
+import io
 import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import torch
 
@@ -29,10 +30,13 @@ def save_checksummed(path: Path, state: Mapping[str, object]) -> None:
 
     Raises OSError, for example if the disk is full.
     """
+    # An OSError must not pass through torch's writer, so let it write to memory.
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getbuffer()
     with atomic_write(path) as file:
-        writer = _HashingWriter(file)
-        torch.save(state, cast(IO[bytes], writer))
-        writer.finish()
+        file.write(content)
+        file.write(_PREFIX + hashlib.sha256(content).hexdigest().encode())
 
 
 def load_checksummed(path: Path, mapped: bool = False) -> dict[str, Any]:
@@ -71,34 +75,3 @@ def _check(file: BinaryIO) -> None:
             raise DamagedFileError
     if file.read() != _PREFIX + digest.hexdigest().encode() or not zipfile.is_zipfile(file):
         raise DamagedFileError
-
-
-class _HashingWriter:
-    """A file for `torch.save` that hashes everything written to it and raises errors only at the end.
-
-    An exception must not pass through torch's writer, which is written in C++: it would turn into a different
-    exception, and the writer would raise again when it tries to finish the file.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-        self._error: OSError | None = None
-
-    def write(self, data: bytes | memoryview) -> int:
-        part = memoryview(data).cast("B")
-        if self._error is None:
-            try:
-                self._file.write(part)
-                self._digest.update(part)
-            except OSError as error:
-                self._error = error
-        return len(part)
-
-    def flush(self) -> None:
-        """Do nothing: `atomic_write` flushes the file at the end."""
-
-    def finish(self) -> None:
-        if self._error is not None:
-            raise self._error
-        self._file.write(_PREFIX + self._digest.hexdigest().encode())
