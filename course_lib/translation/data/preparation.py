@@ -6,7 +6,7 @@ again.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import compress
 from pathlib import Path
 
@@ -58,15 +58,29 @@ def prepare(
         (folder / CONTENTS).unlink(missing_ok=True)
         if learn:
             (reused or learn_vocabularies(train, config)).save(vocabulary)
-        writer = _Writer(folder, load_vocabularies(vocabulary, config.direction), config)
+        vocabularies = load_vocabularies(vocabulary, config.direction)
+        notes: list[str] = []
         if empty := len(corpus.train) - len(train):
-            writer.notes.append(
-                f"dropped {empty:,} of {len(corpus.train):,} training pairs with an empty side"
-            )
-        writer.write_train(train)
-        writer.write_evaluation_split("validation", corpus.validation)
-        writer.write_evaluation_split("test", corpus.test)
-        contents = writer.write_contents(vocabulary, fingerprint, origin if learn else _KEPT)
+            notes.append(f"dropped {empty:,} of {len(corpus.train):,} training pairs with an empty side")
+        dtype = id_type(max(len(vocabularies.source), len(vocabularies.target)))
+        splits = {"train": train, "validation": corpus.validation, "test": corpus.test}
+        files = [
+            path
+            for name, text in splits.items()
+            for path in _write_split(folder, name, text, vocabularies, config, dtype, notes)
+        ]
+        contents = Contents(
+            layout=LAYOUT,
+            corpus=fingerprint,
+            settings=settings_of(config),
+            origin=origin if learn else _KEPT,
+            vocabulary=digest(vocabulary),
+            dtype=dtype,
+            notes=notes,
+            files={path.name: digest(path) for path in files},
+        )
+        # Write this file last, because it marks the data as complete.
+        atomic_write_text(folder / CONTENTS, json.dumps(contents.model_dump(), indent=1))
     except OSError as error:
         raise BadInputError(f"{folder}: cannot write the prepared data ({error.strerror})") from None
     return open_contents(contents, folder, vocabulary)
@@ -93,99 +107,58 @@ def _without_empty(train: ParallelText) -> ParallelText:
     return ParallelText([german for german, _ in pairs], [english for _, english in pairs])
 
 
-#: The data of one direction of translation: the vocabularies, the sources and the targets.
-_Direction = tuple[Vocabularies, list[str], list[str]]
+def _write_split(
+    folder: Path,
+    name: str,
+    text: ParallelText,
+    vocabularies: Vocabularies,
+    config: DataConfig,
+    dtype: str,
+    notes: list[str],
+) -> list[Path]:
+    """Write a split as ids, and return the files. Append a message for the user to `notes` if necessary.
 
+    The training split is written in both directions if `data.both_directions` is set. The other splits are
+    also written as text, and their long pairs are always truncated. Raises BadInputError if all training
+    pairs are too long and therefore dropped.
+    """
+    sources, targets = text.sides(config.direction)
+    directions = [(vocabularies, sources, targets)]
+    if name == "train" and config.both_directions:
+        opposite: Direction = "en-de" if config.direction == "de-en" else "de-en"
+        directions.append((vocabularies.in_direction(opposite), targets, sources))
+    drop = name == "train" and config.too_long == "drop"
+    # The start and end tokens are added later, and count towards max_length.
+    longest = config.max_length - 2
+    fits: list[bool] = []
 
-def _chunks(directions: list[_Direction]) -> Iterator[_Direction]:
-    for vocabularies, sources, targets in directions:
-        for first in range(0, len(sources), CHUNK):
-            yield vocabularies, sources[first : first + CHUNK], targets[first : first + CHUNK]
-
-
-class _Writer:
-    """A writer of prepared data, one split at a time. `notes` holds messages for the user."""
-
-    def __init__(self, folder: Path, vocabularies: Vocabularies, config: DataConfig) -> None:
-        self.notes: list[str] = []
-        self._folder = folder
-        self._vocabularies = vocabularies
-        self._config = config
-        self._dtype = id_type(max(len(vocabularies.source), len(vocabularies.target)))
-        self._files: list[str] = []
-
-    def write_train(self, text: ParallelText) -> None:
-        """Write the training split, in both directions if `data.both_directions` is set.
-
-        Raises BadInputError if all pairs are too long and therefore dropped.
-        """
-        sources, targets = text.sides(self._config.direction)
-        directions: list[_Direction] = [(self._vocabularies, sources, targets)]
-        if self._config.both_directions:
-            opposite: Direction = "en-de" if self._config.direction == "de-en" else "de-en"
-            directions.append((self._vocabularies.in_direction(opposite), targets, sources))
-        drop = self._config.too_long == "drop"
-        fits = self._write("train", directions, drop)
-        if drop and not any(fits):
-            raise BadInputError(
-                f"no training pair is left: all {len(fits)} are longer than data.max_length "
-                f"{self._config.max_length}; raise it, or set data.too_long=truncate"
-            )
-
-    def write_evaluation_split(self, name: str, text: ParallelText) -> None:
-        """Write the evaluation split `name`, "validation" or "test", as ids, truncated, and as text."""
-        sources, references = text.sides(self._config.direction)
-        self._write(name, [(self._vocabularies, sources, references)], drop=False)
-        self._write_json(f"{name}.json", {"sources": sources, "references": references})
-
-    def write_contents(self, vocabulary: Path, corpus: str, origin: str) -> Contents:
-        """Write and return the description of all files, which marks the data as complete."""
-        contents = Contents(
-            layout=LAYOUT,
-            corpus=corpus,
-            settings=settings_of(self._config),
-            origin=origin,
-            vocabulary=digest(vocabulary),
-            dtype=self._dtype,
-            notes=self.notes,
-            files={name: digest(self._folder / name) for name in self._files},
-        )
-        atomic_write_text(self._folder / CONTENTS, json.dumps(contents.model_dump(), indent=1))
-        return contents
-
-    def _write(self, name: str, directions: list[_Direction], drop: bool) -> list[bool]:
-        """Write the pairs of a split as ids. Return, for each pair, whether it is short enough.
-
-        Pairs that exceed the maximum length are dropped if `drop` is true, and truncated otherwise.
-        """
-        # The start and end tokens are added later, and count towards max_length.
-        longest = self._config.max_length - 2
-        fits: list[bool] = []
-
-        def chunks() -> Iterator[list[IdPair]]:
-            for vocabularies, sources, targets in _chunks(directions):
-                ids = vocabularies.source.encode(sources), vocabularies.target.encode(targets)
+    def chunks() -> Iterator[list[IdPair]]:
+        for vocabularies, sources, targets in directions:
+            for first in range(0, len(sources), CHUNK):
+                chunk = slice(first, first + CHUNK)
+                ids = vocabularies.source.encode(sources[chunk]), vocabularies.target.encode(targets[chunk])
                 pairs = list(zip(*ids, strict=True))
                 short = [max(map(len, pair)) <= longest for pair in pairs]
                 fits.extend(short)
                 kept = compress(pairs, short) if drop else pairs
                 yield [(source[:longest], target[:longest]) for source, target in kept]
 
-        self._write_pairs(name, chunks(), self._dtype)
-        if long := fits.count(False):
-            split, what = ("training" if name == "train" else name), "dropped" if drop else "truncated"
-            counted = ", counted in both directions" if len(directions) > 1 else ""
-            self.notes.append(
-                f"{what} {long:,} of {len(fits):,} {split} pairs longer than {self._config.max_length} tokens"
-                f"{counted}"
-            )
-        return fits
-
-    def _write_pairs(self, name: str, chunks: Iterable[list[IdPair]], dtype: str) -> None:
-        ids, offsets = f"{name}.ids", f"{name}.offsets"
-        write_pairs(chunks, self._folder / ids, self._folder / offsets, dtype)
-        self._files += [ids, offsets]
-
-    def _write_json(self, name: str, content: object) -> None:
-        atomic_write_text(self._folder / name, json.dumps(content, ensure_ascii=False))
-        self._files.append(name)
+    ids_file, offsets_file = folder / f"{name}.ids", folder / f"{name}.offsets"
+    write_pairs(chunks(), ids_file, offsets_file, dtype)
+    if drop and not any(fits):
+        raise BadInputError(
+            f"no training pair is left: all {len(fits)} are longer than data.max_length {config.max_length}; "
+            "raise it, or set data.too_long=truncate"
+        )
+    if long := fits.count(False):
+        split, what = ("training" if name == "train" else name), "dropped" if drop else "truncated"
+        counted = ", counted in both directions" if len(directions) > 1 else ""
+        notes.append(
+            f"{what} {long:,} of {len(fits):,} {split} pairs longer than {config.max_length} tokens{counted}"
+        )
+    if name == "train":
+        return [ids_file, offsets_file]
+    text_file = folder / f"{name}.json"
+    content = {"sources": sources, "references": targets}
+    atomic_write_text(text_file, json.dumps(content, ensure_ascii=False))
+    return [ids_file, offsets_file, text_file]
