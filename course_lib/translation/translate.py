@@ -234,7 +234,7 @@ def _rows(translator: Translator, lines: list[str], done: int, n_best: int | Non
         return [_one_line(text) for text in translator.translate(lines)]
     return [
         f"{number}\t{each.score:.4f}\t{each.log_probability:.4f}\t{_one_line(each.text)}"
-        for number, found in enumerate(translator.translate(lines, n_best=n_best), start=done + 1)
+        for number, found in enumerate(translator.n_best(lines, n_best), start=done + 1)
         for each in found
     ]
 

@@ -69,7 +69,7 @@ def test_n_best_are_rows(
     assert main([str(trained_folder), str(german), "--n-best", "2"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
-    expected = [each for found in translator.translate(GERMAN, n_best=2) for each in found]
+    expected = [each for found in translator.n_best(GERMAN, 2) for each in found]
     assert [row[3] for row in rows if row[0] != "2"] == [each.text for each in expected]
     assert [row[1] for row in rows if row[0] != "2"] == [f"{each.score:.4f}" for each in expected]
     assert rows[2][1:] == ["0.0000", "0.0000", ""]

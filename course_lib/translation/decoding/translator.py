@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal
 
 import torch
 
@@ -76,37 +76,28 @@ class Translator:
         """The direction of translation."""
         return self.vocabularies.direction or self.config.data.direction
 
-    @overload
     def translate(
         self, sentences: Sequence[str], beam: int | None = None, alpha: float | None = None
-    ) -> list[str]: ...
+    ) -> list[str]:
+        """Translate sentences. Return one text for each sentence.
 
-    @overload
-    def translate(
-        self, sentences: Sequence[str], beam: int | None = None, alpha: float | None = None, *, n_best: int
-    ) -> list[list[Translation]]: ...
-
-    def translate(
-        self,
-        sentences: Sequence[str],
-        beam: int | None = None,
-        alpha: float | None = None,
-        *,
-        n_best: int | None = None,
-    ) -> list[str] | list[list[Translation]]:
-        """Translate sentences. Return one text for each sentence or, with `n_best`, its n best translations.
-
-        `beam` and `alpha` default to the translator's settings, and the default beam is at least `n_best`. A
-        beam of 1 is greedy decoding. The translation of an empty sentence is empty. Sentences that exceed the
-        model's maximum length are truncated; `too_long` finds them. Raises ValueError if `beam`, `alpha` or
-        `n_best` is out of range.
+        `beam` and `alpha` default to the translator's settings. A beam of 1 is greedy decoding. The
+        translation of an empty sentence is empty. Sentences that exceed the model's maximum length are
+        truncated; `too_long` finds them. Raises ValueError if `beam` or `alpha` is out of range.
         """
-        settings = self.settings.override(beam, alpha, n_best)
-        found = self._decoder.decode_all(self._backend, self._ids(sentences), settings)
-        if n_best is None:
-            # The search may find no hypothesis if the weights of the model are NaN.
-            best = [hypotheses[0].ids if hypotheses else [] for hypotheses in found]
-            return self.vocabularies.target.decode(best)
+        found = self._decode(sentences, self.settings.override(beam, alpha, None))
+        # The search may find no hypothesis if the weights of the model are NaN.
+        best = [hypotheses[0].ids if hypotheses else [] for hypotheses in found]
+        return self.vocabularies.target.decode(best)
+
+    def n_best(
+        self, sentences: Sequence[str], count: int, beam: int | None = None, alpha: float | None = None
+    ) -> list[list[Translation]]:
+        """Return the `count` best translations of each sentence, otherwise like `translate`.
+
+        The default beam is at least `count`. Raises ValueError if `count`, `beam` or `alpha` is out of range.
+        """
+        found = self._decode(sentences, self.settings.override(beam, alpha, count))
         return [[self._translation(each) for each in hypotheses] for hypotheses in found]
 
     def attention(self, sentence: str, translation: str | None = None) -> AttentionMaps:
@@ -149,6 +140,9 @@ class Translator:
         """
         lengths = [len(ids) + 2 for ids in self._ids(sentences)]
         return {index: length for index, length in enumerate(lengths) if length > self.config.data.max_length}
+
+    def _decode(self, sentences: Sequence[str], settings: SearchSettings) -> list[list[Hypothesis]]:
+        return self._decoder.decode_all(self._backend, self._ids(sentences), settings)
 
     def _ids(self, sentences: Sequence[str]) -> list[list[int]]:
         # A sentence of spaces would be encoded as tokens, but its translation should be empty.

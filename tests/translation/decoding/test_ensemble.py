@@ -140,12 +140,12 @@ def test_runs_translate_together(
     turned = load_translator(other_folder, ensemble_with=[trained_folder])
     alone = load_translator(other_folder)
     for beam in (1, 3):
-        ways = [each.translate(GERMAN, beam=beam, alpha=0.6, n_best=1) for each in (both, turned)]
+        ways = [each.n_best(GERMAN, 1, beam=beam, alpha=0.6) for each in (both, turned)]
         assert [each[0].tokens for each in ways[0]] == [each[0].tokens for each in ways[1]]
         scores = [found[0].log_probability for found in ways[0]]
         assert scores == pytest.approx([found[0].log_probability for found in ways[1]], rel=1e-5)
         for one in (translator, alone):
-            theirs = one.translate(GERMAN, beam=beam, alpha=0.6, n_best=1)
+            theirs = one.n_best(GERMAN, 1, beam=beam, alpha=0.6)
             assert scores != pytest.approx([found[0].log_probability for found in theirs], rel=1e-3)
 
     german = tmp_path / "some.de"

@@ -43,7 +43,7 @@ def test_each_sentence_keeps_its_place(translator: Translator) -> None:
 
 
 def test_n_best_come_with_scores_and_tokens(translator: Translator) -> None:
-    for sentence, found in zip(GERMAN, translator.translate(GERMAN, beam=4, n_best=3), strict=True):
+    for sentence, found in zip(GERMAN, translator.n_best(GERMAN, 3, beam=4), strict=True):
         assert len(found) == 3
         assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
         assert found[0].text == translator.translate([sentence], beam=4)[0]
@@ -51,15 +51,15 @@ def test_n_best_come_with_scores_and_tokens(translator: Translator) -> None:
             assert each.log_probability <= each.score < 0
             words = each.tokens[:-1] if each.tokens[-1] == "<end>" else each.tokens
             assert "".join(words).replace("+", "") == each.text.replace(" ", "")
-    ((only,),) = translator.translate([""], n_best=1)
+    ((only,),) = translator.n_best([""], 1)
     assert (only.text, only.score, only.tokens) == ("", 0.0, [])
 
 
 def test_more_are_asked_for_than_the_run_has_beams(translator: Translator) -> None:
-    (found,) = translator.translate(GERMAN[:1], n_best=6)
+    (found,) = translator.n_best(GERMAN[:1], 6)
     assert len({tuple(each.tokens) for each in found}) == 6
     with pytest.raises(ValueError, match="n_best: expected a number from 1 to the beam, which is 2, got 3"):
-        translator.translate(GERMAN, beam=2, n_best=3)
+        translator.n_best(GERMAN, 3, beam=2)
 
 
 def test_long_sentences_and_strange_letters_are_no_harm(translator: Translator) -> None:
@@ -160,7 +160,7 @@ def test_what_is_not_there_is_refused(trained_folder: Path, tmp_path: Path) -> N
 
 def test_the_precision_of_decoding(trained_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def log_probabilities(precision: DecodingPrecision | None) -> list[float]:
-        found = load_translator(trained_folder, precision=precision).translate(GERMAN, beam=1, n_best=1)
+        found = load_translator(trained_folder, precision=precision).n_best(GERMAN, 1, beam=1)
         return [best.log_probability for (best,) in found]
 
     exact = log_probabilities("float32")
