@@ -332,11 +332,9 @@ class Experiment:
             settings = self.evaluator.settings(self._model, validation.source_ids, validation.references)
             translations = self.evaluator.translate(model, test.source_ids, settings, self._student_search)
         result = score(translations, test.references)
-        lowercased = score(translations, test.references, lowercase=True)
         tokenized = tokenized_score(translations, test.references, self.config.data.direction[-2:])
-        row: MetricsRow = {}
-        for suffix, each in (("", result), ("_lowercased", lowercased), ("_tokenized", tokenized)):
-            row |= {f"test_bleu{suffix}": each.bleu, f"signature{suffix}": each.signature}
+        row: MetricsRow = {"test_bleu": result.bleu, "signature": result.signature}
+        row |= {"test_bleu_tokenized": tokenized.bleu, "signature_tokenized": tokenized.signature}
         self._record({**row, "weights": use, "beam": settings.beam, "alpha": settings.alpha})
         self.files.save_results(translations, settings)
         return Result(result, tokenized, test.sources, translations, test.references, self.files.folder)

@@ -23,9 +23,9 @@ class Score:
     signature: str
 
 
-def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Score:
+def score(translations: Sequence[str], references: Sequence[str]) -> Score:
     """Compute the BLEU score of translations with one reference each (Post 2018, arXiv 1804.08771)."""
-    metric = BLEU(lowercase=lowercase)
+    metric = BLEU()
     bleu = metric.corpus_score(list(translations), [list(references)]).score
     return Score(float(bleu), str(metric.get_signature()))
 

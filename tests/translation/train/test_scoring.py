@@ -17,12 +17,6 @@ def test_case_counts() -> None:
     assert score([text.lower() for text in REFERENCES], REFERENCES).bleu < 90
 
 
-def test_lowercased_it_does_not_and_the_signature_says_so() -> None:
-    result = score([text.lower() for text in REFERENCES], REFERENCES, lowercase=True)
-    assert result.bleu == pytest.approx(100)
-    assert result.signature.startswith("nrefs:1|case:lc|")
-
-
 def test_the_score_of_table_2_splits_compounds_on_both_sides() -> None:
     reference, half_right = ["Er kauft heute ein rot-grünes Auto."], ["Er kauft heute ein blau-grünes Auto."]
     assert tokenized_score(reference, reference, "de").bleu == pytest.approx(100)
