@@ -51,8 +51,8 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
     return RunFolder(_FOLDER / path if is_provided else path), is_provided
 
 
-def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder, TrainedRun]:
-    """Load the trained model of a run, or a provided model. Return its folder and the loaded model.
+def load_run(name: str | Path, checkpoint: str | None = None) -> TrainedRun:
+    """Load the trained model of a run, or a provided model.
 
     `name` has the same meaning as in `find_run`, and `checkpoint` as in `load_trained_run`. Raises
     BadInputError if the model cannot be loaded or is damaged, or if `checkpoint` is set for a provided model,
@@ -60,12 +60,12 @@ def load_run(name: str | Path, checkpoint: str | None = None) -> tuple[RunFolder
     """
     folder, is_provided = find_run(name)
     if not is_provided:
-        return folder, load_trained_run(folder, checkpoint)
+        return load_trained_run(folder, checkpoint)
     if checkpoint is not None:
         raise BadInputError(
             f"--checkpoint: the provided model {name} has only one checkpoint. Leave out this option."
         )
-    return folder, load_provided(folder)
+    return load_provided(folder)
 
 
 def load_provided(folder: RunFolder) -> TrainedRun:
@@ -89,7 +89,8 @@ def load_provided(folder: RunFolder) -> TrainedRun:
     weights = {name: weight.float() for name, weight in weights.items()}
     if config.model.tie_embeddings:
         weights |= dict.fromkeys(_TIED, weights[_FIRST])
-    return TrainedRun(TrainedModel(config, facts["vocabulary"], weights, int(facts["step"])), vocabularies)
+    model = TrainedModel(config, facts["vocabulary"], weights, int(facts["step"]))
+    return TrainedRun(folder, model, vocabularies)
 
 
 def provide(run: RunFolder, folder: Path) -> None:

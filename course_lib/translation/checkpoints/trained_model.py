@@ -75,8 +75,9 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained model and its vocabularies."""
+    """A trained model, its vocabularies and the folder that both were read from."""
 
+    folder: RunFolder
     model: TrainedModel
     vocabularies: Vocabularies
 
@@ -94,7 +95,7 @@ def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> Traine
         raise BadInputError(
             f"{folder.vocabulary}: the model was trained with a different vocabulary. Restore the run's file."
         )
-    return TrainedRun(model, vocabularies)
+    return TrainedRun(folder, model, vocabularies)
 
 
 def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:

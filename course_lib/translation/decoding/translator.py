@@ -11,7 +11,6 @@ import torch
 
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.provided import load_run
-from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.schema import Direction, RunConfig
 from course_lib.translation.data.subwords import SPECIALS, Subwords, TaggedSubwords
@@ -198,27 +197,27 @@ def load_translator(
     if another model of the ensemble has a different vocabulary or a smaller maximum length, or if the device
     doesn't support the precision.
     """
-    folder, run = load_run(run_folder, checkpoint)
+    run = load_run(run_folder, checkpoint)
     if direction is not None:
-        run = _in_direction(folder, run, direction)
+        run = _in_direction(run, direction)
     config, target_device = run.model.config, device_named(device)
     if precision == "bfloat16" and not has_bfloat16(target_device):
         raise BadInputError("precision: this device has no bfloat16 matrix products. Use float32.")
     if target_device.type == "cuda":
         choose_kernels(config.training.precision, target_device)
-    first = _build(folder, run, target_device)
+    first = _build(run, target_device)
     others = [_load_member(other, run, target_device) for other in ensemble_with]
     model: TransformerModel | Ensemble = Ensemble([first, *others]) if others else first
     alpha = DEFAULT_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
-    settings = load_settings(folder.search) or SearchSettings(config.evaluation.beam_size, alpha)
+    settings = load_settings(run.folder.search) or SearchSettings(config.evaluation.beam_size, alpha)
     return Translator(model, config, run.vocabularies, settings, target_device, precision)
 
 
-def _in_direction(folder: RunFolder, run: TrainedRun, direction: Direction) -> TrainedRun:
+def _in_direction(run: TrainedRun, direction: Direction) -> TrainedRun:
     trained = run.model.config.data.direction
     if direction != trained and run.vocabularies.direction is None:
         raise BadInputError(
-            f"{folder.path}: this run translates {trained} only, not {direction}. Train a run with "
+            f"{run.folder.path}: this run translates {trained} only, not {direction}. Train a run with "
             f"data.direction={direction} or data.both_directions=true."
         )
     return replace(run, vocabularies=run.vocabularies.in_direction(direction))
@@ -230,27 +229,27 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
     Raises BadInputError if the other run cannot be loaded, or if it has a different vocabulary or direction
     or a smaller maximum length.
     """
-    folder, run = load_run(name)
+    run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
     if ours != theirs and run.vocabularies.direction is None:
         raise BadInputError(
-            f"{folder.path}: this run translates {theirs}, but the first run translates {ours}."
+            f"{run.folder.path}: this run translates {theirs}, but the first run translates {ours}."
         )
     if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
         raise BadInputError(
-            f"{folder.path}: this run's vocabulary differs from the first run's, so a token id "
+            f"{run.folder.path}: this run's vocabulary differs from the first run's, so a token id "
             "means a different word. Train it on the same data with the same settings in the data section."
         )
     expected, got = first.model.config.data.max_length, run.model.config.data.max_length
     if got < expected:
         raise BadInputError(
-            f"{folder.path}: this model reads {got} tokens, but the first one reads {expected}. Pass the "
+            f"{run.folder.path}: this model reads {got} tokens, but the first one reads {expected}. Pass the "
             "run with the smaller data.max_length first."
         )
-    return _build(folder, run, device)
+    return _build(run, device)
 
 
-def _build(folder: RunFolder, run: TrainedRun, device: torch.device) -> TransformerModel:
+def _build(run: TrainedRun, device: torch.device) -> TransformerModel:
     config, vocabularies = run.model.config, run.vocabularies
     sizes = len(vocabularies.source), len(vocabularies.target)
     model = build_model(config.model, *sizes, config.training.precision, device)
@@ -258,7 +257,7 @@ def _build(folder: RunFolder, run: TrainedRun, device: torch.device) -> Transfor
         model.load_state_dict(run.model.weights)
     except RuntimeError:
         raise BadInputError(
-            f"{folder.path}: the weights don't fit the reference's Transformer: their names or shapes "
+            f"{run.folder.path}: the weights don't fit the reference's Transformer: their names or shapes "
             "differ. Choose another run."
         ) from None
     return model

@@ -414,7 +414,7 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
     if folder is None:
         return None
     try:
-        _, run = load_run(folder)
+        run = load_run(folder)
     except BadInputError as error:
         raise BadInputError(
             f"training.init_from: {error} Train that run first, or set training.init_from=null."

@@ -74,7 +74,7 @@ def test_it_begins_with_the_weights_that_the_other_translates_with(
 def test_it_can_start_from_a_provided_model(tiny_config: Configs) -> None:
     shape = ("model.layers=3", "model.d_model=192", "model.heads=4", "model.d_ff=512")
     folder = train_from(Path("multi30k"), tiny_config, NO_STEP, *shape, "training.epochs=1")
-    provided, run = load_run("multi30k")[1], load_trained_run(RunFolder(folder))
+    provided, run = load_run("multi30k"), load_trained_run(RunFolder(folder))
     torch.testing.assert_close(run.model.weights, provided.model.weights, rtol=0, atol=1e-20)
     # The provided model knows both directions, and this run translates in one of them.
     assert run.vocabularies.direction == "de-en"
