@@ -35,7 +35,7 @@ _TIMEOUT = 10.0
 _VOCAB, _PAD, _START, _END = 11, 0, 1, 2
 _MAX_LENGTH = 9
 #: The generator's bias, which is optional. If there is one, it is set to zero.
-_OPTIONAL_WEIGHT = "generator.bias"
+OPTIONAL_WEIGHT = "generator.bias"
 
 
 @torch.inference_mode(False)  # A cell of the notebook may have turned gradients off.
@@ -191,7 +191,7 @@ def _weights(norm_first: bool, seed: int = 1, gain: float = 2.0) -> dict[str, Te
         return {
             name: entry * gain if entry.dim() > 1 else entry + 0.3 * torch.randn_like(entry)
             for name, entry in model.state_dict().items()
-            if name != _OPTIONAL_WEIGHT
+            if name != OPTIONAL_WEIGHT
         }
 
 
@@ -199,7 +199,7 @@ def _model(parts: Parts, norm_first: bool, seed: int = 1, gain: float = 2.0) -> 
     model = build_transformer(parts, _VOCAB, _VOCAB, _config(norm_first)).double()
     weights = _weights(norm_first, seed, gain)
     lacking = model.load_state_dict(weights, strict=False).unexpected_keys
-    if (bias := model.state_dict().get(_OPTIONAL_WEIGHT)) is not None:
+    if (bias := model.state_dict().get(OPTIONAL_WEIGHT)) is not None:
         bias.zero_()
     if lacking:
         raise PartsError(f"the model has no weight {lacking[0]}; use the lesson's names for attributes")
@@ -223,7 +223,7 @@ def _gradients(model: nn.Module, loss: Tensor, norm_first: bool) -> dict[str, Te
     expected = _weights(norm_first)
     # A weight can have several names, for example if its module is also in a list.
     named = dict(model.named_parameters(remove_duplicate=False))
-    known = {id(named[name]) for name in (*expected, _OPTIONAL_WEIGHT) if name in named}
+    known = {id(named[name]) for name in (*expected, OPTIONAL_WEIGHT) if name in named}
     for name, parameter in named.items():
         learns = parameter.grad is not None and bool(parameter.grad.any())
         if learns and id(parameter) not in known:

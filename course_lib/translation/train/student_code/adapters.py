@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from course_lib.student.parts import Parts
+from course_lib.student.parts.equality import OPTIONAL_WEIGHT
 from course_lib.transformer import causal_mask, evaluating
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig
@@ -116,10 +117,6 @@ def student_search(
     return decode
 
 
-#: A student's generator may have no bias, which is the same as a bias of zeros.
-_OPTIONAL_WEIGHT = "generator.bias"
-
-
 def reference_view(
     model: TransformerModel, config: ModelConfig, source_size: int, target_size: int
 ) -> TransformerModel:
@@ -132,7 +129,8 @@ def reference_view(
     generator = weights["generator.weight"]
     precision: Precision = "float64" if generator.dtype == torch.float64 else "float32"
     view = build_model(config, source_size, target_size, precision)
-    weights.setdefault(_OPTIONAL_WEIGHT, torch.zeros_like(generator[:, 0]))
+    # A generator without a bias is the same as one with a bias of zeros.
+    weights.setdefault(OPTIONAL_WEIGHT, torch.zeros_like(generator[:, 0]))
     names = view.state_dict()
     if not names.keys() <= weights.keys():
         return model
