@@ -255,11 +255,7 @@ def _opened(file: str | None, direction: Direction) -> Iterator[int]:
             )
         yield sys.stdin.fileno()
         return
-    with contextlib.ExitStack() as stack:
-        try:
-            opened = stack.enter_context(Path(file).open("rb"))
-        except OSError as error:
-            raise BadInputError(f"{file}: this file cannot be read ({error.strerror}).") from None
+    with open(file, "rb") as opened:
         yield opened.fileno()
 
 

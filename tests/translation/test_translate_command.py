@@ -156,7 +156,7 @@ def test_tuning_saves_the_length_penalty_alone(trained_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["nowhere.de"], "nowhere.de: this file cannot be read"),
+        (["nowhere.de"], "nowhere.de: No such file or directory"),
         (["--beam", "0"], "beam: expected at least 1, got 0"),
         (["--alpha", "nan"], "alpha: expected 0 or more, got nan"),
         (["--beam", "2", "--n-best", "3"], "n_best: expected a number from 1 to the beam, which is 2, got 3"),

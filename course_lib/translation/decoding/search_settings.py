@@ -74,16 +74,12 @@ def save_settings(path: Path, settings: SearchSettings) -> None:
 def load_settings(path: Path) -> SearchSettings | None:
     """Load the settings written by `save_settings`. Return None if there is no such file.
 
-    Raises BadInputError if the file cannot be read or doesn't contain valid search settings.
+    Raises OSError if the file cannot be read, and BadInputError if it doesn't contain valid search settings.
     """
     try:
         return SearchSettings(**json.loads(path.read_text("utf-8")))
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise BadInputError(
-            f"{path}: this file cannot be read ({error.strerror}). Check its permissions and the disk."
-        ) from None
     except (ValueError, TypeError):
         raise BadInputError(
             f"{path}: this file doesn't contain valid search settings. Remove it, and tune again with --tune."

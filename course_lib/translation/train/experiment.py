@@ -81,6 +81,7 @@ def train(
         BadInputError: if the config cannot be satisfied, if another process is training in the run folder, if
             that folder contains a different run or only damaged checkpoints, if the student's code fails, or
             if the results cannot be saved.
+        OSError: if the run folder cannot be written to.
         Interrupted: if a stop was requested through `interruption`.
         LostPeerError: if another process doesn't answer during training.
     """

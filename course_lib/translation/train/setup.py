@@ -267,17 +267,13 @@ def locked_run(folder: RunFolder) -> Iterator[None]:
 
     The lock is on the metrics file, and the operating system releases it if the process is killed. If
     the block raises an exception before anything is written, a new folder is removed again. Raises
-    BadInputError if another process is training in the folder, or if the folder cannot be written to. If
+    BadInputError if another process is training in the folder, and OSError if it cannot be written to. If
     SLURM or torchrun has restarted this process, wait up to two minutes for the lock: NFS keeps the lock of a
     node that has crashed for about 90 seconds.
     """
     is_new = not folder.path.exists()
-    try:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        metrics = folder.metrics.open("ab")
-    except OSError as error:
-        raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
-    with metrics:
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with folder.metrics.open("ab") as metrics:
         deadline = time.monotonic() + (_SECONDS_FOR_LOCK if _was_restarted() else 0)
         while not (locked := try_lock(metrics)) and time.monotonic() < deadline:
             time.sleep(1)
