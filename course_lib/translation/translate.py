@@ -214,9 +214,9 @@ def _tune(translator: Translator, folder: RunFolder) -> None:
             "Leave out --to."
         )
     source_ids, references = validation_split(
-        translator.config.data, folder.data, folder.vocabulary, translator.vocabularies
+        translator.config.data, folder.data, folder.vocabulary, translator.vocabulary
     )
-    evaluator = Evaluator(translator.config, translator.vocabularies, SINGLE_PROCESS, translator.device)
+    evaluator = Evaluator(translator.config, translator.vocabulary, SINGLE_PROCESS, translator.device)
     tuned = evaluator.tune(translator.model, source_ids, references, translator.settings.beam)
     for alpha, bleu in tuned.bleu.items():
         chosen = "  <- chosen" if alpha == tuned.alpha else ""

@@ -17,15 +17,15 @@ def converted(translator: Translator, folder: Path, batches: int, threads: int) 
     Its tokens are the lab's token ids as text, such as "17". It decodes `batches` batches in parallel, each
     with `threads` threads.
     """
-    model, ids = translator.model, translator.vocabularies
+    model, ids = translator.model, translator.vocabulary
     assert isinstance(model, Transformer)
     model = model.cpu().float()
     config = translator.config.model
     spec = TransformerSpec.from_config(
         config.layers, config.heads, pre_norm=config.norm_first, activation=common_spec.Activation.RELU
     )
-    spec.register_source_vocabulary([str(number) for number in range(len(ids.source))])
-    spec.register_target_vocabulary([str(number) for number in range(len(ids.target))])
+    spec.register_source_vocabulary([str(number) for number in range(len(ids))])
+    spec.register_target_vocabulary([str(number) for number in range(len(ids))])
     spec.config.bos_token = spec.config.decoder_start_token = str(ids.start_id)
     spec.config.eos_token, spec.config.unk_token = str(ids.end_id), str(ids.unknown_id)
     spec.config.layer_norm_epsilon = model.encoder_layers[0].sublayers[0].norm.eps  # type: ignore[index,union-attr]

@@ -141,7 +141,7 @@ def _translate(sources: Sequence[Ids]) -> tuple[float, float, list[Ids]]:
 
 def one_at_a_time(translator: Translator) -> Method:
     """Return a method that decodes one sentence at a time and recomputes the whole prefix for each token."""
-    ids, end = translator.vocabularies, translator.vocabularies.end_id
+    ids, end = translator.vocabulary, translator.vocabulary.end_id
     model = translator.model
     assert isinstance(model, Transformer)
 
@@ -159,10 +159,10 @@ def one_at_a_time(translator: Translator) -> Method:
 
 def in_batches(translator: Translator, beam: int, precision: Precision, size: int | None) -> Method:
     """Return the lab's method, with its default batches or batches of `size` sentences of similar length."""
-    config, end = translator.config, translator.vocabularies.end_id
+    config, end = translator.config, translator.vocabulary.end_id
     # The config of a provided model contains its run's settings, so use the schema's defaults instead.
     decoder = BatchDecoder(
-        translator.vocabularies, translator.device, config.data.max_length, EvaluationConfig()
+        translator.vocabulary, translator.device, config.data.max_length, EvaluationConfig()
     )
     backend = make_backend(translator.model, precision, any_size=True)
     settings = SearchSettings(beam, 0.0 if beam == 1 else 1.0)
@@ -188,7 +188,7 @@ def by_ctranslate2(translator: Translator, folder: Path, beam: int, parallel: in
     """
     from tests.benchmarks.ctranslate2_model import converted
 
-    ids, limit = translator.vocabularies, translator.config.evaluation.max_target_length
+    ids, limit = translator.vocabulary, translator.config.evaluation.max_target_length
     other = converted(translator, folder, parallel, threads)
 
     def translate(sources: Sequence[Ids]) -> list[Ids]:
@@ -245,7 +245,7 @@ def table_of(
             if (other.setup.system, other.setup.beam) == ("CTranslate2", one.setup.beam)
         ]
         same = sum(a == b for a, b in zip(one.translations, single.translations, strict=False))
-        texts = translator.vocabularies.target.decode(one.translations)
+        texts = translator.vocabulary.decode(one.translations)
         table.add_row(
             one.setup.name,
             f"{one.rate:.1f}",
@@ -271,7 +271,7 @@ def main() -> None:
     translator = load_translator(given.run, device=given.device)
     test = load_corpus(translator.config.data).test.first(given.sentences)
     texts, references = test.sides(translator.direction)
-    sources = translator.vocabularies.source.encode(texts)
+    sources = translator.vocabulary.encode_source(texts)
     chosen = setups(translator, given.threads)
     contenders = measure(given.run, given.device, chosen, sources, given.threads)
     Console(highlight=False, width=140).print(table_of(contenders, translator, references, given.threads))

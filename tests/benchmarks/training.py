@@ -26,7 +26,7 @@ from rich.table import Table
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
-from course_lib.translation.data.vocabularies import Vocabularies, learn_vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo, end_process, process_group
 from course_lib.translation.model.devices import peak_memory
 from course_lib.translation.model.precision import resolve_precision
@@ -38,7 +38,7 @@ from course_lib.translation.train.gpu_check.speed import (
     train_for,
     warm_up,
 )
-from course_lib.translation.train.gpu_check.workload import number_vocabularies
+from course_lib.translation.train.gpu_check.workload import number_vocabulary
 from course_lib.translation.train.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -70,22 +70,22 @@ def config_of(model: dict[str, int], tokens_per_batch: int, batches_per_update: 
     )
 
 
-def real_pairs(config: RunConfig) -> tuple[list[IdPair], Vocabularies]:
-    """Learn the corpus's vocabularies. Return the training pairs as token ids, and the vocabularies."""
+def real_pairs(config: RunConfig) -> tuple[list[IdPair], Vocabulary]:
+    """Learn the corpus's vocabulary. Return the training pairs as token ids, and the vocabulary."""
     text = load_corpus(config.data).train
-    vocabularies = learn_vocabularies(text, config.data)
-    source, target = vocabularies.source, vocabularies.target
-    return list(zip(source.encode(text.german), target.encode(text.english), strict=True)), vocabularies
+    vocabulary = Vocabulary.learn([*text.german, *text.english], config.data.vocab_size)
+    sides = vocabulary.encode(text.german), vocabulary.encode(text.english)
+    return list(zip(*sides, strict=True)), vocabulary
 
 
 def new_trainer(
     config: RunConfig,
     pairs: Sequence[IdPair],
-    vocabularies: Vocabularies,
+    vocabulary: Vocabulary,
     distributed: DistributedInfo = SINGLE_PROCESS,
 ) -> Trainer:
     """Return the lab's trainer for these pairs."""
-    return Trainer(BatchLoader(config, TokenPairs.of(pairs), vocabularies, distributed, CPU))
+    return Trainer(BatchLoader(config, TokenPairs.of(pairs), vocabulary, distributed, CPU))
 
 
 def against_the_textbook(console: Console, quick: bool) -> None:
@@ -93,11 +93,11 @@ def against_the_textbook(console: Console, quick: bool) -> None:
     model = SMALL if quick else BASE
     rounds, seconds = (2, 4) if quick else (4, 20)
     config = config_of(model, 2048)
-    pairs, vocabularies = real_pairs(config)
-    trainer = new_trainer(config, pairs, vocabularies)
+    pairs, vocabulary = real_pairs(config)
+    trainer = new_trainer(config, pairs, vocabulary)
     warm_up(trainer, trainer.plan()[:_WARM_UP])
     trainer.measure_machine()
-    textbook = TextbookTraining(config.model, len(vocabularies.target), CPU)
+    textbook = TextbookTraining(config.model, len(vocabulary), CPU)
     batches = fixed_batches(pairs)
     textbook.update(*next(batches))
     rows, theirs = [], 0.0
@@ -124,7 +124,7 @@ def growth(console: Console, quick: bool) -> None:
     """Print the training speed by batch size, sentence length and number of processes."""
     seconds = 3 if quick else 12
     config = config_of(SMALL, 2048)
-    pairs, vocabularies = real_pairs(config)
+    pairs, vocabulary = real_pairs(config)
     table = Table(title=f"Target tokens per second: {_sizes(SMALL)}")
     for column in ("what varies", "value", "target tokens/s", "padded"):
         table.add_column(column, justify="right")
@@ -133,12 +133,12 @@ def growth(console: Console, quick: bool) -> None:
         table.add_row(what, value, f"{row['tokens_per_second']:,.0f}", f"{row['padded']:.1%}")
 
     for tokens in (256, 1024, 4096, 16_384):
-        trainer = new_trainer(config_of(SMALL, tokens), pairs, vocabularies)
+        trainer = new_trainer(config_of(SMALL, tokens), pairs, vocabulary)
         warm_up(trainer, trainer.plan()[:_WARM_UP])
         add("tokens per batch", f"{tokens:,}", train_for(trainer, seconds))
     for length in (8, 16, 32, 64, 120):
         same = [_of_length(pairs, length, number) for number in range(2000)]
-        trainer = new_trainer(config_of(SMALL, 4096), same, vocabularies)
+        trainer = new_trainer(config_of(SMALL, 4096), same, vocabulary)
         warm_up(trainer, trainer.plan()[:_WARM_UP])
         add("tokens per sentence", str(length), train_for(trainer, seconds))
     for ranks in (1, 2, 4, 8):
@@ -164,8 +164,8 @@ def measure_rank(seconds: float) -> None:
     torch.set_num_threads(1)
     with process_group() as distributed:
         config = config_of(SMALL, 2048, batches_per_update=8)
-        pairs, vocabularies = real_pairs(config)
-        trainer = new_trainer(config, pairs, vocabularies, distributed)
+        pairs, vocabulary = real_pairs(config)
+        trainer = new_trainer(config, pairs, vocabulary, distributed)
         plan = trainer.plan()
         trainer.update(plan[0])
         trainer.window.close()
@@ -181,7 +181,7 @@ def measure_memory(vocabulary: int) -> None:
     """Train briefly on random tokens with the given vocabulary size, and print the peak memory."""
     generator = torch.Generator().manual_seed(1)
     pairs = [tuple(torch.randint(4, vocabulary, (2, 15), generator=generator).tolist()) for _ in range(1000)]
-    trainer = new_trainer(config_of(SMALL, 4096), pairs, number_vocabularies(vocabulary))
+    trainer = new_trainer(config_of(SMALL, 4096), pairs, number_vocabulary(vocabulary))
     for batches in trainer.plan()[:3]:
         trainer.update(batches)
     # Adam stores two numbers per parameter, in addition to the parameter itself and its gradient.

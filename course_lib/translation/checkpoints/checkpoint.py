@@ -27,7 +27,7 @@ class RunState(TypedDict):
     batches_before_division: dict[str, int]
     """The user's batch settings; in `config`, `divide_updates` may have changed them."""
     vocabulary: str
-    """The fingerprint of the vocabularies."""
+    """The fingerprint of the vocabulary."""
     data: str
     """The fingerprint of the prepared data."""
     parts: str | None

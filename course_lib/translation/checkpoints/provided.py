@@ -25,7 +25,7 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedModel, TrainedRun, load_trained_run
 from course_lib.translation.configs.loader import load_config
-from course_lib.translation.data.vocabularies import load_vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 
 _FOLDER = Path(__file__).with_name("provided")
 _PIECE_BYTES = 450_000
@@ -71,7 +71,7 @@ def load_run(name: str | Path, checkpoint: str | None = None) -> TrainedRun:
 def load_provided(folder: RunFolder) -> TrainedRun:
     """Load the provided model in a folder, with weights in float32. Raises BadInputError if it is damaged."""
     config = load_config(str(folder.config))
-    vocabularies = load_vocabularies(folder.vocabulary, config.data.direction)
+    vocabulary = Vocabulary.load(folder.vocabulary, config.data.direction)
     pieces = sorted(folder.path.glob("model.safetensors.*"), key=lambda path: int(path.suffix[1:]))
     data = b"".join(path.read_bytes() for path in pieces)
     checksum = folder.path / _CHECKSUM
@@ -82,7 +82,7 @@ def load_provided(folder: RunFolder) -> TrainedRun:
         )
     weights = safetensors.torch.load(data)
     facts = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
-    if facts["vocabulary"] != vocabularies.fingerprint:
+    if facts["vocabulary"] != vocabulary.fingerprint:
         raise BadInputError(
             f"{folder.vocabulary}: the vocabulary of the provided model is damaged. Install the course again."
         )
@@ -90,7 +90,7 @@ def load_provided(folder: RunFolder) -> TrainedRun:
     if config.model.tie_embeddings:
         weights |= dict.fromkeys(_TIED, weights[_FIRST])
     model = TrainedModel(config, facts["vocabulary"], weights, int(facts["step"]))
-    return TrainedRun(folder, model, vocabularies)
+    return TrainedRun(folder, model, vocabulary)
 
 
 def provide(run: RunFolder, folder: Path) -> None:

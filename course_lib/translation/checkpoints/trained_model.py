@@ -22,7 +22,7 @@ from course_lib.translation.checkpoints.checksummed_files import (
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.configs.loader import load_config
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import memory_of
 
 
@@ -75,27 +75,27 @@ def load_model(path: Path, mapped: bool = False) -> TrainedModel:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained model, its vocabularies and the folder that both were read from."""
+    """A trained model, its vocabulary and the folder that both were read from."""
 
     folder: RunFolder
     model: TrainedModel
-    vocabularies: Vocabularies
+    vocabulary: Vocabulary
 
 
 def load_trained_run(folder: RunFolder, checkpoint: str | None = None) -> TrainedRun:
-    """Load a model of a run, which may still be training, and its vocabularies.
+    """Load a model of a run, which may still be training, and its vocabulary.
 
     `checkpoint` is last, best, averaged or the path of a model. By default, it is the one that
     `evaluation.weights` names in the run's config or, if that hasn't been saved yet, the first that exists.
     Raises BadInputError if the run or the model is missing or damaged, or if their vocabularies differ.
     """
     model = load_model(_model_path(folder, checkpoint))
-    vocabularies = load_vocabularies(folder.vocabulary, model.config.data.direction)
-    if vocabularies.fingerprint != model.vocabulary:
+    vocabulary = Vocabulary.load(folder.vocabulary, model.config.data.direction)
+    if vocabulary.fingerprint != model.vocabulary:
         raise BadInputError(
             f"{folder.vocabulary}: the model was trained with a different vocabulary. Restore the run's file."
         )
-    return TrainedRun(folder, model, vocabularies)
+    return TrainedRun(folder, model, vocabulary)
 
 
 def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:

@@ -1,4 +1,4 @@
-"""Prepare the dataset of a run: learn the vocabularies, and write all splits as ids.
+"""Prepare the dataset of a run: learn the vocabulary, and write all splits as ids.
 
 Rank 0 prepares the data, and the other ranks only open it. A resumed run opens its existing data and doesn't
 read the corpus. Data that is damaged, or was prepared from a different corpus or settings, is prepared
@@ -27,29 +27,29 @@ from course_lib.translation.data.prepared import (
     settings_of,
 )
 from course_lib.translation.data.token_pairs import IdPair, id_type, write_pairs
-from course_lib.translation.data.vocabularies import Vocabularies, learn_vocabularies, load_vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 
 #: The number of pairs that are converted to ids at a time.
 CHUNK = 20_000
-# The possible origins of vocabularies that were not `reused`: see `prepare`.
+# The possible origins of a vocabulary that was not `reused`: see `prepare`.
 _LEARNED, _KEPT = "learned", "kept"
 
 
 def prepare(
-    config: DataConfig, folder: Path, vocabulary: Path, learn: bool, reused: Vocabularies | None = None
+    config: DataConfig, folder: Path, vocabulary_file: Path, learn: bool, reused: Vocabulary | None = None
 ) -> PreparedData:
     """Open the data in `folder`, preparing it first if it is missing or damaged.
 
-    Data from a different corpus, or prepared with different settings or vocabularies, is prepared again, too.
-    `vocabulary` is the path of the vocabulary file. If `learn` is true, the vocabularies are `reused` or, if
-    that is None, learned from the training split; otherwise, training has already begun with those in the
-    file. Raises BadInputError if the corpus or the vocabulary cannot be read, if no training pair is left, or
-    if the data cannot be written.
+    Data from a different corpus, or prepared with different settings or a different vocabulary, is prepared
+    again, too. If `learn` is true, the vocabulary is `reused` or, if that is None, learned from the training
+    split; otherwise, training has already begun with the one in `vocabulary_file`. Raises BadInputError if
+    the corpus or the vocabulary cannot be read, if no training pair is left, or if the data cannot be
+    written.
     """
     origin = reused.fingerprint if reused else _LEARNED
-    contents = read_intact_contents(folder, vocabulary)
+    contents = read_intact_contents(folder, vocabulary_file)
     if contents and contents.are_of(config) and (not learn or contents.origin == origin):
-        return open_contents(contents, folder, vocabulary)
+        return open_contents(contents, folder, vocabulary_file)
     fingerprint = corpus_fingerprint(config)
     corpus = load_corpus(config)
     train = _without_empty(corpus.train)
@@ -57,24 +57,27 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONTENTS).unlink(missing_ok=True)
         if learn:
-            (reused or learn_vocabularies(train, config)).save(vocabulary)
-        vocabularies = load_vocabularies(vocabulary, config.direction)
+            sentences = [*train.german, *train.english]
+            direction = config.direction if config.both_directions else None
+            learned = reused or Vocabulary.learn(sentences, config.vocab_size, direction)
+            learned.save(vocabulary_file)
+        vocabulary = Vocabulary.load(vocabulary_file, config.direction)
         notes: list[str] = []
         if empty := len(corpus.train) - len(train):
             notes.append(f"dropped {empty:,} of {len(corpus.train):,} training pairs with an empty side")
-        dtype = id_type(max(len(vocabularies.source), len(vocabularies.target)))
+        dtype = id_type(len(vocabulary))
         splits = {"train": train, "validation": corpus.validation, "test": corpus.test}
         files = [
             path
             for name, text in splits.items()
-            for path in _write_split(folder, name, text, vocabularies, config, dtype, notes)
+            for path in _write_split(folder, name, text, vocabulary, config, dtype, notes)
         ]
         contents = Contents(
             layout=LAYOUT,
             corpus=fingerprint,
             settings=settings_of(config),
             origin=origin if learn else _KEPT,
-            vocabulary=digest(vocabulary),
+            vocabulary=digest(vocabulary_file),
             dtype=dtype,
             notes=notes,
             files={path.name: digest(path) for path in files},
@@ -83,7 +86,7 @@ def prepare(
         atomic_write_text(folder / CONTENTS, json.dumps(contents.model_dump(), indent=1))
     except OSError as error:
         raise BadInputError(f"{folder}: cannot write the prepared data ({error.strerror})") from None
-    return open_contents(contents, folder, vocabulary)
+    return open_contents(contents, folder, vocabulary_file)
 
 
 def refuse_other_data(config: DataConfig, folder: Path) -> None:
@@ -111,7 +114,7 @@ def _write_split(
     folder: Path,
     name: str,
     text: ParallelText,
-    vocabularies: Vocabularies,
+    vocabulary: Vocabulary,
     config: DataConfig,
     dtype: str,
     notes: list[str],
@@ -123,20 +126,20 @@ def _write_split(
     pairs are too long and therefore dropped.
     """
     sources, targets = text.sides(config.direction)
-    directions = [(vocabularies, sources, targets)]
+    directions = [(vocabulary, sources, targets)]
     if name == "train" and config.both_directions:
         opposite: Direction = "en-de" if config.direction == "de-en" else "de-en"
-        directions.append((vocabularies.in_direction(opposite), targets, sources))
+        directions.append((vocabulary.in_direction(opposite), targets, sources))
     drop = name == "train" and config.too_long == "drop"
     # The start and end tokens are added later, and count towards max_length.
     longest = config.max_length - 2
     fits: list[bool] = []
 
     def chunks() -> Iterator[list[IdPair]]:
-        for vocabularies, sources, targets in directions:
+        for vocabulary, sources, targets in directions:
             for first in range(0, len(sources), CHUNK):
                 chunk = slice(first, first + CHUNK)
-                ids = vocabularies.source.encode(sources[chunk]), vocabularies.target.encode(targets[chunk])
+                ids = vocabulary.encode_source(sources[chunk]), vocabulary.encode(targets[chunk])
                 pairs = list(zip(*ids, strict=True))
                 short = [max(map(len, pair)) <= longest for pair in pairs]
                 fits.extend(short)

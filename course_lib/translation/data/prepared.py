@@ -1,4 +1,4 @@
-"""The prepared dataset of a run: vocabularies, and all splits as ids in files shared by all processes.
+"""The prepared dataset of a run: the vocabulary, and all splits as ids in files shared by all processes.
 
 `data.preparation` writes these files. This module verifies and opens them.
 """
@@ -16,11 +16,11 @@ from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import DataConfig, MayChangeMarker, yaml_value
 from course_lib.translation.data.corpora import corpus_fingerprint, load_corpus
 from course_lib.translation.data.token_pairs import TokenPairs
-from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 
 #: The version of the file layout. Data in a different layout must be prepared again.
 LAYOUT = 5
-#: The file of the vocabularies in a folder written by `course prepare`.
+#: The file of the vocabulary in a folder written by `course prepare`.
 VOCABULARY = "vocabulary.json"
 #: The file that describes the others. It is written last, so it marks the data as complete.
 CONTENTS = "contents.json"
@@ -42,16 +42,16 @@ class EvaluationSplit:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A run's vocabularies and its training, validation and test splits."""
+    """A run's vocabulary and its training, validation and test splits."""
 
-    vocabularies: Vocabularies
+    vocabulary: Vocabulary
     train: TokenPairs
     validation: EvaluationSplit
     test: EvaluationSplit
     notes: list[str]
     """Messages for the user about dropped and truncated pairs."""
     fingerprint: str
-    """A hash of the data files, which hold the ids and the texts. It doesn't cover the vocabularies."""
+    """A hash of the data files, which hold the ids and the texts. It doesn't cover the vocabulary."""
 
 
 class Contents(BaseModel):
@@ -65,7 +65,7 @@ class Contents(BaseModel):
     settings: dict[str, Any]
     """The result of `settings_of` for the config that the data was prepared with."""
     origin: str
-    """The origin of the vocabularies: "learned", "kept", or the fingerprint of the ones that were reused."""
+    """The origin of the vocabulary: "learned", "kept", or the fingerprint of the one that was reused."""
     vocabulary: str
     """The checksum of the vocabulary file, which may be in another folder."""
     dtype: str
@@ -86,25 +86,25 @@ class Contents(BaseModel):
         except BadInputError:
             return True
 
-    def are_intact(self, folder: Path, vocabulary: Path) -> bool:
+    def are_intact(self, folder: Path, vocabulary_file: Path) -> bool:
         """Return whether all files exist and have their checksums."""
-        checksums = {vocabulary: self.vocabulary}
+        checksums = {vocabulary_file: self.vocabulary}
         checksums |= {folder / name: checksum for name, checksum in self.files.items()}
         return all(path.is_file() and digest(path) == checksum for path, checksum in checksums.items())
 
 
-def open_run_data(folder: Path, vocabulary: Path) -> PreparedData:
-    """Open the data that a run has prepared in `folder`. `vocabulary` is the path of the vocabulary file.
+def open_run_data(folder: Path, vocabulary_file: Path) -> PreparedData:
+    """Open the data that a run has prepared in `folder`.
 
     Raises BadInputError if the data or the vocabulary file is missing or damaged.
     """
-    contents = read_intact_contents(folder, vocabulary)
+    contents = read_intact_contents(folder, vocabulary_file)
     if contents is None:
         raise BadInputError(
             f"{folder}: the prepared data of the run is missing or incomplete. Resume the run, which "
             "prepares it again. If it runs on several machines, check that all see the same run_folder."
         )
-    return open_contents(contents, folder, vocabulary)
+    return open_contents(contents, folder, vocabulary_file)
 
 
 def open_shared_data(config: DataConfig, folder: Path) -> PreparedData:
@@ -135,7 +135,7 @@ def open_shared_data(config: DataConfig, folder: Path) -> PreparedData:
 
 
 def validation_split(
-    config: DataConfig, folder: Path, vocabulary: Path, vocabularies: Vocabularies
+    config: DataConfig, folder: Path, vocabulary_file: Path, vocabulary: Vocabulary
 ) -> tuple[list[Sequence[int]], list[str]]:
     """Return the validation split of a run: the sources as ids, truncated, and the references.
 
@@ -145,7 +145,7 @@ def validation_split(
     Raises BadInputError if neither can be read.
     """
     if config.prepared is None:
-        split = open_run_data(folder, vocabulary).validation
+        split = open_run_data(folder, vocabulary_file).validation
         return split.source_ids, split.references
     if Path(config.prepared).exists():
         split = open_shared_data(config, Path(config.prepared)).validation
@@ -157,10 +157,10 @@ def validation_split(
             f"data.prepared: {config.prepared} no longer exists, and the corpus cannot be read: {error}"
         ) from None
     longest = config.max_length - 2  # Leave room for the start and end tokens.
-    return [ids[:longest] for ids in vocabularies.source.encode(sources)], references
+    return [ids[:longest] for ids in vocabulary.encode_source(sources)], references
 
 
-def open_contents(contents: Contents, folder: Path, vocabulary: Path) -> PreparedData:
+def open_contents(contents: Contents, folder: Path, vocabulary_file: Path) -> PreparedData:
     """Open the files that `contents` describes, without verifying their checksums."""
 
     def pairs(name: str) -> TokenPairs:
@@ -171,7 +171,7 @@ def open_contents(contents: Contents, folder: Path, vocabulary: Path) -> Prepare
         return EvaluationSplit(text["sources"], text["references"], pairs(name))
 
     return PreparedData(
-        vocabularies=load_vocabularies(vocabulary, contents.settings["direction"]),
+        vocabulary=Vocabulary.load(vocabulary_file, contents.settings["direction"]),
         train=pairs("train"),
         validation=evaluation_split("validation"),
         test=evaluation_split("test"),
@@ -180,10 +180,10 @@ def open_contents(contents: Contents, folder: Path, vocabulary: Path) -> Prepare
     )
 
 
-def read_intact_contents(folder: Path, vocabulary: Path) -> Contents | None:
+def read_intact_contents(folder: Path, vocabulary_file: Path) -> Contents | None:
     """Read contents.json and verify all checksums. Return None if any file is missing or damaged."""
     contents = _read_contents(folder)
-    return contents if contents and contents.are_intact(folder, vocabulary) else None
+    return contents if contents and contents.are_intact(folder, vocabulary_file) else None
 
 
 def require_same_settings(config: DataConfig, contents: Contents, origin: str) -> None:

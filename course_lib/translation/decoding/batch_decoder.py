@@ -11,7 +11,7 @@ import torch
 from course_lib.transformer import evaluating, padding_mask
 from course_lib.transformer.batching import collate, token_batches
 from course_lib.translation.configs.schema import EvaluationConfig
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.decoding.backends import DecoderBackend
 from course_lib.translation.decoding.beam_search import search
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
@@ -37,7 +37,7 @@ class BatchDecoder:
     A sentence is truncated if it is longer than `max_length`, which includes these two tokens.
     """
 
-    vocabularies: Vocabularies
+    vocabulary: Vocabulary
     device: torch.device
     max_length: int
     config: EvaluationConfig
@@ -63,7 +63,7 @@ class BatchDecoder:
         The result for a sentence does not depend on the other sentences of the batch, apart from rounding,
         which in bfloat16 can change a translation.
         """
-        ids = self.vocabularies
+        ids = self.vocabulary
         source, _ = collate(
             [(sentence, []) for sentence in sentences], ids.pad_id, ids.start_id, ids.end_id, self.max_length
         )

@@ -13,8 +13,7 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.schema import Direction, RunConfig
-from course_lib.translation.data.subwords import SPECIALS, Subwords, TaggedSubwords
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import SPECIALS, TAGS, Vocabulary
 from course_lib.translation.decoding.attention_maps import AttentionMaps, record_attention
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
@@ -48,24 +47,24 @@ class Translation:
 
 
 class Translator:
-    """A model with its vocabularies, ready to translate. `load_translator` creates one from a run."""
+    """A model with its vocabulary, ready to translate. `load_translator` creates one from a run."""
 
     def __init__(
         self,
         model: TransformerModel | Ensemble,
         config: RunConfig,
-        vocabularies: Vocabularies,
+        vocabulary: Vocabulary,
         settings: SearchSettings,
         device: torch.device,
         precision: DecodingPrecision | None = None,
     ) -> None:
         self.model = model
         self.config = config
-        self.vocabularies = vocabularies
+        self.vocabulary = vocabulary
         self.settings = settings
         """The default search settings."""
         self.device = device
-        self._decoder = BatchDecoder(vocabularies, device, config.data.max_length, config.evaluation)
+        self._decoder = BatchDecoder(vocabulary, device, config.data.max_length, config.evaluation)
         self._backend = make_backend(
             model, precision or config.training.precision, any_size=precision is not None
         )
@@ -73,7 +72,7 @@ class Translator:
     @property
     def direction(self) -> Direction:
         """The direction of translation."""
-        return self.vocabularies.direction or self.config.data.direction
+        return self.vocabulary.direction or self.config.data.direction
 
     def translate(
         self, sentences: Sequence[str], beam: int | None = None, alpha: float | None = None
@@ -87,7 +86,7 @@ class Translator:
         found = self._decode(sentences, self.settings.override(beam, alpha, None))
         # The search may find no hypothesis if the weights of the model are NaN.
         best = [hypotheses[0].ids if hypotheses else [] for hypotheses in found]
-        return self.vocabularies.target.decode(best)
+        return self.vocabulary.decode(best)
 
     def n_best(
         self, sentences: Sequence[str], count: int, beam: int | None = None, alpha: float | None = None
@@ -106,14 +105,14 @@ class Translator:
         settings. A sentence that exceeds the model's maximum length is truncated. For an ensemble, the
         weights are those of the first model.
         """
-        ids = self.vocabularies
+        ids = self.vocabulary
         (source,) = self._ids([sentence])
         if translation is None:
             (found,) = self._decoder.decode_all(self._backend, [source], self.settings)
             target = found[0].ids if found else []  # The search may find no hypothesis, as in `translate`.
             target = target[:-1] if target[-1:] == [ids.end_id] else target
         else:
-            (target,) = ids.target.encode([translation])
+            (target,) = ids.encode([translation])
         longest = self.config.data.max_length - 2
         source = [ids.start_id, *source[:longest], ids.end_id]
         prefix = [ids.start_id, *target]
@@ -123,9 +122,9 @@ class Translator:
             torch.tensor([prefix], device=self.device),
         )
         return AttentionMaps(
-            source_tokens=token_texts(ids.source, source),
-            target_tokens=token_texts(ids.target, prefix),
-            predicted_tokens=token_texts(ids.target, [*target, ids.end_id]),
+            source_tokens=token_texts(ids, source),
+            target_tokens=token_texts(ids, prefix),
+            predicted_tokens=token_texts(ids, [*target, ids.end_id]),
             encoder_self=encoder_self,
             decoder_self=decoder_self,
             cross=cross,
@@ -147,23 +146,21 @@ class Translator:
         # A sentence of spaces would be encoded as tokens, but its translation should be empty.
         return [
             ids if sentence.strip() else []
-            for sentence, ids in zip(sentences, self.vocabularies.source.encode(sentences), strict=True)
+            for sentence, ids in zip(sentences, self.vocabulary.encode_source(sentences), strict=True)
         ]
 
     def _translation(self, found: Hypothesis) -> Translation:
-        target = self.vocabularies.target
-        (text,) = target.decode([found.ids])
-        return Translation(text, found.score, found.log_probability, token_texts(target, found.ids))
+        (text,) = self.vocabulary.decode([found.ids])
+        tokens = token_texts(self.vocabulary, found.ids)
+        return Translation(text, found.score, found.log_probability, tokens)
 
 
-def token_texts(vocabulary: Subwords, ids: Sequence[int]) -> list[str]:
+def token_texts(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
     """Return the readable text of each token, with a "+" before a subword that continues a word.
 
     Special tokens have names such as "<end>".
     """
-    special = dict(enumerate(SPECIALS))
-    if isinstance(vocabulary, TaggedSubwords):
-        special[vocabulary.tag_id] = vocabulary.tag
+    special = {vocabulary.tokenizer.token_to_id(token): token for token in (*SPECIALS, *TAGS.values())}
     texts = vocabulary.decode([[number] for number in ids])
     shown = texts[:1]
     # The space before a word is part of its first token, but `decode` removes it at the beginning of a text.
@@ -210,17 +207,17 @@ def load_translator(
     model: TransformerModel | Ensemble = Ensemble([first, *others]) if others else first
     alpha = DEFAULT_ALPHA if config.evaluation.alpha == "auto" else config.evaluation.alpha
     settings = load_settings(run.folder.search) or SearchSettings(config.evaluation.beam_size, alpha)
-    return Translator(model, config, run.vocabularies, settings, target_device, precision)
+    return Translator(model, config, run.vocabulary, settings, target_device, precision)
 
 
 def _in_direction(run: TrainedRun, direction: Direction) -> TrainedRun:
     trained = run.model.config.data.direction
-    if direction != trained and run.vocabularies.direction is None:
+    if direction != trained and run.vocabulary.direction is None:
         raise BadInputError(
             f"{run.folder.path}: this run translates {trained} only, not {direction}. Train a run with "
             f"data.direction={direction} or data.both_directions=true."
         )
-    return replace(run, vocabularies=run.vocabularies.in_direction(direction))
+    return replace(run, vocabulary=run.vocabulary.in_direction(direction))
 
 
 def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> TransformerModel:
@@ -231,11 +228,11 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
     """
     run = load_run(name)
     ours, theirs = first.model.config.data.direction, run.model.config.data.direction
-    if ours != theirs and run.vocabularies.direction is None:
+    if ours != theirs and run.vocabulary.direction is None:
         raise BadInputError(
             f"{run.folder.path}: this run translates {theirs}, but the first run translates {ours}."
         )
-    if run.vocabularies.fingerprint != first.vocabularies.fingerprint:
+    if run.vocabulary.fingerprint != first.vocabulary.fingerprint:
         raise BadInputError(
             f"{run.folder.path}: this run's vocabulary differs from the first run's, so a token id "
             "means a different word. Train it on the same data with the same settings in the data section."
@@ -250,9 +247,8 @@ def _load_member(name: str | Path, first: TrainedRun, device: torch.device) -> T
 
 
 def _build(run: TrainedRun, device: torch.device) -> TransformerModel:
-    config, vocabularies = run.model.config, run.vocabularies
-    sizes = len(vocabularies.source), len(vocabularies.target)
-    model = build_model(config.model, *sizes, config.training.precision, device)
+    config, size = run.model.config, len(run.vocabulary)
+    model = build_model(config.model, size, size, config.training.precision, device)
     try:
         model.load_state_dict(run.model.weights)
     except RuntimeError:

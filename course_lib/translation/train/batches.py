@@ -13,7 +13,7 @@ from torch import Tensor
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.epoch_plan import epoch_plan
 from course_lib.translation.data.token_pairs import TokenPairs
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import DistributedInfo
 from course_lib.translation.model.flops import training_flops
 from course_lib.translation.model.loss import real_positions
@@ -45,7 +45,7 @@ class BatchLoader:
 
     config: RunConfig
     pairs: TokenPairs
-    vocabularies: Vocabularies
+    vocabulary: Vocabulary
     distributed: DistributedInfo
     device: torch.device
     components: Components = REFERENCE
@@ -93,7 +93,7 @@ class BatchLoader:
 
     def _load_batch(self, number: int, batch: Sequence[int]) -> DeviceBatch:
         """Collate a batch, count its tokens, and start copying it to the device."""
-        ids, config, device = self.vocabularies, self.config, self.device
+        ids, config, device = self.vocabulary, self.config, self.device
         source, target = self.pairs.collate(
             batch, ids.pad_id, ids.start_id, ids.end_id, config.data.max_length
         )
@@ -104,7 +104,7 @@ class BatchLoader:
             tokens=int(source_lengths.sum() + target_lengths.sum()),
             tokens_with_padding=source.numel() + target.numel(),
             # The decoder's input is one token shorter than the target.
-            flops=training_flops(config.model, len(ids.target), source_lengths, target_lengths - 1),
+            flops=training_flops(config.model, len(ids), source_lengths, target_lengths - 1),
         )
 
         def move(matrix: Tensor) -> Tensor:

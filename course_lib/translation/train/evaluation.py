@@ -15,7 +15,7 @@ from course_lib.transformer import LabelSmoothingLoss, evaluating
 from course_lib.transformer.batching import collate, token_batches
 from course_lib.translation.configs.schema import Precision, RunConfig, SelectionConfig
 from course_lib.translation.data.token_pairs import IdPair
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.decoding.backends import Ensemble, make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import DecodeFunction, Hypothesis, SearchSettings
@@ -35,7 +35,7 @@ class Evaluator:
     """An evaluator of models. Its methods must be called on every rank, each time with all sentences."""
 
     config: RunConfig
-    vocabularies: Vocabularies
+    vocabulary: Vocabulary
     distributed: DistributedInfo
     device: torch.device
     components: Components = REFERENCE
@@ -43,15 +43,15 @@ class Evaluator:
     def __post_init__(self) -> None:
         self._evaluation, self._max_length = self.config.evaluation, self.config.data.max_length
         self._precision: Precision = self.config.training.precision
-        self._decoder = BatchDecoder(self.vocabularies, self.device, self._max_length, self._evaluation)
+        self._decoder = BatchDecoder(self.vocabulary, self.device, self._max_length, self._evaluation)
 
     def loss(self, model: TransformerModel, pairs: Sequence[IdPair]) -> float:
         """Return the mean cross-entropy per token of all pairs in nats, without label smoothing.
 
         Sentences that exceed `data.max_length` are truncated.
         """
-        ids = self.vocabularies
-        loss_sum = LossSum(model, LabelSmoothingLoss(len(ids.target), ids.pad_id, 0.0), self._precision)
+        ids = self.vocabulary
+        loss_sum = LossSum(model, LabelSmoothingLoss(len(ids), ids.pad_id, 0.0), self._precision)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         count = torch.zeros((), dtype=torch.int64, device=self.device)
         lengths = [min(max(len(source), len(target)) + 2, self._max_length) for source, target in pairs]
@@ -128,7 +128,7 @@ class Evaluator:
                     mine += zip(batch, rows, strict=True)
         found: list[list[Candidate]] = [[] for _ in sentences]
         for index, hypotheses in all_gather(self.distributed, mine):
-            texts = self.vocabularies.target.decode([each.ids for each in hypotheses])
+            texts = self.vocabulary.decode([each.ids for each in hypotheses])
             found[index] = list(zip(texts, hypotheses, strict=True))
         return found
 

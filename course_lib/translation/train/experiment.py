@@ -97,7 +97,7 @@ def train(
         config, data, (checkpoint, damaged), start = open_run(folder, given, distributed, student)
         state = checkpoint.state if checkpoint else None
         components = student.components() if student else REFERENCE
-        loader = BatchLoader(config, data.train, data.vocabularies, distributed, device, components)
+        loader = BatchLoader(config, data.train, data.vocabulary, distributed, device, components)
         trainer = Trainer(stack.enter_context(loader))
         _prepare_device(trainer, config, distributed, device)
         if state is not None:
@@ -120,7 +120,7 @@ def train(
             distributed,
             data,
             trainer,
-            Evaluator(config, data.vocabularies, distributed, device, components),
+            Evaluator(config, data.vocabulary, distributed, device, components),
             display,
             stack.enter_context(RunFiles(folder, config, log, display.print, unfinished)),
             interruption or Interruption(),
@@ -176,13 +176,13 @@ class Experiment:
         self._model: TransformerModel = self.trainer.model
         self._student_search = None
         if self.student is not None:
-            device, ids = self._model.generator.weight.device, self.data.vocabularies
+            device, ids = self._model.generator.weight.device, self.data.vocabulary
             self._student_search = student_search(self.student.parts, self.config, ids, device)
-            self._model = reference_view(self._model, self.config.model, len(ids.source), len(ids.target))
+            self._model = reference_view(self._model, self.config.model, len(ids), len(ids))
 
     def print_introduction(self) -> None:
         """Print a summary of the run before its first update."""
-        config, trainer, vocab_size = self.config, self.trainer, len(self.data.vocabularies.target)
+        config, trainer, vocab_size = self.config, self.trainer, len(self.data.vocabulary)
         used, given = config.training, self.given.training
         processes = self.distributed.world_size
         if self.student is not None:
@@ -398,7 +398,7 @@ class Experiment:
                 name: getattr(self.given.training, name)
                 for name in ("batches_per_update", "tokens_per_batch")
             },
-            "vocabulary": self.data.vocabularies.fingerprint,
+            "vocabulary": self.data.vocabulary.fingerprint,
             "data": self.data.fingerprint,
             "trainer": self.trainer.state(),  # This call is collective.
             "selection": self._best.state(),
@@ -421,7 +421,7 @@ class Experiment:
     def _trained_model(self) -> TrainedModel:
         return TrainedModel(
             self.config,
-            self.data.vocabularies.fingerprint,
+            self.data.vocabulary.fingerprint,
             self._model.state_dict(),
             self.trainer.step,
             self._fingerprint,

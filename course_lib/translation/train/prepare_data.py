@@ -41,9 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         start = load_starting_run(config)
         with _locked(options.folder):
             refuse_other_data(config.data, options.folder)
-            vocabulary = options.folder / VOCABULARY
-            vocabularies = start.vocabularies if start else None
-            data = prepare(config.data, options.folder, vocabulary, learn=True, reused=vocabularies)
+            data = prepare(
+                config.data,
+                options.folder,
+                options.folder / VOCABULARY,
+                learn=True,
+                reused=start.vocabulary if start else None,
+            )
     except OSError as error:
         print(f"prepare: {BadInputError.of(error)}", file=sys.stderr)
         return ExitCode.BAD_INPUT

@@ -29,7 +29,7 @@ from course_lib.translation.configs.loader import documented_yaml, load_config, 
 from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.preparation import prepare
 from course_lib.translation.data.prepared import PreparedData, open_run_data, open_shared_data
-from course_lib.translation.data.vocabularies import load_vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import (
     DistributedInfo,
     all_gather,
@@ -314,7 +314,7 @@ def open_run(
     config, data = rank_zero_first(
         distributed, lambda: _load(folder, config, distributed, checkpoint, student, start)
     )
-    facts = {"the vocabulary": data.vocabularies.fingerprint, "the prepared data": data.fingerprint}
+    facts = {"the vocabulary": data.vocabulary.fingerprint, "the prepared data": data.fingerprint}
     require_equal(distributed, facts)
     return config, data, (checkpoint, damaged), start
 
@@ -334,7 +334,7 @@ def _load(
         config = _divided_as_before(path, state, given, distributed.world_size)
         require_same_config(path, state["config"], config)
         require_same_code(path, folder.parts, state["parts"], student)
-        if load_vocabularies(folder.vocabulary).fingerprint != state["vocabulary"]:
+        if Vocabulary.load(folder.vocabulary).fingerprint != state["vocabulary"]:
             raise BadInputError(
                 f"{folder.vocabulary}: {path} was made with a different vocabulary. Restore the run's file."
             )
@@ -351,7 +351,7 @@ def _load(
         )
     try:
         if config.data.prepared and checkpoint is None:
-            data.vocabularies.save(folder.vocabulary)
+            data.vocabulary.save(folder.vocabulary)
         atomic_write_text(folder.config, documented_yaml(given))
         if student is not None and checkpoint is None:
             student.parts.keep(folder.parts)  # Keep a copy, because the notebooks may change later.
@@ -365,14 +365,14 @@ def _prepared_data(
 ) -> PreparedData:
     """Return the data in `data.prepared`, or prepare it in the run folder.
 
-    `learn` is true before the first checkpoint. After it, the vocabularies must not change. Raises
+    `learn` is true before the first checkpoint. After it, the vocabulary must not change. Raises
     BadInputError if the data cannot be opened or prepared, or if its vocabulary differs from that of `start`.
     """
-    known = start.vocabularies if start else None
+    known = start.vocabulary if start else None
     if not config.data.prepared:
         return prepare(config.data, folder.data, folder.vocabulary, learn, reused=known)
     data = open_shared_data(config.data, Path(config.data.prepared))
-    if known is not None and known.fingerprint != data.vocabularies.fingerprint:
+    if known is not None and known.fingerprint != data.vocabulary.fingerprint:
         raise BadInputError(
             f"data.prepared: {config.data.prepared} was prepared with a different vocabulary from that of "
             f"training.init_from={config.training.init_from}. Run `course prepare` with the same "
@@ -417,7 +417,7 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
         ) from None
     before = run.model.config
     facts = [(f"model.{name}", getattr(before.model, name), getattr(config.model, name)) for name in _SHAPE]
-    if run.vocabularies.direction is None:
+    if run.vocabulary.direction is None:
         facts.append(("data.direction", before.data.direction, config.data.direction))
     differences = [
         f"{key} is {theirs} there and {ours} here" for key, theirs, ours in facts if theirs != ours
@@ -427,9 +427,9 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
             f"training.init_from: the model of {folder} doesn't fit: {'; '.join(differences)}. Set these "
             "keys to the values of that run."
         )
-    if config.data.both_directions and run.vocabularies.direction is None:
+    if config.data.both_directions and run.vocabulary.direction is None:
         raise BadInputError(
             f"training.init_from: {folder} was trained without data.both_directions, so its vocabulary has "
             "no language tags. Choose a run with data.both_directions, or set data.both_directions=false."
         )
-    return replace(run, vocabularies=run.vocabularies.in_direction(config.data.direction))
+    return replace(run, vocabulary=run.vocabulary.in_direction(config.data.direction))

@@ -51,7 +51,7 @@ class Trainer:
     def __init__(self, loader: BatchLoader, compile_backend: str | Callable[..., Any] = "inductor") -> None:
         self.loader = loader
         self._config = config = loader.config
-        self._vocabularies = vocabularies = loader.vocabularies
+        self._vocabulary = vocabulary = loader.vocabulary
         self._distributed = distributed = loader.distributed
         self._device = device = loader.device
         self._components = components = loader.components
@@ -62,9 +62,9 @@ class Trainer:
         self.notes: list[str] = []
 
         torch.manual_seed(config.seed)
-        sizes = len(vocabularies.source), len(vocabularies.target)
-        self.model = build_model(config.model, *sizes, training.precision, device, components)
-        loss = components.loss(sizes[1], vocabularies.pad_id, training.label_smoothing)
+        size = len(vocabulary)
+        self.model = build_model(config.model, size, size, training.precision, device, components)
+        loss = components.loss(size, vocabulary.pad_id, training.label_smoothing)
         self._model_and_loss = LossSum(
             self.model,
             loss,
@@ -117,7 +117,7 @@ class Trainer:
             options = _layer_options() if self._compile_backend == "inductor" else None
             for layer in layers:
                 layer.compile(backend=self._compile_backend, options=options)
-            for source, target in example_batches(self._config, self._vocabularies.end_id, self._device):
+            for source, target in example_batches(self._config, self._vocabulary.end_id, self._device):
                 # Call the model outside DDP, so that these gradients are not sent to other ranks.
                 whole(source, target).backward()
         except torch.OutOfMemoryError:
@@ -174,7 +174,7 @@ class Trainer:
 
     def _contribute_zero_gradients(self) -> None:
         """Backpropagate zeros on a rank that has no batch, because the all-reduce needs all ranks."""
-        empty = torch.tensor([[self._vocabularies.start_id, self._vocabularies.end_id]], device=self._device)
+        empty = torch.tensor([[self._vocabulary.start_id, self._vocabulary.end_id]], device=self._device)
         first = torch.zeros(1, dtype=torch.int64, device=self._device)
         # Run eagerly, because the layers would be compiled again for a single sentence.
         with torch.compiler.set_stance("force_eager"):

@@ -70,7 +70,7 @@ def test_a_run_can_be_provided(trained_folder: Path, tmp_path: Path) -> None:
     run = RunFolder(trained_folder)
     provide(run, tmp_path)
     expected, found = load_trained_run(run), load_provided(RunFolder(tmp_path))
-    assert found.vocabularies.fingerprint == expected.vocabularies.fingerprint
+    assert found.vocabulary.fingerprint == expected.vocabulary.fingerprint
     assert found.model.step == expected.model.step
     assert found.model.weights.keys() == expected.model.weights.keys()
     for name, weight in expected.model.weights.items():

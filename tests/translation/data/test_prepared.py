@@ -12,8 +12,7 @@ from course_lib.translation.configs.schema import DataConfig, RunConfig
 from course_lib.translation.data import preparation, prepared
 from course_lib.translation.data.preparation import prepare
 from course_lib.translation.data.prepared import PreparedData, digest, open_run_data
-from course_lib.translation.data.subwords import TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.data.vocabularies import Vocabularies, load_vocabularies
+from course_lib.translation.data.vocabulary import TAGS, Vocabulary
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.experiment import train
 from tests.translation.phrases import phrase_pairs, write_split
@@ -55,11 +54,11 @@ def lines(path: Path) -> list[str]:
 
 def test_the_ids_are_those_of_the_sentences(bench: Bench) -> None:
     data = bench.prepare(max_length=400)
-    vocabularies = load_vocabularies(bench.vocabulary)
-    assert vocabularies.fingerprint == data.vocabularies.fingerprint
+    vocabulary = Vocabulary.load(bench.vocabulary)
+    assert vocabulary.fingerprint == data.vocabulary.fingerprint
     for name, pairs in {"train": data.train, "test": data.test.pairs}.items():
         german, english = (lines(bench.corpus / f"{name}.{language}") for language in ("de", "en"))
-        expected = zip(vocabularies.source.encode(german), vocabularies.target.encode(english), strict=True)
+        expected = zip(vocabulary.encode_source(german), vocabulary.encode(english), strict=True)
         assert list(pairs) == list(expected)
     assert data.test.sources == lines(bench.corpus / "test.de")
     assert data.validation.references == lines(bench.corpus / "validation.en")
@@ -70,17 +69,17 @@ def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> No
     for split in ("validation", "test"):
         write_split(bench.corpus, split, [("Quitten Quitten", "quinces quinces")] * 9)
     train = lines(bench.corpus / "train.de") + lines(bench.corpus / "train.en")
-    assert bench.prepare().vocabularies.fingerprint == Subwords.learn(train, 320).fingerprint
+    assert bench.prepare().vocabulary.fingerprint == Vocabulary.learn(train, 320).fingerprint
 
 
 def test_fewer_pairs_to_train_on(bench: Bench) -> None:
     whole = bench.prepare(max_length=400)
     some = bench.prepare(max_length=400, train_pairs=100)
     german, english = (lines(bench.corpus / f"train.{language}")[:100] for language in ("de", "en"))
-    vocabularies = some.vocabularies
-    expected = zip(vocabularies.source.encode(german), vocabularies.target.encode(english), strict=True)
+    vocabulary = some.vocabulary
+    expected = zip(vocabulary.encode_source(german), vocabulary.encode(english), strict=True)
     assert list(some.train) == list(expected)
-    assert vocabularies.fingerprint != whole.vocabularies.fingerprint
+    assert vocabulary.fingerprint != whole.vocabulary.fingerprint
     assert some.validation.references == whole.validation.references
     assert len(bench.prepare(train_pairs=1000).train) == len(whole.train) == 240
 
@@ -111,7 +110,7 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
     for split in (data.validation, data.test):
         assert len(split.pairs) == len(split.sources) == len(split.references) == 5
         assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
-        assert data.vocabularies.source.decode([split.pairs[4][0]]) == ["日本 ☃"]
+        assert data.vocabulary.decode([split.pairs[4][0]]) == ["日本 ☃"]
     assert data.notes[1:] == [
         "truncated 1 of 5 validation pairs longer than 40 tokens",
         "truncated 1 of 5 test pairs longer than 40 tokens",
@@ -120,9 +119,9 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
 
 def test_training_uses_both_directions_and_evaluation_one(bench: Bench) -> None:
     data = bench.prepare(both_directions=True, max_length=400)
-    plain = data.vocabularies.target
+    plain = data.vocabulary
     german, english = (plain.encode(lines(bench.corpus / f"train.{language}")) for language in ("de", "en"))
-    to_english, to_german = plain.id_of(TO_ENGLISH), plain.id_of(TO_GERMAN)
+    to_english, to_german = map(plain.tokenizer.token_to_id, TAGS.values())
     assert list(data.train)[:240] == [([to_english, *de], en) for de, en in zip(german, english, strict=True)]
     assert list(data.train)[240:] == [([to_german, *en], de) for de, en in zip(german, english, strict=True)]
     for split in (data.validation, data.test):
@@ -146,7 +145,7 @@ def test_training_pairs_with_an_empty_side_are_dropped_and_counted(bench: Bench)
     ]
     write_split(bench.corpus, "train", pairs)
     data = bench.prepare(max_length=400)
-    assert data.vocabularies.target.decode([target for _, target in data.train]) == [
+    assert data.vocabulary.decode([target for _, target in data.train]) == [
         "two dogs",
         "five trains",
     ]
@@ -232,15 +231,15 @@ def test_different_data_or_options_cause_a_new_preparation(bench: Bench) -> None
 
 
 def test_a_run_that_has_begun_keeps_its_vocabulary(bench: Bench) -> None:
-    before = bench.prepare().vocabularies.fingerprint
+    before = bench.prepare().vocabulary.fingerprint
     write_split(bench.corpus, "train", [("ganz andere Wörter", "quite different words")] * 5)
-    assert bench.prepare(learn=False).vocabularies.fingerprint == before
-    assert bench.prepare(learn=True).vocabularies.fingerprint != before
+    assert bench.prepare(learn=False).vocabulary.fingerprint == before
+    assert bench.prepare(learn=True).vocabulary.fingerprint != before
 
 
 def test_data_of_another_vocabulary_is_not_opened(bench: Bench) -> None:
     bench.prepare()
-    Vocabularies(Subwords.learn(["etwas anderes"], 300)).save(bench.vocabulary)
+    Vocabulary.learn(["etwas anderes"], 300).save(bench.vocabulary)
     with pytest.raises(BadInputError, match="check that all see the same run_folder"):
         open_run_data(bench.data, bench.vocabulary)
 

@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.translation.data.subwords import Subwords
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from tests.translation.phrases import phrase_pairs
 from tests.translation.real_processes import in_processes
 
 SENTENCES = [sentence for pair in phrase_pairs(200, seed=0) for sentence in pair]
-LEARNT = Subwords.learn(SENTENCES, 400)
+LEARNT = Vocabulary.learn(SENTENCES, 400)
 
 
 def fingerprint(distributed: DistributedInfo, sentences: list[str]) -> str:
-    return Subwords.learn(sentences, 400).fingerprint
+    return Vocabulary.learn(sentences, 400).fingerprint
 
 
 @given(
@@ -46,8 +46,8 @@ def test_frequent_words_are_single_subwords_wherever_they_stand() -> None:
 
 
 def test_the_size_is_a_limit() -> None:
-    assert len(Subwords.learn(SENTENCES, 300)) == 300
-    assert 260 < len(Subwords.learn(["ab ab ab"], 1000)) < 270
+    assert len(Vocabulary.learn(SENTENCES, 300)) == 300
+    assert 260 < len(Vocabulary.learn(["ab ab ab"], 1000)) < 270
 
 
 def test_the_same_sentences_give_the_same_subwords_in_every_process() -> None:

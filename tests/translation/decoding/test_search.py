@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from course_lib.transformer import length_penalty, padding_mask
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import TokenPairs
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.decoding import backends
 from course_lib.translation.decoding import beam_search as batched_search
 from course_lib.translation.decoding.backends import make_backend, supports_cache
@@ -252,11 +251,10 @@ def test_a_model_of_own_parts_is_searched_without_a_cache(beam: int, monkeypatch
 
 def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) -> None:
     """The faster modules that replace the reference's during training support the cache too."""
-    subwords = Subwords.learn(["ein Hund", "a dog"], 300)
+    subwords = Vocabulary.learn(["ein Hund", "a dog"], 300)
     config = tiny_config()
     pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))
-    vocabularies = Vocabularies(subwords)
-    trainer = Trainer(BatchLoader(config, pairs, vocabularies, SINGLE_PROCESS, torch.device("cpu")))
+    trainer = Trainer(BatchLoader(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu")))
     trainer.update(trainer.plan()[0])
     assert supports_cache(trainer.model)
 

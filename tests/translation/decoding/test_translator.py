@@ -10,8 +10,7 @@ import torch
 from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, save_model
-from course_lib.translation.data.subwords import END, START, TO_ENGLISH, TO_GERMAN, Subwords
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import END, START, TAGS, Vocabulary
 from course_lib.translation.decoding import translator as decoding_translator
 from course_lib.translation.decoding.search_settings import SearchSettings, load_settings, save_settings
 from course_lib.translation.decoding.translator import (
@@ -105,16 +104,15 @@ def test_the_model_that_is_asked_for_is_taken(trained_folder: Path, translator: 
 
 
 def test_a_source_starts_with_the_target_language() -> None:
-    subwords = Subwords.learn(["ein Hund", "a dog"], 300, tags=(TO_ENGLISH, TO_GERMAN))
-    source = Vocabularies(subwords, "de-en").source
-    (ids,) = source.encode(["ein Hund"])
-    texts = token_texts(source, [source.start_id, *ids, source.end_id])
-    assert (texts[:2], texts[-1]) == ([START, TO_ENGLISH], END)
+    vocabulary = Vocabulary.learn(["ein Hund", "a dog"], 300, "de-en")
+    (ids,) = vocabulary.encode_source(["ein Hund"])
+    texts = token_texts(vocabulary, [vocabulary.start_id, *ids, vocabulary.end_id])
+    assert (texts[:2], texts[-1]) == ([START, TAGS["de-en"]], END)
     assert " ".join(texts[2:-1]).replace(" +", "") == "ein Hund"
 
 
 def test_tokens_inside_a_word_are_marked() -> None:
-    subwords = Subwords.learn(["ein Hund", "a dog"], 300)
+    subwords = Vocabulary.learn(["ein Hund", "a dog"], 300)
     (ids,) = subwords.encode(["dogs, (Hunde) aü a2."])
     texts = [text for text in token_texts(subwords, ids) if text]  # a space may be a separate token
     assert " ".join(texts).replace(" +", "") == "dogs , ( Hunde ) a\ufffd\ufffd a2 ."

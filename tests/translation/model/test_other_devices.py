@@ -33,9 +33,9 @@ def shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def batch_of(config: RunConfig) -> tuple[DeviceBatch, int]:
-    pairs, vocabularies = material(config)
-    (batch,) = BatchLoader(config, pairs, vocabularies, SINGLE_PROCESS, META).load([range(20)])
-    return batch, len(vocabularies.target)
+    pairs, vocabulary = material(config)
+    (batch,) = BatchLoader(config, pairs, vocabulary, SINGLE_PROCESS, META).load([range(20)])
+    return batch, len(vocabulary)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

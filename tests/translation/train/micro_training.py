@@ -8,19 +8,18 @@ import torch
 from course_lib.translation.configs.schema import RunConfig
 from course_lib.translation.data.corpora import load_corpus
 from course_lib.translation.data.token_pairs import TokenPairs
-from course_lib.translation.data.vocabularies import Vocabularies, learn_vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.model.seq2seq import REFERENCE, Components
 from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.trainer import Trainer
 
 
-def material(config: RunConfig) -> tuple[TokenPairs, Vocabularies]:
+def material(config: RunConfig) -> tuple[TokenPairs, Vocabulary]:
     train = load_corpus(config.data).train
-    vocabularies = learn_vocabularies(train, config.data)
-    source, target = vocabularies.source, vocabularies.target
-    pairs = zip(source.encode(train.german), target.encode(train.english), strict=True)
-    return TokenPairs.of(pairs), vocabularies
+    vocabulary = Vocabulary.learn([*train.german, *train.english], config.data.vocab_size)
+    pairs = zip(vocabulary.encode(train.german), vocabulary.encode(train.english), strict=True)
+    return TokenPairs.of(pairs), vocabulary
 
 
 def new_trainer(

@@ -49,10 +49,8 @@ def test_sources_and_targets_change_places(tiny_config: Configs, tmp_path: Path,
     assert [(target, source) for source, target in forth.train] == list(back.train)
     assert forth.test.sources == back.test.references == lines(corpus_folder / "test.en")
     assert forth.validation.references == lines(corpus_folder / "validation.de")
-    text = forth.vocabularies.target.decode([forth.test.pairs[0][1]])
-    assert text == forth.vocabularies.target.decode(
-        forth.vocabularies.target.encode(forth.test.references[:1])
-    )
+    text = forth.vocabulary.decode([forth.test.pairs[0][1]])
+    assert text == forth.vocabulary.decode(forth.vocabulary.encode(forth.test.references[:1]))
 
 
 def test_a_run_into_german_is_trained_scored_and_used(
@@ -81,7 +79,7 @@ def test_a_run_in_both_directions_translates_both_ways_and_starts_either(
     to_english = load_translator(tmp_path / "run")
     to_german = load_translator(tmp_path / "run", direction="en-de")
     assert (to_english.direction, to_german.direction) == ("de-en", "en-de")
-    tag = [each.vocabularies.source.encode(["x"])[0][0] for each in (to_english, to_german)]
+    tag = [each.vocabulary.encode_source(["x"])[0][0] for each in (to_english, to_german)]
     assert tag[0] != tag[1]
     started = tiny_config(
         *(*QUICK, f"training.init_from={tmp_path / 'run'}", f"run_folder={tmp_path / 'german'}"),
@@ -89,7 +87,7 @@ def test_a_run_in_both_directions_translates_both_ways_and_starts_either(
     )
     train(started, SINGLE_PROCESS)
     german = load_translator(tmp_path / "german")
-    assert german.vocabularies.source.encode(["x"])[0][0] == tag[1]
+    assert german.vocabulary.encode_source(["x"])[0][0] == tag[1]
 
 
 def test_a_folder_is_prepared_by_one_process_at_a_time(
@@ -132,7 +130,7 @@ def test_data_prepared_ahead_gives_the_same_run_without_the_corpus(
     shutil.rmtree(given)
     folder, data = RunFolder(tmp_path / "other"), tiny_config(f"data.prepared={given}").data
     expected = open_run_data(tmp_path / "run" / "data", tmp_path / "run" / "vocabulary.json").validation
-    got = validation_split(data, folder.data, folder.vocabulary, second.vocabularies)
+    got = validation_split(data, folder.data, folder.vocabulary, second.vocabulary)
     assert got == (expected.source_ids, expected.references)
     assert translate_command([str(folder.path), "--tune", "--beam", "2"]) == 0
     shutil.rmtree(tmp_path / "corpus")

@@ -19,9 +19,8 @@ from course_lib.transformer import (
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import EvaluationConfig, RunConfig
 from course_lib.translation.data.corpora import load_corpus
-from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.decoding.search_settings import SearchSettings
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.seq2seq import build_model
@@ -30,11 +29,11 @@ from course_lib.translation.train.scoring import score
 
 pytestmark = pytest.mark.slow
 
-PAD, START, END = Subwords.pad_id, Subwords.start_id, Subwords.end_id
+PAD, START, END = Vocabulary.pad_id, Vocabulary.start_id, Vocabulary.end_id
 
 
 @pytest.fixture
-def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transformer, Subwords, list[IdPair]]:
+def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transformer, Vocabulary, list[IdPair]]:
     config = tiny_config(
         "training.precision=float64",
         "evaluation.tokens_per_batch=90",
@@ -42,18 +41,18 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
         "model.dropout=0.5",
     )
     validation = load_corpus(config.data).validation
-    subwords = Subwords.learn([*validation.german, *validation.english], config.data.vocab_size)
+    subwords = Vocabulary.learn([*validation.german, *validation.english], config.data.vocab_size)
     torch.manual_seed(3)
     model = build_model(config.model, len(subwords), len(subwords)).double()
     for parameter in model.parameters():
         parameter.data *= 1.5  # Enlarge the initial weights, so that translations end and differ.
     pairs = list(zip(subwords.encode(validation.german), subwords.encode(validation.english), strict=True))
-    evaluator = Evaluator(config, Vocabularies(subwords), SINGLE_PROCESS, torch.device("cpu"))
+    evaluator = Evaluator(config, subwords, SINGLE_PROCESS, torch.device("cpu"))
     return evaluator, model, subwords, pairs[:6]
 
 
 def test_the_loss_is_the_mean_over_tokens(
-    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]],
 ) -> None:
     evaluator, model, _, pairs = setting
     model.train()
@@ -72,7 +71,7 @@ def test_the_loss_is_the_mean_over_tokens(
 
 
 def test_translations_are_those_of_single_sentences(
-    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]],
 ) -> None:
     evaluator, model, subwords, pairs = setting
     sources = [source for source, _ in pairs]
@@ -95,7 +94,7 @@ def test_translations_are_those_of_single_sentences(
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_batches_side_by_side_find_what_they_find_one_after_the_other(
-    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]], beam: int
+    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]], beam: int
 ) -> None:
     evaluator, model, _, pairs = setting
     sources = [source for source, _ in pairs] * 3
@@ -110,7 +109,7 @@ def test_batches_side_by_side_find_what_they_find_one_after_the_other(
 
 
 def test_a_model_of_the_students_own_is_asked_one_batch_at_a_time(
-    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]], monkeypatch: pytest.MonkeyPatch
+    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluator, model, _, pairs = setting
     asked_by = []
@@ -128,7 +127,7 @@ def test_a_model_of_the_students_own_is_asked_one_batch_at_a_time(
 
 
 def test_a_sentence_without_a_token_has_an_empty_translation(
-    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]],
 ) -> None:
     evaluator, model, _, pairs = setting
     source, _ = pairs[0]
@@ -136,7 +135,7 @@ def test_a_sentence_without_a_token_has_an_empty_translation(
 
 
 def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
-    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]],
 ) -> None:
     evaluator, model, _, pairs = setting
     sources = [source for source, _ in pairs]
@@ -160,14 +159,14 @@ def test_the_tuned_penalty_is_the_one_whose_translations_score_best(
 def test_the_config_says_how_to_search(
     overrides: list[str], expected: SearchSettings, tiny_config: Callable[..., RunConfig]
 ) -> None:
-    vocabularies = Vocabularies(Subwords.learn(["ein Hund"], 300))
-    evaluator = Evaluator(tiny_config(*overrides), vocabularies, SINGLE_PROCESS, torch.device("cpu"))
+    vocabulary = Vocabulary.learn(["ein Hund"], 300)
+    evaluator = Evaluator(tiny_config(*overrides), vocabulary, SINGLE_PROCESS, torch.device("cpu"))
     model = Transformer(9, 9, TransformerConfig(layers=1, d_model=8, heads=2, d_ff=8))
     assert evaluator.settings(model, [], []) == expected, "without looking at the model"
 
 
 def test_left_open_it_is_tuned(
-    setting: tuple[Evaluator, Transformer, Subwords, list[IdPair]],
+    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]],
 ) -> None:
     evaluator, model, _, pairs = setting
     sources = [source for source, _ in pairs]

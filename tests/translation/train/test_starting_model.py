@@ -77,8 +77,8 @@ def test_it_can_start_from_a_provided_model(tiny_config: Configs) -> None:
     provided, run = load_run("multi30k"), load_trained_run(RunFolder(folder))
     torch.testing.assert_close(run.model.weights, provided.model.weights, rtol=0, atol=1e-20)
     # The provided model knows both directions, and this run translates in one of them.
-    assert run.vocabularies.direction == "de-en"
-    assert run.vocabularies.fingerprint == provided.vocabularies.fingerprint
+    assert run.vocabulary.direction == "de-en"
+    assert run.vocabulary.fingerprint == provided.vocabulary.fingerprint
 
 
 def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
@@ -112,7 +112,7 @@ def test_a_model_trained_in_both_directions_continues_in_one(tiny_config: Config
     train(tiny_config(f"run_folder={both}", "data.both_directions=true", *PLAIN), SINGLE_PROCESS)
     folder = train_from(both, tiny_config, "training.epochs=1", "data.max_length=30")
     run = load_trained_run(RunFolder(folder))
-    assert run.vocabularies.direction == "de-en"
+    assert run.vocabulary.direction == "de-en"
     assert len(load_translator(folder).translate(["zwei Hunde schlafen"])) == 1
     pairs = {path: (path / "data" / "train.offsets").stat().st_size for path in (both, folder)}
     assert pairs[both] > 1.9 * pairs[folder]

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from course_lib.transformer import LabelSmoothingLoss, make_scheduler, train_step
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.optimization import make_optimizer
 from course_lib.translation.train.trainer import add_gradients
@@ -20,15 +20,15 @@ from tests.translation.train.micro_training import assert_equal_weights, materia
 
 def test_an_update_is_that_of_train_step(tiny_config: Callable[..., RunConfig]) -> None:
     config = tiny_config("training.precision=float64", "model.dropout=0")
-    pairs, vocabularies = material(config)
-    size = len(vocabularies.target)
+    pairs, vocabulary = material(config)
+    size = len(vocabulary)
     trainer = new_trainer(config)
 
     torch.manual_seed(config.seed)
     model = build_model(config.model, size, size).double()
     optimizer = make_optimizer(list(model.parameters()), config.training)
     scheduler = make_scheduler(optimizer, config.model.d_model, config.training.warmup_steps)
-    loss = LabelSmoothingLoss(size, vocabularies.pad_id, config.training.label_smoothing)
+    loss = LabelSmoothingLoss(size, vocabulary.pad_id, config.training.label_smoothing)
     for batches in trainer.plan()[:4]:
         micro_batches = [as_matrices([pairs[index] for index in batch], config) for batch in batches]
         expected_loss = train_step(model, loss, micro_batches, optimizer, scheduler)
@@ -73,7 +73,7 @@ def test_the_rate_is_that_of_the_schedule(tiny_config: Callable[..., RunConfig])
 
 
 def as_matrices(pairs: Sequence[IdPair], config: RunConfig) -> tuple[torch.Tensor, torch.Tensor]:
-    return collate(pairs, Subwords.pad_id, Subwords.start_id, Subwords.end_id, config.data.max_length)
+    return collate(pairs, Vocabulary.pad_id, Vocabulary.start_id, Vocabulary.end_id, config.data.max_length)
 
 
 @pytest.mark.parametrize("with_unused", [False, True])

@@ -32,8 +32,8 @@ from course_lib.transformer import (
 )
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
-from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.batch_decoder import BatchDecoder
 from course_lib.translation.decoding.search_settings import SearchSettings
@@ -43,7 +43,7 @@ from course_lib.translation.model.seq2seq import build_model
 from course_lib.translation.train.gpu_check.workload import (
     Scale,
     new_trainer,
-    number_vocabularies,
+    number_vocabulary,
     run_config,
     sentence_pairs,
 )
@@ -183,12 +183,12 @@ class TextbookTraining:
         """Run an update, and return the number of its labels that are not padding."""
         source, target = source.to(self._device), target.to(self._device)
         decoder_input, labels = shift_target(target)
-        source_mask = padding_mask(source, Subwords.pad_id)
-        target_mask = decoder_mask(decoder_input, Subwords.pad_id)
+        source_mask = padding_mask(source, Vocabulary.pad_id)
+        target_mask = decoder_mask(decoder_input, Vocabulary.pad_id)
         logits = self._model(source, source_mask, decoder_input, target_mask)
-        real = int((labels != Subwords.pad_id).sum())
+        real = int((labels != Vocabulary.pad_id).sum())
         log_probabilities = logits.log_softmax(-1)
-        targets = smooth_targets(labels, self._vocabulary, Subwords.pad_id, SMOOTHING)
+        targets = smooth_targets(labels, self._vocabulary, Vocabulary.pad_id, SMOOTHING)
         loss = self._criterion(log_probabilities, targets) / real
         self._optimizer.zero_grad()
         loss.backward()
@@ -202,8 +202,8 @@ def fixed_batches(pairs: Sequence[IdPair]) -> Iterator[tuple[Tensor, Tensor]]:
     rng = random.Random(1)
     while True:
         chosen = rng.sample(pairs, SENTENCES)
-        batch = collate(chosen, Subwords.pad_id, Subwords.start_id, Subwords.end_id, LENGTH)
-        source, target = (F.pad(side, (0, LENGTH - side.shape[1]), value=Subwords.pad_id) for side in batch)
+        batch = collate(chosen, Vocabulary.pad_id, Vocabulary.start_id, Vocabulary.end_id, LENGTH)
+        source, target = (F.pad(side, (0, LENGTH - side.shape[1]), value=Vocabulary.pad_id) for side in batch)
         yield source, target
 
 
@@ -236,26 +236,26 @@ def decoding_speed(device: torch.device, scale: Scale) -> Iterator[Row]:
     """
     name, model = next(iter(scale.models.items()))
     config = run_config(model, scale)
-    vocabularies = number_vocabularies(scale.vocabulary)
+    vocabulary = number_vocabulary(scale.vocabulary)
     torch.manual_seed(1)
     network = build_model(model, scale.vocabulary, scale.vocabulary, device=device)
     assert isinstance(network, Transformer), "built from the reference"
     network.eval()
     with torch.no_grad():
-        network.generator.bias[vocabularies.end_id] = 1.0  # Untrained models rarely predict the end token.
+        network.generator.bias[vocabulary.end_id] = 1.0  # Untrained models rarely predict the end token.
     sources = [source for source, _ in sentence_pairs(scale)][:512]
     backend = make_backend(network, config.training.precision)
-    decoder = BatchDecoder(vocabularies, device, config.data.max_length, config.evaluation)
+    decoder = BatchDecoder(vocabulary, device, config.data.max_length, config.evaluation)
     one_by_one = itertools.cycle(sources)
 
     def decode_all(beam: int) -> int:
         return len(decoder.decode_all(backend, sources, SearchSettings(beam)))
 
     def decode_one() -> int:
-        start_id, end_id = vocabularies.start_id, vocabularies.end_id
+        start_id, end_id = vocabulary.start_id, vocabulary.end_id
         row = torch.tensor([[start_id, *next(one_by_one), end_id]], device=device)
         limit = config.evaluation.max_target_length(row.shape[1])
-        greedy_decode(network, row, padding_mask(row, vocabularies.pad_id), limit, start_id, end_id)
+        greedy_decode(network, row, padding_mask(row, vocabulary.pad_id), limit, start_id, end_id)
         return 1
 
     steps: dict[str, Callable[[], int]] = {

@@ -7,9 +7,8 @@ import torch
 from tokenizers import Tokenizer, models
 
 from course_lib.translation.configs.schema import ModelConfig, RunConfig
-from course_lib.translation.data.subwords import Subwords
 from course_lib.translation.data.token_pairs import IdPair, TokenPairs
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.train.batches import BatchLoader
 from course_lib.translation.train.setup import require_enough_memory
@@ -41,10 +40,10 @@ GPU = Scale(MODELS, vocabulary=37_000, tokens_per_batch=27_200, sentences=60_000
 REHEARSAL = Scale({"small": SMALL}, vocabulary=300, tokens_per_batch=800, sentences=400, seconds=0.3)
 
 
-def number_vocabularies(size: int) -> Vocabularies:
-    """Return vocabularies of `size` tokens, in which each token is the text of its own id."""
+def number_vocabulary(size: int) -> Vocabulary:
+    """Return a vocabulary of `size` tokens, in which each token is the text of its own id."""
     ids = {str(number): number for number in range(size)}
-    return Vocabularies(Subwords(Tokenizer(models.WordLevel(ids, unk_token="3"))))
+    return Vocabulary(Tokenizer(models.WordLevel(ids, unk_token="3")))
 
 
 def sentence_pairs(scale: Scale) -> list[IdPair]:
@@ -82,8 +81,8 @@ def new_trainer(config: RunConfig, scale: Scale, device: torch.device) -> Traine
 
     Raises BadInputError if training won't fit into the GPU's memory.
     """
-    pairs, vocabularies = TokenPairs.of(sentence_pairs(scale)), number_vocabularies(scale.vocabulary)
-    trainer = Trainer(BatchLoader(config, pairs, vocabularies, SINGLE_PROCESS, device))
+    pairs, vocabulary = TokenPairs.of(sentence_pairs(scale)), number_vocabulary(scale.vocabulary)
+    trainer = Trainer(BatchLoader(config, pairs, vocabulary, SINGLE_PROCESS, device))
     if device.type == "cuda":
         require_enough_memory(trainer, config, SINGLE_PROCESS, device)
     if config.training.compile:

@@ -17,7 +17,7 @@ from course_lib.student.parts.equality import OPTIONAL_WEIGHT
 from course_lib.transformer import causal_mask, evaluating
 from course_lib.transformer.batching import collate
 from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig
-from course_lib.translation.data.vocabularies import Vocabularies
+from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.decoding.search_settings import DecodeFunction, Hypothesis, SearchSettings
 from course_lib.translation.model.precision import autocast
 from course_lib.translation.model.seq2seq import TransformerModel, build_model
@@ -71,7 +71,7 @@ def search_exercises(beam: int) -> tuple[str, ...]:
 
 
 def student_search(
-    parts: Parts, config: RunConfig, vocabularies: Vocabularies, device: torch.device
+    parts: Parts, config: RunConfig, ids: Vocabulary, device: torch.device
 ) -> DecodeFunction | None:
     """Return a search for translating the test split with the student's exercises, or None if there are none.
 
@@ -80,7 +80,6 @@ def student_search(
     """
     if not set(search_exercises(config.evaluation.beam_size)) & set(parts.yours):
         return None
-    ids = vocabularies
 
     def decode(
         model: TransformerModel, sentences: Sequence[Sequence[int]], settings: SearchSettings
