@@ -192,7 +192,7 @@ def load_translator(
     Raises BadInputError if a run, a model or the device is missing, if a model is damaged, doesn't fit the
     reference's Transformer or wasn't trained for the direction, if `checkpoint` is set for a provided model,
     if another model of the ensemble has a different vocabulary or a smaller maximum length, or if the device
-    doesn't support the precision.
+    doesn't support the precision; and OSError if the run's search settings cannot be read.
     """
     run = load_run(run_folder, checkpoint)
     if direction is not None:
