@@ -114,6 +114,28 @@ def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> Non
     assert "Why:" not in told_of_error
 
 
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        (
+            ("the result for swapped batch and length axes",),
+            "your result for swapped batch and length axes is",
+        ),
+        (("the loss", "the result of the copy"), "the loss and your result of the copy are"),
+        (("«the mean is near 0»",), "your result is"),
+    ],
+)
+def test_the_parts_that_a_mistake_explains_are_named(parts: tuple[str, ...], says: str) -> None:
+    exercise = catalogue()["attention_scores"]
+    assert isinstance(exercise, ExerciseCheck)
+    mistake, probe = exercise.misconceptions[0], exercise.probes[0]
+    similar = Resemblance((mistake,), probe, parts)
+    told = failure(
+        Verdict(exercise, (probe,), Difference("1, not 2."), explanation=Explanation(similar=similar))
+    )
+    assert f"In this test, {says} what you get, for instance, if" in told.replace("\n    ", " ")
+
+
 def test_a_mistake_in_code_of_another_structure_is_probably_named() -> None:
     def length_penalty(length: object, alpha: float) -> object:
         lengths = torch.as_tensor(length, dtype=torch.float64)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import TypeGuard
+from typing import Literal, TypeGuard
 
 import torch
 from torch import Tensor
@@ -53,6 +53,12 @@ class Difference:
     """Whether something other than numbers differs: an exception, a type, a shape or a fact in words."""
     values: tuple[Value, Value] | None = None
     """The expected and the found value that differ, which `relation` describes; None if there are none."""
+    gradient: Literal["", "wrong", "missing"] = ""
+    """What is wrong with a gradient; empty if the values that differ aren't gradients."""
+
+
+class GradientName(str):
+    """The name of a gradient in a result. A difference between two values with such a name says so."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,8 @@ class Comparison:
             return difference
         if isinstance(expected, Reply) or isinstance(found, Reply):
             return difference
-        return replace(difference, values=(expected, found))
+        gradient = "wrong" if isinstance(name, GradientName) else difference.gradient
+        return replace(difference, values=(expected, found), gradient=gradient)
 
     def _difference(self, expected: Reply | Value, found: Reply | Value, name: str) -> Difference | None:
         if isinstance(expected, Returned) and isinstance(found, Returned):
@@ -153,8 +160,7 @@ class Comparison:
             return self._of_numbers(expected, found, name)
         if type(expected) is type(found) and expected == found:
             return None
-        if isinstance(expected, bool) and isinstance(found, bool) and name.startswith("«"):
-            claim = name.strip("«»")
+        if isinstance(expected, bool) and isinstance(found, bool) and (claim := claim_in(name)):
             return _structural(
                 f"This should be true, but isn't: {claim}."
                 if expected
@@ -225,17 +231,17 @@ class Comparison:
     def _of_gradients(self, expected: Value, found: Value) -> Difference | None:
         needed, arrived = self._gradients(expected), self._gradients(found)
         if needed.keys() != arrived.keys():
-            return _structural(
-                f"Expected gradients of {', '.join(needed)}; got gradients of {', '.join(arrived)}."
-            )
+            facts = f"Expected gradients of {', '.join(needed)}; got gradients of {', '.join(arrived)}."
+            return Difference(facts, structural=True, gradient="wrong")
         cut = [name for name, gradient in needed.items() if gradient is not None and arrived[name] is None]
         if cut:
             names = ", ".join(cut[:4]) + (f" and {len(cut) - 4} more" if len(cut) > 4 else "")
             if len(cut) == len(needed) > 1:
                 names = "any input or weight"
-            return _structural(f"No gradient reaches {names}. {GRADIENTS_ARE_CUT}")
+            facts = f"No gradient reaches {names}. {GRADIENTS_ARE_CUT}"
+            return Difference(facts, structural=True, gradient="missing")
         differences = (
-            self.difference(gradient, arrived[name], f"the gradient of {name}")
+            self.difference(gradient, arrived[name], GradientName(f"the gradient of {name}"))
             for name, gradient in needed.items()
         )
         return next((one for one in differences if one is not None), None)
@@ -331,6 +337,11 @@ def describe(value: Value) -> str:
     if isinstance(value, Handle):
         return "the checked object itself" if value == STUDENT_OBJECT else "an object that the check created"
     return shortened(repr(str(value) if isinstance(value, Text) else value))
+
+
+def claim_in(name: str) -> str:
+    """Return the claim that a name such as "«the mean is near 0»" states, or "" if it states none."""
+    return name.strip("«»") if name.startswith("«") else ""
 
 
 def part_name(name: str, number: int) -> str:

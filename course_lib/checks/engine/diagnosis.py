@@ -157,13 +157,12 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     first, difference = next(iter(differences.items()))
     explanation = _explanation(exercise, versions, found, differences)
     facts = _facts(versions.reference(first), found[first], difference, arguments[first])
-    # A probe that asks for gradients may compare other results as well, so test whether a gradient differs.
     only_gradients = all(
-        _compares_gradients(found[number]) and "gradient" in each.facts
+        each.gradient and not any(isinstance(reply, Raised) for reply in found[number].replies)
         for number, each in differences.items()
     )
     if only_gradients and not explanation.named:
-        causes = "" if GRADIENTS_ARE_CUT in difference.facts else f" {GRADIENTS_ARE_CUT}"
+        causes = "" if difference.gradient == "missing" else f" {GRADIENTS_ARE_CUT}"
         facts = (*facts, f"Your code passes all tests except those of gradients.{causes}")
     kinds = {reply.kind for reply in raised}
     if not explanation.named and not kinds & _STOPPED.keys() and not was_open:
@@ -238,12 +237,6 @@ def _explanation(
         similar = Resemblance((cause,), probes[first], others=others, unexplained=probes[other])
         return Explanation(similar=similar)
     return explanation
-
-
-def _compares_gradients(outcome: Outcome) -> bool:
-    """Return whether a probe asked for gradients and got them."""
-    asked = any(request.action == "gradients" for request in outcome.requests)
-    return asked and not any(isinstance(reply, Raised) for reply in outcome.replies)
 
 
 def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:

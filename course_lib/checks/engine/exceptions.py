@@ -12,7 +12,14 @@ from typing import Any
 from torch import Tensor
 
 from course_lib.checks.engine.misconceptions import Misconception
-from course_lib.checks.engine.reply import LEFTOVER_STUB, MISSING_PARAMETER, OUT_OF_TIME, WRONG_SHAPE, Raised
+from course_lib.checks.engine.reply import (
+    LEFTOVER_STUB,
+    MISSING_PARAMETER,
+    OUT_OF_TIME,
+    RESULT_TOO_LARGE,
+    WRONG_SHAPE,
+    Raised,
+)
 
 #: A function that explains an exception, given the match of the exception's pattern and the student's line.
 _Explain = Callable[[re.Match[str], str], str]
@@ -46,11 +53,8 @@ def explained(raised: Raised) -> str:
         return "It raised NotImplementedError, because a line of your code raises it."
     if raised.kind == MISSING_PARAMETER:
         return f"{raised.message}. {raised.note}.{_meaning(raised)}"
-    if raised.kind == WRONG_SHAPE:
+    if raised.kind in (WRONG_SHAPE, RESULT_TOO_LARGE):
         return f"{raised.message}.{_meaning(raised)}"
-    if raised.kind == "ValueError" and not raised.line and raised.message.startswith("the result "):
-        # This error was raised by `plain` in `reply.py`, not by the student's code.
-        return f"{raised.message[0].upper()}{raised.message[1:]}."
     error = error_line(raised)
     return f"It raised {error}{'' if error.endswith(('.', '…', '!', '?')) else '.'}{where}{_meaning(raised)}"
 

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from course_lib.checks.engine.comparison import claim_in
 from course_lib.checks.engine.diagnosis import Verdict
 from course_lib.checks.engine.example import Example
 from course_lib.checks.engine.exceptions import shortened
@@ -111,9 +112,9 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
         most = f"This mistake produces your results in {count} of the {failed} tests that fail."
         return f"probably, {statement}", [f"{most} The others may have a different cause."]
     is_vague = _is_vague(similar, failures[0])
-    part = "" if similar.part.startswith("«") else similar.part
-    what = (part or "your result").replace("the result", "your result")
-    what += " are" if " and " in what else " is"
+    names = [name.replace("the result", "your result") for name in similar.parts if not claim_in(name)]
+    *parts, last = names or ["your result"]
+    what = f"{', '.join(parts)} and {last} are" if parts else f"{last} is"
     where = "this test"
     if similar.probe is not failures[0]:
         where = f"another test ({similar.probe.description})"
@@ -158,7 +159,7 @@ def _is_vague(similar: Resemblance, first_failure: Probe) -> bool:
     failing one, or if other misconceptions explain just as many results.
     """
     is_elsewhere = similar.probe is not first_failure
-    return bool(similar.part) or is_elsewhere or similar.is_ambiguous or similar.is_error
+    return bool(similar.parts) or is_elsewhere or similar.is_ambiguous or similar.is_error
 
 
 def missing(name: str, names: Iterable[str]) -> str:

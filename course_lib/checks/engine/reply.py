@@ -77,6 +77,9 @@ MISSING_PARAMETER = "MissingParameter"
 #: The kind of `Raised` for a parameter whose shape isn't the one that the exercise requires.
 WRONG_SHAPE = "WrongShape"
 
+#: The kind of `Raised` for a result that is larger than any exercise needs.
+RESULT_TOO_LARGE = "ResultTooLarge"
+
 #: The kind of `Raised` for code that exceeded the time limit.
 OUT_OF_TIME = "OutOfTime"
 
@@ -108,14 +111,18 @@ DTYPES: dict[str, torch.dtype] = {
 }
 
 
+class ResultTooLarge(Exception):  # noqa: N818 - students may read the name
+    """The error raised for a result that is larger than any exercise needs."""
+
+
 def plain(value: object, known: Sequence[object]) -> Value:
     """Convert a value to plain values.
 
     Tensors are detached and copied, lists become `FrozenList`, the keys of dicts become strings, and objects
     in `known` become handles. Numbers, strings, None and dtypes are kept. Anything else becomes `Opaque`, and
     so do sparse or nested tensors, tensors of unusual dtypes or without data, and integers of hundreds of
-    digits. Raises ValueError for a value with more items, deeper nesting or a larger tensor than any exercise
-    needs, such as a list that contains itself.
+    digits. Raises ResultTooLarge for a value with more items, deeper nesting or a larger tensor than any
+    exercise needs, such as a list that contains itself.
     """
     return _plain(value, known, _Size(), 0)
 
@@ -127,11 +134,11 @@ class _Size:
         self.values = 1
 
     def add(self, values: int, depth: int) -> None:
-        """Add the items of a container. Raises ValueError for too many items or too large a depth."""
+        """Add the items of a container. Raises ResultTooLarge for too many items or too large a depth."""
         self.values += values
         if self.values > MAX_VALUES or depth >= MAX_DEPTH:
-            raise ValueError(
-                f"the result holds more than {MAX_VALUES} values, or values nested more than {MAX_DEPTH} "
+            raise ResultTooLarge(
+                f"The result holds more than {MAX_VALUES} values, or values nested more than {MAX_DEPTH} "
                 "levels deep"
             )
 
@@ -144,8 +151,8 @@ def _plain(value: object, known: Sequence[object], size: _Size, depth: int) -> V
             dtype = str(value.dtype).removeprefix("torch.")
             return Opaque(f"Tensor of dtype {dtype} on the device {value.device}")
         if (needed := value.numel() * value.element_size()) > MAX_BYTES:
-            raise ValueError(
-                f"the result is a tensor of {needed} bytes, and at most {MAX_BYTES} are expected"
+            raise ResultTooLarge(
+                f"The result is a tensor of {needed} bytes, and at most {MAX_BYTES} are expected"
             )
         copy = value.detach().as_subclass(Tensor).clone()
         return copy if type(copy) is Tensor else Opaque(type(copy).__name__)  # such as a FakeTensor

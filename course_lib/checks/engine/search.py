@@ -50,12 +50,12 @@ class Resemblance:
     mistakes: Mistakes
     probe: Probe
     """The failing probe in which the results are equal."""
-    part: str = ""
-    """The name of the part of the result that is equal; empty if all of it is."""
+    parts: tuple[str, ...] = ()
+    """The names of the parts of the result that are equal; empty if all of it is."""
     others: int = 0
     """The number of other failing probes that these misconceptions are known to explain."""
     unexplained: Probe | None = None
-    """A probe whose outcome these misconceptions don't explain; None if they explain only a `part`."""
+    """A probe whose outcome these misconceptions don't explain; None if they explain only `parts`."""
     is_ambiguous: bool = False
     """Whether other misconceptions explain as many results, so that these are only a guess."""
     is_likely: bool = False
@@ -330,23 +330,23 @@ class Search:
             for mistake in self._known:
                 if self._versions.effort > _ALL_EFFORT:
                     return None
-                if part := self._part(mistake, number):
-                    return Resemblance((mistake,), self._exercise.probes[number], part)
+                if parts := self._parts(mistake, number):
+                    return Resemblance((mistake,), self._exercise.probes[number], parts)
         return None
 
-    def _part(self, mistake: Misconception, number: int) -> str:
-        """Return the names of the wrong parts of a result that a misconception explains, as in "a, b and c".
+    def _parts(self, mistake: Misconception, number: int) -> tuple[str, ...]:
+        """Return the names of the wrong parts of a result that a misconception explains.
 
-        Returns an empty string if there are none or more than three, or if the agreement could be a
+        Returns an empty tuple if there are none or more than three, or if the agreement could be a
         coincidence.
         """
         found = _parts_of(self._found[number].observed)
         if len(found) < 2:
-            return ""
+            return ()
         expected = _parts_of(self._versions.reference(number).observed)
         version = _parts_of(self._versions.outcome((mistake,), number).observed)
         if not found.keys() == expected.keys() == version.keys():
-            return ""
+            return ()
         agree = Comparison(self._exercise.probes[number].tolerance, messages=True).agree
         explained = {
             name: value
@@ -357,10 +357,7 @@ class Search:
         numbers = {value for value in explained.values() if isinstance(value, float)}
         others = [value for value in explained.values() if not isinstance(value, float)]
         is_telling = len(explained) < 4 and _weight((*numbers, *others)) > 4
-        if not is_telling:
-            return ""
-        *names, last = explained
-        return f"{', '.join(names)} and {last}" if names else last
+        return tuple(explained) if is_telling else ()
 
     def _extensions(self, at: int, mistakes: Mistakes) -> Iterator[Mistakes]:
         """Add one misconception to a combination, or two if no single one is enough.

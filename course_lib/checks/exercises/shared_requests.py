@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.engine.candidate import Candidate, Fixture
+from course_lib.checks.engine.comparison import GradientName
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, first_failure, value_of
 from course_lib.checks.exercises.fixtures.devices import on_a_gpu
@@ -130,7 +131,7 @@ def gradients_of(reply: Reply, inputs: Sequence[str] = (), weights: Iterable[str
         return reply
     arrived = dict(zip(inputs, reply.value["inputs"], strict=False))
     arrived |= {name: reply.value["weights"].get(name) for name in weights}
-    return {f"the gradient of {name}": gradient for name, gradient in arrived.items()}
+    return {GradientName(f"the gradient of {name}"): gradient for name, gradient in arrived.items()}
 
 
 def gradients_after_calls(function: Candidate, *arguments: object) -> dict[str, Observed]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from course_lib.checks.engine.local_backend import LocalBackend
-from course_lib.checks.engine.reply import Raised, Reply
+from course_lib.checks.engine.reply import RESULT_TOO_LARGE, Raised, Reply
 from course_lib.checks.remote.serialization import SerializationError, pack, unpack
 from course_lib.checks.remote.transport import Channel, ChannelClosed
 
@@ -45,7 +45,7 @@ def _packed(answer: object) -> bytes:
     try:
         return pack(answer)
     except SerializationError as error:
-        return pack(Raised("ValueError", f"the result cannot be inspected: {error}"))
+        return pack(Raised(RESULT_TOO_LARGE, f"The result cannot be inspected: {error}"))
 
 
 def is_public_name(name: object) -> bool:

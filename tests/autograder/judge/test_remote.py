@@ -18,6 +18,7 @@ from course_lib.checks.engine.reply import (
     KERNEL_DIED,
     OUT_OF_TIME,
     RAISED_BY_NAME,
+    RESULT_TOO_LARGE,
     Handle,
     Opaque,
     Raised,
@@ -204,22 +205,24 @@ ORDINARY_TROUBLE: dict[str, tuple[object, Raised | Returned]] = {
     "a list that holds itself": (
         itself,
         Raised(
-            "ValueError", "the result holds more than 50000 values, or values nested more than 30 levels deep"
+            RESULT_TOO_LARGE,
+            "The result holds more than 50000 values, or values nested more than 30 levels deep",
         ),
     ),
     "too much, in few objects": (
         shared,
         Raised(
-            "ValueError", "the result holds more than 50000 values, or values nested more than 30 levels deep"
+            RESULT_TOO_LARGE,
+            "The result holds more than 50000 values, or values nested more than 30 levels deep",
         ),
     ),
     "a string of megabytes": (
         lambda: "x" * 10**7,
-        Raised("ValueError", "the result cannot be inspected: a string has"),
+        Raised(RESULT_TOO_LARGE, "The result cannot be inspected: a string has"),
     ),
     "a tensor of gigabytes": (
         lambda: torch.zeros(1).expand(2**31),
-        Raised("ValueError", "the result is a tensor of 8589934592 bytes, and at most 67108864 are"),
+        Raised(RESULT_TOO_LARGE, "The result is a tensor of 8589934592 bytes, and at most 67108864 are"),
     ),
     "a whole number of thousands of digits": (
         lambda: 10**5000,

@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from course_lib.checks import CheckError, check
-from course_lib.transformer import LabelSmoothingLoss, LayerNorm, attention_scores
+from course_lib.transformer import (
+    LabelSmoothingLoss,
+    LayerNorm,
+    attention_scores,
+    scaled_dot_product_attention,
+)
 
 STUB = "attention_scores is yours to write: lesson 01, exercise 1 of 3"
 
@@ -151,6 +156,16 @@ def test_code_with_wrong_gradients_alone_is_told() -> None:
 
     told = message(WithoutGradientOfDeviation, "LayerNorm")
     assert "Your code passes all tests except those of gradients." in told
+    assert told.count("Gradients are cut by") == 1
+
+
+def test_the_causes_of_a_missing_gradient_are_listed_once() -> None:
+    def cuts_the_keys(query, key, value, mask=None, dropout=None):
+        return scaled_dot_product_attention(query, key.detach(), value, mask, dropout)
+
+    told = message(cuts_the_keys, "scaled_dot_product_attention")
+    assert "Your code passes all tests except those of gradients." in told
+    assert told.count("Gradients are cut by") == 1
 
 
 def test_a_wrong_value_in_a_test_of_gradients_is_not_blamed_on_them() -> None:
