@@ -49,6 +49,11 @@ class ClassReport(CourseExporter):
 def as_csv(table: pd.DataFrame) -> str:
     """Format a table as CSV, with an apostrophe before texts that spreadsheets would read as formulas.
 
-    Floating-point numbers are rounded to four significant digits.
+    The texts of a list are joined with semicolons. Floating-point numbers are rounded to four significant
+    digits.
     """
-    return table.map(without_formula).to_csv(index=False, lineterminator="\n", float_format="%.4g")
+
+    def cell(value: object) -> object:
+        return without_formula("; ".join(value) if isinstance(value, list) else value)
+
+    return table.map(cell).to_csv(index=False, lineterminator="\n", float_format="%.4g")

@@ -166,8 +166,7 @@ def _students_to_help(
         if lessons or share < HELP_BELOW:
             exercises = (cell.exercise for cell in weak[student])
             mistakes = (text for cell in weak[student] if cell.verdict for text in cell.verdict.statements)
-            lists = ("; ".join(dict.fromkeys(texts)) for texts in (lessons, exercises, mistakes))
-            yield student, name, share, *lists
+            yield student, name, share, *map(list, map(dict.fromkeys, (lessons, exercises, mistakes)))
 
 
 _VERDICTS = (
@@ -269,7 +268,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "after_another": sum(bool(_used_by(exercise) & _failed(entry)) for entry in submissions),
             "example_student": example.student,
             "example": example.code.get(exercise, ""),
-            "all_students": "; ".join(entry.student for entry in submissions),
+            "all_students": [entry.student for entry in submissions],
         }
 
 

@@ -68,7 +68,6 @@ def _template() -> Template:
         "number": _number,
         "percent": _percent,
         "cut": _cut,
-        "listed": lambda texts: [text for text in str(texts).split("; ") if text],
     }
     return environment.get_template("page.html.j2")
 

@@ -87,8 +87,8 @@ def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterat
             people = [student for student in students if student != REFERENCE]
             code = plain[people[0]]
             yield row | {
-                "students": "; ".join(people),
-                "other": REFERENCE if REFERENCE in students else "",
+                "students": people,
+                "other": [REFERENCE] if REFERENCE in students else [],
                 "similarity": 1.0,
                 "code": code,
                 "other_code": code,
@@ -97,8 +97,8 @@ def _of_exercise(lesson: str, exercise: str, codes: Mapping[str, str]) -> Iterat
         if share >= LISTED_FROM and share - usual >= ABOVE_MEDIAN:
             first, second = sorted((same[one], same[other]), key=lambda group: REFERENCE in group)
             yield row | {
-                "students": "; ".join(first),
-                "other": "; ".join(second),
+                "students": first,
+                "other": second,
                 "similarity": share,
                 "code": plain[first[0]],
                 "other_code": plain[second[0]],

@@ -130,6 +130,15 @@ def test_students_who_are_behind_are_listed_with_what_they_lack(report: Report) 
     assert "/formgrader" not in page
 
 
+def test_a_statement_with_a_semicolon_is_one_mistake(graded: GradedClass) -> None:
+    mistake = NOT_SCALED | {"statements": ["one; two; three; four"]}
+    points = {"check_scores": 0.0, "check_guess": 0.0, "explain": 0.0}
+    graded.hand_in("dee", "01-first", points, {"scores": mistake, "guess": RIGHT})
+    page, tables = graded.report(student=["dee"])
+    assert tables["students_to_help"]["mistakes"][0] == "one; two; three; four"
+    assert "<td>one; two; three; four</td>" in page
+
+
 def test_links_lead_to_formgrader(graded: GradedClass) -> None:
     page, _ = graded.report(formgrader="https://hub.example.org/formgrader/")
     assert 'href="https://hub.example.org/formgrader/manage_students/cem"' in page
