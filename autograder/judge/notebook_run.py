@@ -30,11 +30,9 @@ from autograder.sandbox.fork_server import ForkServer, ForkServerError
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
-from course_lib.checks.engine.exercise import ExerciseCheck
-from course_lib.checks.engine.findings import Finding, VerdictName
+from course_lib.checks.engine.findings import NOT_SOLVED, Finding, VerdictName
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
-from course_lib.checks.exercises.registry import catalogue
-from course_lib.checks.notebook import names_used
+from course_lib.checks.notebook import names_used_by_reference
 from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.transport import Channel
@@ -313,14 +311,11 @@ class _Run:
 
         The student's own code can't be read without trusting the kernel.
         """
-        exercise = catalogue().get(finding.name)
-        if finding.verdict != "wrong" or not isinstance(exercise, ExerciseCheck):
-            return []
-        used = names_used(exercise.reference)
+        used = names_used_by_reference(finding.name) if finding.verdict == "wrong" else ()
         return [
             f"`{earlier['name']}`"
             for earlier in self.result.findings.values()
-            if earlier["verdict"] in ("wrong", "forbidden", "unwritten") and earlier["name"] in used
+            if earlier["verdict"] in NOT_SOLVED and earlier["name"] in used
         ]
 
     def _give_up(self, reason: str, verdict: VerdictName) -> None:

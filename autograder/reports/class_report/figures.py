@@ -12,9 +12,8 @@ from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import IN_WORDS
 from autograder.reports.class_report.records import ClassRecords, SubmissionRecord
 from autograder.reports.class_report.similarity import similar_answers
-from course_lib.checks.engine.exercise import ExerciseCheck
-from course_lib.checks.exercises.registry import catalogue
-from course_lib.checks.notebook import names_used
+from course_lib.checks.engine.findings import NOT_SOLVED
+from course_lib.checks.notebook import names_used_by_reference
 
 #: The states of a submission.
 GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "needs manual grading", "not graded", "not handed in"
@@ -254,6 +253,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
     for (lesson, exercise, name, statement), submissions in sorted(
         made.items(), key=lambda entry: (-len(entry[1]), entry[0])
     ):
+        used = names_used_by_reference(exercise)
         # The shortest answer is the best example, because it contains the least unrelated code.
         example = min(
             submissions, key=lambda entry: (len(entry.code.get(exercise, "")) or 10**9, entry.student)
@@ -265,17 +265,11 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "statement": statement,
             "students": len(submissions),
             "of_students": examined[lesson, exercise],
-            "after_another": sum(bool(_used_by(exercise) & _failed(entry)) for entry in submissions),
+            "after_another": sum(bool(used & _failed(entry)) for entry in submissions),
             "example_student": example.student,
             "example": example.code.get(exercise, ""),
             "all_students": [entry.student for entry in submissions],
         }
-
-
-def _used_by(exercise: str) -> set[str]:
-    """Return the names that the reference of an exercise uses, or an empty set if it is unknown."""
-    entry = catalogue().get(exercise)
-    return names_used(entry.reference) if isinstance(entry, ExerciseCheck) else set()
 
 
 def _failed(submission: SubmissionRecord) -> set[str]:
@@ -283,7 +277,7 @@ def _failed(submission: SubmissionRecord) -> set[str]:
     return {
         cell.exercise
         for cell in submission.cells
-        if cell.verdict is not None and cell.verdict.verdict in ("wrong", "forbidden", "unwritten")
+        if cell.verdict is not None and cell.verdict.verdict in NOT_SOLVED
     }
 
 

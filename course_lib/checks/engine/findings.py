@@ -10,6 +10,9 @@ VerdictName = Literal[
     "right", "wrong", "unwritten", "forbidden", "out-of-time", "kernel-died", "missing", "error"
 ]
 
+#: The verdicts on an exercise whose solution is wrong or missing.
+NOT_SOLVED: tuple[VerdictName, ...] = ("wrong", "forbidden", "unwritten")
+
 
 @dataclass(frozen=True)
 class Finding:
