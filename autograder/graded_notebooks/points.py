@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from math import isnan
 
 from nbgrader.api import Grade
 
@@ -95,7 +96,7 @@ class GradedCell:
     @property
     def sum(self) -> str:
         """The points earned and the maximum, such as "3 of 4 points"."""
-        return f"{_number(self.points)} of {_number(self.max_points)} points"
+        return f"{rounded(self.points)} of {rounded(self.max_points)} points"
 
     @property
     def why(self) -> str:
@@ -109,10 +110,10 @@ class GradedCell:
                 return "The points are those of an earlier answer. A person still has to grade this one."
             return "A person has graded your answer."
         found = self._found()
-        extra = f" They include {_number(self.extra)} of extra credit." if self.extra else ""
+        extra = f" They include {rounded(self.extra)} of extra credit." if self.extra else ""
         if self.person is None:
             return found + extra
-        gave = f"A person gave these points instead of the check's {_number(self.automatic or 0)}."
+        gave = f"A person gave these points instead of the check's {rounded(self.automatic or 0)}."
         return f"{gave}{extra} The check: {found}"
 
     def _found(self) -> str:
@@ -150,8 +151,9 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _number(value: float) -> str:
-    return f"{round(value, 2):g}"
+def rounded(value: float | None, decimals: int = 2) -> str:
+    """Format a number with at most this many decimals, and a missing one, None or NaN, as a dash."""
+    return "–" if value is None or isnan(value) else f"{round(float(value), decimals):g}"
 
 
 def points_line(cell: GradedCell) -> str:
@@ -171,10 +173,10 @@ def summary(
     rows = "\n".join(
         f'<tr class="{_colour(cell)}"><th scope="row"><a href="#{cell.name}">{escape(cell.exercise)}</a></th>'
         f"<td>{cell.sign} {escape(cell.status)}</td>"
-        f"<td>{_number(cell.points)}</td><td>{_number(cell.max_points)}</td></tr>"
+        f"<td>{rounded(cell.points)}</td><td>{rounded(cell.max_points)}</td></tr>"
         for cell in cells
     )
-    late = f'<tr><th scope="row">handed in late</th><td></td><td>−{_number(penalty)}</td><td></td></tr>\n'
+    late = f'<tr><th scope="row">handed in late</th><td></td><td>−{rounded(penalty)}</td><td></td></tr>\n'
     repairs = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
     notes_section = (
         '<div class="course-repairs">\n<p>Notes on the files that you handed in:</p>\n'
@@ -182,7 +184,7 @@ def summary(
     )
     head = "<tr><th>exercise</th><th>verdict</th><th>points</th><th>of</th></tr>"
     sums = (
-        f'<tr><th scope="row">total</th><td></td><td>{_number(score)}</td><td>{_number(max_points)}</td></tr>'
+        f'<tr><th scope="row">total</th><td></td><td>{rounded(score)}</td><td>{rounded(max_points)}</td></tr>'
     )
     return (
         f'<table class="course-summary">\n<thead>{head}</thead>\n'

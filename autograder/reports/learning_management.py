@@ -22,6 +22,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 from traitlets import Unicode
 
+from autograder.graded_notebooks.points import rounded
 from autograder.nbgrader.downloads import read_prefixes, read_roster
 from autograder.nbgrader.gradebook import has_points, points_after_penalty
 from autograder.reports.exporter import CourseExporter, write_csv
@@ -177,7 +178,7 @@ class _Export(CourseExporter):
                 found.add(grade.id)
                 for lesson, column in columns.items():
                     if lesson in grade.points and self.wants_student(grade.id):
-                        cells[column] = _number(grade.points[lesson])
+                        cells[column] = rounded(grade.points[lesson], 4)
             filled.append(cells)
         for grade in grades:
             if grade.id not in found and self.wants_student(grade.id):
@@ -200,7 +201,8 @@ class CanvasExport(_Export):
         A student is identified by ID, if the gradebook has one for Canvas, and by SIS Login ID.
         """
         header = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *max_points]
-        possible = [f"    {_POINTS_POSSIBLE}", "", "", "", "", *map(_number, max_points.values())]
+        possible = [f"    {_POINTS_POSSIBLE}", "", "", "", ""]
+        possible += [rounded(points, 4) for points in max_points.values()]
         rows = [
             [_last_first(grade), grade.lms_user_id, "", grade.id, "", *_points(grade, max_points)]
             for grade in grades
@@ -227,7 +229,7 @@ class CanvasExport(_Export):
         for row in above:
             row += [""] * (len(header) - len(row))
             for lesson in new:
-                row[columns[lesson]] = _number(max_points[lesson])
+                row[columns[lesson]] = rounded(max_points[lesson], 4)
         return [header, *above, *self.fill(header, students, grades, columns)]
 
 
@@ -349,8 +351,4 @@ def _last_first(grade: StudentGrades) -> str:
 
 
 def _points(grade: StudentGrades, max_points: Mapping[str, float]) -> list[str]:
-    return [_number(grade.points[lesson]) if lesson in grade.points else "" for lesson in max_points]
-
-
-def _number(value: float) -> str:
-    return f"{round(value, 4):g}"
+    return [rounded(grade.points[lesson], 4) if lesson in grade.points else "" for lesson in max_points]

@@ -7,6 +7,7 @@ import pandas as pd
 from jinja2 import Template
 from markupsafe import Markup
 
+from autograder.graded_notebooks.points import rounded
 from autograder.graded_notebooks.safe_html import templates
 from autograder.reports.class_report.charts import CHARTS
 from autograder.reports.class_report.figures import (
@@ -65,7 +66,7 @@ def _template() -> Template:
     }
     environment.filters |= {
         "short": _short,
-        "number": _number,
+        "number": rounded,
         "percent": _percent,
         "cut": _cut,
     }
@@ -81,10 +82,6 @@ def _short(lesson: str) -> str:
     """Return the number of a lesson, or its name if that does not begin with a number."""
     number, dash, _ = lesson.partition("-")
     return number if dash and number.isdigit() else lesson
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None or pd.isna(value) else f"{round(float(value), 2):g}"
 
 
 def _percent(value: float | None) -> str:
@@ -126,7 +123,7 @@ def _grid(records: ClassRecords, figures: Figures) -> list[tuple[str, str, list[
     table = figures.scores
     for student, state, points in zip(table["student"], table["state"], table["points"], strict=True):
         scored, sign = state in (GRADED, WAITING), _SIGNS.get(state, "")
-        cells[student].append(f"{_number(points)}{sign}" if scored else sign)
+        cells[student].append(f"{rounded(points)}{sign}" if scored else sign)
         sums[student] += float(points) if scored else 0.0
     return [(name, id, cells[id], sums[id]) for id, name in records.students.items()]
 

@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 from markupsafe import Markup
 
+from autograder.graded_notebooks.points import rounded
 from autograder.graded_notebooks.safe_html import templates
 from autograder.reports.class_report.charts import finished, rows_of
 from autograder.reports.learning.concept_test import TESTS, ConceptTest
@@ -43,16 +44,9 @@ def learning_page(test: ConceptTest, records: LearningRecords, figures: Figures,
         chart=Markup(as_svg(questions_chart(figures.questions, both))) if both else "",
         figures=figures,
         logs=len({run.student for run in records.logged}),
-        shown=_shown,
+        shown=lambda cell: rounded(cell) if isinstance(cell, float) else str(cell),
         is_numeric=pd.api.types.is_numeric_dtype,
     )
-
-
-def _shown(value: object) -> str:
-    """Format the value of a table cell: a float with at most two decimals, and a missing number as a dash."""
-    if isinstance(value, float):
-        return "–" if pd.isna(value) else f"{value:.2f}".rstrip("0").rstrip(".")
-    return str(value)
 
 
 def questions_chart(questions: pd.DataFrame, students: int) -> Picture:
