@@ -244,7 +244,6 @@ def become_kernel(
 
 
 def _descendants(root: int) -> Iterator[int]:
-    """Yield the ids of all descendants of a process."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -66,8 +66,6 @@ class _PlacedCell:
 
 
 class _Repair:
-    """The repair of one notebook."""
-
     def __init__(self, raw: bytes, released: NotebookNode) -> None:
         self.released, names = _with_names_as_ids(released)
         self.submitted = read_notebook(raw)

@@ -96,8 +96,6 @@ def check(
 
 @dataclass(frozen=True)
 class _Result:
-    """The result of a check."""
-
     finding: Finding
     message: str
     points: float | None = None

@@ -97,8 +97,6 @@ def read_records(
 
 @dataclass
 class _Reader:
-    """A reader of one class's records."""
-
     _gradebook: Gradebook
     _course: CourseDirectory
     _wants_student: Callable[[str], bool]
