@@ -494,7 +494,7 @@ print(f"{len(captions)} captions, {len(words)} different words, {vectors.shape[1
 #
 # **Change something:** write your own sentence in lower case, with words from the captions. (A `KeyError` names a word
 # that doesn't occur in them.) Then divide or multiply `x` by two before the call: what happens to the weights, and why?
-# Undo your changes before you go on.
+# Undo your changes before you run the next cell.
 
 # %% tags=["see"]
 sentence = "a boy with a blue hat and a girl in a red dress".split()

@@ -344,7 +344,7 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 #
 # ### Build it
 #
-# You write both methods. Here is all of it once more:
+# You write both methods. In short:
 #
 # 1. `__init__` calls `super().__init__()` first, as in every PyTorch module.
 # 2. It creates the four layers and one `nn.Dropout`, and stores `heads` and `attention`.

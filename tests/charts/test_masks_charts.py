@@ -43,7 +43,7 @@ def test_only_outputs_before_the_change_are_leaks(texts_of: TextsOf) -> None:
     assert texts.count("0") == 3
     assert texts.count("1.50") == 2
     assert "Changing 'sleeps' moves earlier outputs under 1 of 2 masks" in texts
-    assert "right: 0 earlier outputs moved; ahead: 1 earlier outputs moved" in str(chart.description)
+    assert "right: 0 earlier outputs moved; ahead: 1 earlier output moved" in str(chart.description)
 
 
 def test_no_leak_is_said_so(texts_of: TextsOf) -> None:
