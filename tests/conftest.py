@@ -8,6 +8,8 @@ import pytest
 from hypothesis import settings
 from jaxtyping import config, install_import_hook
 
+from tests import shape_checks
+
 # One thread per process, including those that the tests start, because pytest's workers share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -28,7 +30,7 @@ if early := [name for name in CHECKED if name in sys.modules]:
         f"{', '.join(early)} was imported before tests/conftest.py, so its shapes would not be checked; "
         "import it in the tests, not in a pytest plugin"
     )
-install_import_hook(CHECKED, "beartype.beartype")
+install_import_hook(CHECKED, f"{shape_checks.__name__}.checked")
 
 settings.register_profile("course", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("course")
