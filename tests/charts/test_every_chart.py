@@ -229,9 +229,9 @@ def test_says_its_description_in_the_svg(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_can_be_rebuilt_from_its_specification(name: str) -> None:
-    """The documentation rebuilds a chart from its specification before it draws it."""
+    """The documentation, which is built every day, rebuilds a chart from its specification and draws it."""
     spec = example(name).to_dict()
     assert alt.Chart.from_dict(spec).to_dict() == spec
 

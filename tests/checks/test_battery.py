@@ -10,10 +10,10 @@ pytestmark = pytest.mark.usefixtures("shapes_unchecked")
 
 
 def chosen(answer: Answer) -> bool:
-    return hashlib.sha256(answer.code.encode()).digest()[0] % 64 == 0
+    return hashlib.sha256(answer.code.encode()).digest()[0] % 128 == 0
 
 
-#: One in 64 answers of the open half.
+#: One in 128 answers of the open half.
 SAMPLE = [
     pytest.param(answer, id=f"{answer.exercise}-{answer.style}")
     for answer in answers()

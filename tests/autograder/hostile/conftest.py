@@ -13,7 +13,7 @@ Grade = Callable[[str, Sequence[Threat], Mapping[str, str]], Aftermath]
 #: Lower limits than for a real class, so that attacks that run into them end sooner. A single process reaches
 #: its memory limit well before all processes together reach the total limit, which ends the kernel.
 CONFIG = """
-c.SandboxedExecute.workers = 4
+c.SandboxedExecute.workers = 3
 c.SandboxedExecute.cell_seconds = 5
 c.SandboxedExecute.memory_bytes = 2**30
 c.SandboxedExecute.total_memory_bytes = 5 * 2**28

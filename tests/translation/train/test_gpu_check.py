@@ -98,6 +98,7 @@ def test_a_run_whose_compiler_fails_is_no_test(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
     common = "captions training.device=cpu data.train_pairs=100 data.vocab_size=300 model.layers=1"
+    common += " model.d_model=16 model.heads=2 model.d_ff=16"
     settings = "training.epochs=null training.updates=1 evaluation.bleu_every=0 training.compile=true"
     arguments = [*common.split(), *settings.split(), f"run_folder={tmp_path}/run"]
     with pytest.raises(correctness.CheckFailedError, match=r"^torch\.compile failed \(InductorError: "):

@@ -194,13 +194,13 @@ while True:
     Threat(
         "reply-that-looks-small",
         "answers with a terabyte that takes four bytes in its own process",
-        cells=_answer("torch.ones(1).expand(2**38)"),
+        cells=_answer("torch.ones(1).expand(2**31)"),
         lost=_SCORES,
     ),
     Threat(
         "reply-of-many-tensors",
         "answers with a hundred thousand empty tensors",
-        cells=_answer("tuple(torch.empty(0) for _ in range(100_000))"),
+        cells=_answer("tuple(torch.empty(0) for _ in range(20_000))"),
         lost=_SCORES,
     ),
     Threat(
@@ -209,7 +209,7 @@ while True:
         cells={
             "attention_scores": """\
 deep = ()
-for _ in range(10_000_000):
+for _ in range(1_000_000):
     deep = (deep,)
 def attention_scores(query, key):
     return deep
