@@ -30,7 +30,8 @@ model: {{layers: 1, d_model: 16, heads: 2, d_ff: 32, dropout: 0.1}}
 training:
   {{epochs: 2, tokens_per_batch: 400, batches_per_update: 3, warmup_steps: 20, device: cpu, threads: 1,
     precision: float32, log_every: 4, checkpoint_every: 3}}
-evaluation: {{tokens_per_batch: 1000, beam_size: 1}}
+# The models of most tests have learned so little that their translations don't end, so limit the length.
+evaluation: {{tokens_per_batch: 1000, beam_size: 1, length_factor: 0.3, length_extra: 4}}
 """
 
 
@@ -97,6 +98,7 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config.write_text(CONFIG.format(run=lab / "run", corpus=lab / "corpus"), "utf-8")
         overrides = ["training.epochs=3", "training.batches_per_update=1", "model.d_model=32"]
         overrides += ["training.average_last=2", "evaluation.beam_size=3", "evaluation.bleu_every=0"]
+        overrides += ["evaluation.length_factor=1.2", "evaluation.length_extra=10"]
         train(load_config(str(config), overrides), SINGLE_PROCESS)
         return lab
 

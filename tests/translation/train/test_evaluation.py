@@ -38,6 +38,8 @@ def setting(tiny_config: Callable[..., RunConfig]) -> tuple[Evaluator, Transform
         "training.precision=float64",
         "evaluation.tokens_per_batch=90",
         "evaluation.beam_size=2",
+        "evaluation.length_factor=1.2",
+        "evaluation.length_extra=10",
         "model.dropout=0.5",
     )
     validation = load_corpus(config.data).validation

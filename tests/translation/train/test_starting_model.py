@@ -59,7 +59,10 @@ def test_a_run_has_one_start(first_run: Path, tiny_config: Configs) -> None:
 def test_it_begins_with_the_weights_that_the_other_translates_with(
     first_run: Path, tiny_config: Configs
 ) -> None:
-    folder = train_from(first_run, tiny_config, NO_STEP, "training.epochs=1", "evaluation.alpha=0.6")
+    usual_length = ("evaluation.length_factor=1.2", "evaluation.length_extra=10")
+    folder = train_from(
+        first_run, tiny_config, NO_STEP, "training.epochs=1", "evaluation.alpha=0.6", *usual_length
+    )
     expected = load_model(RunFolder(first_run).model("averaged")).weights
     got = load_model(RunFolder(folder).model("last")).weights
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-20)
