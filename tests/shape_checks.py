@@ -11,7 +11,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """Check the types and shapes of a function's arguments and of its result in every call.
 
     Where the checks are disabled, a nested function is returned unchanged, because beartype would decorate it
-    again in every call of the function around it.
+    again each time the function around it runs.
     """
     is_nested = "<locals>" in getattr(function, "__qualname__", "")
     return function if is_nested and config.jaxtyping_disable else beartype(function)

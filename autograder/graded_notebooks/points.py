@@ -152,7 +152,7 @@ def _sentence(words: str) -> str:
 
 
 def rounded(value: float | None, decimals: int = 2) -> str:
-    """Format a number with at most this many decimals, and a missing one, None or NaN, as a dash."""
+    """Format a number with at most `decimals` decimals, or None or NaN as a dash."""
     return "–" if value is None or isnan(value) else f"{round(float(value), decimals):g}"
 
 

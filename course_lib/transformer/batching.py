@@ -14,9 +14,10 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     As in section 5.1, sentences are "batched together by approximate sequence length". Padded to its longest
     sentence, a batch has at most `max_tokens` positions: the length of the longest sentence times the number
     of sentences. Every index occurs exactly once; without sentences, there are no batches. It is enough to
-    fill batches one after the other with the sentences in order of length. Another method may need one batch
-    more, and 10 percent plus `max_tokens` more positions. The order of the batches is arbitrary. A sentence
-    longer than `max_tokens` raises ValueError with its index and its length, or is a batch of its own.
+    fill batches one after the other with the sentences in order of length. Another method may need at most
+    one batch more, and at most 10 percent plus `max_tokens` more positions. The order of the batches is
+    arbitrary. A sentence longer than `max_tokens` raises ValueError with its index and its length, or is a
+    batch of its own.
     """
     batches: list[list[int]] = []
     batch: list[int] = []

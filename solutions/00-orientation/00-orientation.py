@@ -303,7 +303,7 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **probably, ...**, or **in the ... tests that fail, ...** | a mistake that explains most or all of the tests that fail |
 # | **Every number is ...**, **All numbers that differ ...** | how your numbers are related to the expected ones |
 # | **First correct ...** | a function from an earlier cell that yours uses, and that fails its own check |
-# | **Your code reads the notebook's variable ...** | a variable of another cell, where you may have meant an argument |
+# | **Your code reads the notebook's variable ...** | a variable from outside your function, where you may have meant an argument |
 # | **Your code passes ...** | how many tests it passes, with examples: what works already |
 # | **Printed in this test** | what your code printed during the test |
 # | **Try ... expected: ... returned: ...** | code to copy into a scratch cell, the expected result, and yours |

@@ -145,8 +145,8 @@ print("update 2:", *adam_update(first[0], torch.tensor([0.1, 0.04]), first[1], f
 #
 # There are two weights, and the loss is a hundred times steeper along one of them:
 # $\frac12 (100\, \theta_1^2 + \theta_2^2)$. Both weights start at 1, and the loss is lowest where both are 0. The rate
-# of gradient descent is 0.015. (From 0.02 on, every update would overshoot by at least as much as it corrects.) Adam runs
-# at a rate of 0.05.
+# of gradient descent is 0.015. (At 0.02 or more, every update would overshoot so far that the steep weight gets no
+# closer to 0.) Adam runs at a rate of 0.05.
 #
 # **Change something:** set the rate of gradient descent to 0.021. Then raise Adam's rate to 0.5.
 

@@ -182,7 +182,7 @@ on_ranks(2, summed)
 # - **There may be no process group.** On a laptop there is a single process, and `dist.is_initialized()` is False.
 # - **A rank may have no batch**: a sum of 0 over 0 tokens. Dividing before adding gives NaN.
 # - **All-reduce works in place.** The caller still needs the tensors that it passed.
-# - **Sums get large.** Adding in float64 keeps all digits; return the dtype of the loss sum.
+# - **Sums get large.** Add in float64, which rounds far less, and return the dtype of the loss sum.
 # - **The result is for logging.** Detach it, so that it doesn't keep a graph in memory.
 
 # %% build="global_token_mean"
@@ -671,8 +671,8 @@ communication_timeline(pd.DataFrame(plans))
 # <details><summary>What changes?</summary>
 #
 # Only with a latency of 0 are the buckets no better: each gradient at once needs 11.1 ms, and the buckets 12.3 ms,
-# because they wait until they are full. The larger the latency, the more they gain. A bucket of 100 MB is complete only
-# at the end, so nothing overlaps (17.4 ms); buckets of 1 MB pay the latency too often (22.1 ms).
+# because they wait until they are full. The larger the latency, the more they gain. With buckets of 100 MB it takes
+# 17.4 ms, and with buckets of 1 MB 22.1 ms. Why?
 #
 # </details>
 

@@ -248,10 +248,10 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 #
 # ### See it: all of its attention
 #
-# Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence
-# is translated. Choose the layer and the head in the lists below each picture. A `+` marks a piece that continues a
-# word: *weil* may appear as `wei` and `+l`. `(space)` is a space that became a piece of its own. (The provided model's second token, `<to-english>`, tells it which
-# language to translate into.)
+# Here is what you have built since lesson 01, at work: the weights of every layer and every head, while one sentence is
+# translated. Choose the layer and the head in the lists below each picture. A `+` marks a piece that continues a word:
+# *weil* may appear as `wei` and `+l`. `(space)` is a space that became a piece of its own. (The provided model's second
+# token, `<to-english>`, tells it which language to translate into.)
 #
 # Look for a head that always attends to the previous word, a head that attends to the end token when it has nothing
 # to do, and verbs that attend to their subjects. In cross-attention, each row says which word the decoder **reads**
@@ -524,7 +524,7 @@ pd.DataFrame([memory_of(*shape) for shape in [(32, 16), (64, 16), (4, 256)]]).ro
 # The activations grow with the number of words. For the same number of words, long sentences need more memory than
 # short ones, because every head keeps an attention weight for each *pair* of words: a sentence of 256 words has
 # 16 · 16 = 256 times as many pairs as one of 16 words. With a sixteenth as many sentences, that is 16 times as many
-# pairs in total. (Most activations don't depend on pairs, so together they don't even double.)
+# pairs in total. (Most activations don't depend on the pairs, so all of them together need less than twice as much.)
 #
 # If memory runs out, make the batches smaller and accumulate gradients (lesson 09). Apart from dropout's random choices,
 # the update stays the same.
@@ -694,9 +694,10 @@ if SEARCH:
 runs = pd.DataFrame(found, columns=["setting", "seed", "validation loss", "validation BLEU"])
 print(runs.to_string(index=False) if found else f"there are no finished epochs in {EXPERIMENT} yet")
 if found:
-    for measure in runs.columns[2:][runs.iloc[:, 2:].notna().any()]:
-        print(f"\n{measure}, seed by seed:")
-        print(runs.pivot(index="seed", columns="setting", values=measure).to_string())
+    for measure in ["validation loss", "validation BLEU"]:
+        if runs[measure].notna().any():
+            print(f"\n{measure}, seed by seed:")
+            print(runs.pivot(index="seed", columns="setting", values=measure).to_string())
 summary = runs.groupby("setting")[["validation loss", "validation BLEU"]].agg(["count", "mean", "min", "max"])
 summary.round(3) if found else None
 

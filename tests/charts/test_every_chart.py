@@ -231,7 +231,7 @@ def test_says_its_description_in_the_svg(name: str) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.nightly
 def test_can_be_rebuilt_from_its_specification(name: str) -> None:
-    """The documentation, which is built every day, rebuilds a chart from its specification and draws it."""
+    """The documentation rebuilds a chart from its specification before it draws it."""
     spec = example(name).to_dict()
     assert alt.Chart.from_dict(spec).to_dict() == spec
 

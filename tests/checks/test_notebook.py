@@ -110,7 +110,7 @@ def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> Non
     )
     told_of_error = " ".join(failure(replace(verdict, explanation=by_error)).split())
     assert told_of_error.startswith("✗ attention_scores: incorrect.")
-    assert "your code raises the same error as the course's code, for instance, if" in told_of_error
+    assert "your code does the same as the course's code would, for instance, if" in told_of_error
     assert "Why:" not in told_of_error
 
 
@@ -180,7 +180,7 @@ def test_an_attribute_with_the_name_of_an_exercise_is_no_part() -> None:
 def test_variables_of_the_notebook_that_an_answer_reads_are_named() -> None:
     names: dict[str, object] = {"width": 512, "HALF": 0.5, "torch": torch, "key": 3}
     exec("def attention_scores(query, key): return query @ key.mT / width**HALF + torch.ones(())", names)
-    with pytest.raises(CheckError, match="Your code reads the notebook's variable `width`, set in another"):
+    with pytest.raises(CheckError, match="Your code reads the notebook's variable `width`, set outside"):
         check("attention_scores", names)
 
 

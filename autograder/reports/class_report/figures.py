@@ -165,7 +165,12 @@ def _students_to_help(
         if lessons or share < HELP_BELOW:
             exercises = (cell.exercise for cell in weak[student])
             mistakes = (text for cell in weak[student] if cell.verdict for text in cell.verdict.statements)
-            yield student, name, share, *map(list, map(dict.fromkeys, (lessons, exercises, mistakes)))
+            yield (
+                student,
+                name,
+                share,
+                *(list(dict.fromkeys(texts)) for texts in (lessons, exercises, mistakes)),
+            )
 
 
 _VERDICTS = (

@@ -330,7 +330,7 @@ def describe(value: Value) -> str:
         count = _NUMBER_WORDS[len(value)] if len(value) < len(_NUMBER_WORDS) else str(len(value))
         return f"{'a list' if isinstance(value, FrozenList) else 'a tuple'} of {count}"
     if isinstance(value, dict):
-        names = [*value][:4] + ([f"{len(value) - 4} more"] if len(value) > 4 else [])
+        names = [*value][:4] + ([f"and {len(value) - 4} more"] if len(value) > 4 else [])
         return f"a dict of {', '.join(names) or 'nothing'}"
     if isinstance(value, Opaque):
         return f"an object of type {value.type_name}"

@@ -332,10 +332,16 @@ def _facts(
     if not any(isinstance(whole, Raised) for whole in wholes):
         pairs = [pair for pair in (difference.values, wholes) if pair is not None]
         facts += [fact for pair in pairs if (fact := relation(*pair, arguments))][:1]
+    working = {STUDENT_OBJECT}
     for right, actual, request in zip(expected.replies, found.replies, found.requests, strict=False):
         if isinstance(right, Returned) and isinstance(actual, Raised) and actual.note == RAISED_BY_NAME:
-            facts += [valid] if (valid := replace(arguments, values=request.arguments).described()) else []
+            # If a constructor failed, the first request to the object returns the failure.
+            if request.action in ("call", "gradients") and request.of in working:
+                given = replace(arguments, values=request.arguments).described()
+                facts += [given] if given else []
             break
+        if isinstance(actual, Returned):
+            working.add(request.of)
         if isinstance(right, Returned) and isinstance(actual, Returned) and right.called != actual.called:
             name, times = (*actual.called, *right.called)[0], len(actual.called)
             known = {0: f"never calls the {name}", 1: f"calls the {name}", 2: f"calls the {name} twice"}

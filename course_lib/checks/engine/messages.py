@@ -50,11 +50,11 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = (), variables: Sequen
         first = f"First correct {parts}, which your code uses and which {fails}. Then run this check again."
         test = (first, *test)
     if variables and not verdict.explanation.named:
-        listed = " and ".join(f"`{variable}`" for variable in variables)
+        listed = ", ".join(f"`{variable}`" for variable in variables)
         which = "variable" if len(variables) == 1 else "variables"
         test = (
             *test,
-            f"Your code reads the notebook's {which} {listed}, set in another cell. Is that intended?",
+            f"Your code reads the notebook's {which} {listed}, set outside your code. Is that intended?",
         )
     words = shortened(" ".join(verdict.printed.split()))
     printed = [f"Printed in this test: {words}"] if words else []
@@ -123,7 +123,8 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
         what = "your results are"
     what += " what you get, for instance," if is_vague else " what you get"
     if similar.is_error:
-        what = "your code raises the same error as the course's code, for instance,"
+        does = "does the same as" if similar.others else "raises the same error as"
+        what = f"your code {does} the course's code would, for instance,"
     comma = "," if statement.startswith(("with ", "without ")) else ""
     resemblance = f"In {where}, {what} if{comma} {statement}."
     if similar.unexplained is None:

@@ -30,7 +30,8 @@ def save_checksummed(path: Path, state: Mapping[str, object]) -> None:
 
     Raises OSError, for example if the disk is full.
     """
-    # An OSError must not pass through torch's writer, so let it write to memory.
+    # Let torch write to memory, although that takes as much memory as the checkpoint: its writer, in C++,
+    # would turn an OSError of the file into a different exception.
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getbuffer()

@@ -136,10 +136,10 @@ def _write_split(
     fits: list[bool] = []
 
     def chunks() -> Iterator[list[IdPair]]:
-        for vocabulary, sources, targets in directions:
-            for first in range(0, len(sources), CHUNK):
+        for directed, inputs, outputs in directions:
+            for first in range(0, len(inputs), CHUNK):
                 chunk = slice(first, first + CHUNK)
-                ids = vocabulary.encode_source(sources[chunk]), vocabulary.encode(targets[chunk])
+                ids = directed.encode_source(inputs[chunk]), directed.encode(outputs[chunk])
                 pairs = list(zip(*ids, strict=True))
                 short = [max(map(len, pair)) <= longest for pair in pairs]
                 fits.extend(short)

@@ -85,7 +85,7 @@ class Vocabulary:
         atomic_write_text(path, self.tokenizer.to_str(pretty=True))
 
     def in_direction(self, direction: Direction) -> "Vocabulary":
-        """Return the vocabulary for a direction. It only depends on it if there are tags."""
+        """Return the vocabulary for a direction, which only matters if there are tags."""
         return self if self.direction is None else replace(self, direction=direction)
 
     @property

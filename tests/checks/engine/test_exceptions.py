@@ -61,7 +61,7 @@ def told(call: Callable[..., object], *arguments: object) -> str:
         (lambda: Named().query_projektion(X), "Did you mean `query_projection`?"),
         (lambda: (3).size(0), "The object that lacks `.size` is a number here, not a tensor."),
         (lambda: None.shape, "The object that lacks `.shape` is None."),
-        (lambda: [].sort()[0], "and so do those that work in place"),
+        (lambda: [].sort()[0], "and so do some that work in place"),
         (lambda: float(X), "take a single number, but this tensor has several."),
         (lambda: 1 if X > 0 else 2, "need one truth value, not a tensor"),
         (lambda: X.sum().backward(), "The tensor has no autograd graph"),

@@ -193,19 +193,19 @@ while True:
     ),
     Threat(
         "reply-that-looks-small",
-        "answers with a terabyte that takes four bytes in its own process",
+        "answers with 8 GiB that take four bytes in its own process",
         cells=_answer("torch.ones(1).expand(2**31)"),
         lost=_SCORES,
     ),
     Threat(
         "reply-of-many-tensors",
-        "answers with a hundred thousand empty tensors",
-        cells=_answer("tuple(torch.empty(0) for _ in range(20_000))"),
+        "answers with sixty thousand empty tensors",
+        cells=_answer("tuple(torch.empty(0) for _ in range(60_000))"),
         lost=_SCORES,
     ),
     Threat(
         "reply-that-is-deep",
-        "answers with a tuple ten million deep",
+        "answers with a tuple a million levels deep",
         cells={
             "attention_scores": """\
 deep = ()
