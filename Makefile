@@ -1,6 +1,7 @@
 # The course's commands. Each one first updates the installation if the requirements have changed.
 PYTHON ?= python3
-WORKERS ?= 2
+# One more than CI's two cores, because many tests wait for other processes.
+WORKERS ?= 3
 STUDENTS ?= 20
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)

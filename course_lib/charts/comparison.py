@@ -51,12 +51,13 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
     numbers or with fewer than two or more than eight axes.
     """
     left, right = from_tensor(found, "found", range(2, 9)), from_tensor(expected, "expected", range(2, 9))
+    are_truth_values = str(getattr(expected, "dtype", "")).endswith("bool")
     wrong: Booleans | None = None
     if left.shape == right.shape:
         assert differs is not None
         everywhere = from_tensor(differs, "differs", range(2, 9)) != 0
         count = int(everywhere.sum())
-        what = "truth values" if str(getattr(expected, "dtype", "")).endswith("bool") else "numbers"
+        what = "truth values" if are_truth_values else "numbers"
         finding = f"{count} of {everywhere.size} {what} {'differs' if count == 1 else 'differ'}."
         at = tuple(np.argwhere(everywhere)[0].tolist()[:-2])
         part = f"Shown: the matrix at {list(at)}." if at else ""
@@ -88,6 +89,8 @@ def found_beside_expected(found: Numbers, expected: Numbers, differs: Numbers | 
         )
         for number, (name, grid, part, ramp) in enumerate(zip(NAMES, grids, cells, ramps, strict=False))
     ]
+    if are_truth_values:
+        notes = ["1 means True, and 0 means False.", *notes]
     lines = [finding, *filter(None, [part]), *notes]
     widths = [cell * len(columns) for _, columns in windows]
     spacing, padding = _room_for_text([max(widths)] if stacked else widths + widths[: len(panels) - 2], lines)

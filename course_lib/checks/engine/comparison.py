@@ -32,6 +32,9 @@ GRADIENTS_ARE_CUT = (
     "a value that isn't used gets none."
 )
 
+#: How the name of a result begins that describes what a call did, such as "the response for 5 words".
+_RESPONSE = "the response"
+
 _NUMBER_WORDS = ("no", "one", "two", "three", "four", "five")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
@@ -291,6 +294,8 @@ class Comparison:
             return ""
         # A plain `str` states a fact, which isn't quoted. Strings that are data have the type `Text`.
         if type(expected) is str and type(found) is str:
+            if name.startswith(_RESPONSE):
+                return f"Expected {expected}{name.removeprefix(_RESPONSE)}, got {found}."
             return f"Expected {name} to be {expected}, got {found}."
         facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
         if found is None and name == "the result":

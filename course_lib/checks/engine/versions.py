@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
 
+from course_lib.checks.engine.candidate import SECONDS
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import Misconception
@@ -18,6 +19,9 @@ _RUN, _REQUEST = 20, 25
 
 #: The effort of compiling a version: a constant, plus 1 for every `_CHARACTERS` characters of source.
 _COMPILING, _CHARACTERS = 20, 40
+
+#: The effort of a call that times out. It uses up the budget of a search, so that a check waits for one only.
+_TIMEOUT = round(SECONDS * 100_000)
 
 
 class BrokenCheckError(RuntimeError):
@@ -119,6 +123,7 @@ class Versions:
             version.stopped = backend.stopped
             if mistakes and version.stopped and self._known.pop(mistakes, None):
                 self._timed_out[mistakes] = version
+                self.effort += _TIMEOUT
         return version.outcomes[number]
 
     def _count_effort(self, counted: set[int], number: int) -> None:

@@ -16,11 +16,14 @@ from tests.autograder.hostile.threats.submissions import SCRIPTS
 
 pytestmark = pytest.mark.sandbox
 
-#: The threats of each run. Judging is the same under both mechanisms, so the second run contains only the
-#: threats that the weaker mechanism must confine.
+#: Threats that resemble others, and take more than ten seconds each.
+SLOW = {"judged-loop-that-catches", "patched-isinstance"}
+
+#: The threats of each run. Judging is the same under both mechanisms, so the second run, at night,
+#: contains only the slow threats and those that the weaker mechanism must confine.
 RUNS = {
-    "the strongest mechanism": THREATS,
-    "without bubblewrap": tuple(threat for threat in THREATS if threat.confined),
+    "the strongest mechanism": tuple(threat for threat in THREATS if threat.name not in SLOW),
+    "without bubblewrap": tuple(threat for threat in THREATS if threat.confined or threat.name in SLOW),
 }
 WITHOUT = {"the strongest mechanism": frozenset(), "without bubblewrap": frozenset({"bubblewrap"})}
 MARKS = {"the strongest mechanism": (), "without bubblewrap": (pytest.mark.nightly,)}

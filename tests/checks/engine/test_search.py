@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks.engine import local_backend, messages
+from course_lib.checks.engine import local_backend, messages, search
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.diagnosis import examine
 from course_lib.checks.engine.exercise import ExerciseCheck
@@ -98,6 +98,7 @@ def test_a_misconception_that_once_took_too_long_is_found_by_the_next_check(
     assert isinstance(outcome.observed, Raised)
     assert outcome.observed.kind == OUT_OF_TIME
     assert versions.outcome(exercise.misconceptions, 0) is outcome
+    assert versions.effort > search._ALL_EFFORT, "the search would wait for more timeouts"
     assert examine(exercise, student, "seed").explanation.named == exercise.misconceptions
 
 

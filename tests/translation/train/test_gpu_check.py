@@ -94,6 +94,7 @@ def test_one_process_under_torchrun_trains_like_one_without() -> None:
     assert found.startswith("processes under torchrun: 1, relative difference")
 
 
+@pytest.mark.nightly
 def test_a_run_whose_compiler_fails_is_no_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")

@@ -481,7 +481,7 @@ def _average_of_different_entries(candidate: Candidate, draw: Draw) -> Observed:
 def _average_of_different_shapes(candidate: Candidate, draw: Draw) -> Observed:
     states = ({"layer.weight": draw.normal(4, 3)}, {"layer.weight": draw.normal(3)})
     reply = _refused(candidate, *states, wanted=(4, 3))
-    return {"the response to the shapes (4, 3) and (3,)": reply}
+    return {"the response for the shapes (4, 3) and (3,)": reply}
 
 
 # --- predictions --------------------------------------------------------------------------------------------

@@ -281,7 +281,7 @@ def _other_batch(candidate: Candidate, draw: Draw) -> Observed:
         reply = candidate.fixture(any_refusal()).call(module, query, keys, keys)
         if isinstance(reply, Returned) and reply.value == A_RESULT:
             module.call(query, keys, keys)  # Don't compare this result: it only helps the diagnosis.
-        found[f"the response to 2 sentences of queries and {sentences} of keys"] = reply
+        found[f"the response for 2 sentences of queries and {sentences} of keys"] = reply
     return found
 
 

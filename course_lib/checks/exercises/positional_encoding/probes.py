@@ -256,7 +256,7 @@ def _sum_in_dtypes(candidate: Candidate, draw: Draw) -> Observed:
 def _sum_past_the_end(candidate: Candidate, draw: Draw) -> Observed:
     tried = candidate.fixture(past_max_length())
     return {
-        f"the response to {words} words with a max_length of {maximum}": tried.call(
+        f"the response for {words} words with a max_length of {maximum}": tried.call(
             in_double(candidate, 6, 0.0, maximum), maximum, sinusoids(words, 6).double(), training
         )
         for words, maximum, training in ((6, 4, True), (3, 1, False), (300, 5, False))

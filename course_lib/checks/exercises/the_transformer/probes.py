@@ -614,7 +614,7 @@ def _tied_keeps_the_rest(candidate: Candidate, draw: Draw) -> Observed:
 @probe("vocabularies of different sizes raise a ValueError whose message contains both sizes")
 def _tied_unequal(candidate: Candidate, draw: Draw) -> Observed:
     return {
-        f"the response to vocabularies of {source} and {target} words": candidate.fixture(
+        f"the response for vocabularies of {source} and {target} words": candidate.fixture(
             refusal(candidate, source, target, passes=False)
         ).call(candidate.fixture(reader(source, target_vocab=target)))
         for source, target in ((6, 8), (8, 6))

@@ -302,7 +302,7 @@ def _batch_of_least_room(candidate: Candidate, draw: Draw) -> Observed:
 def _batch_without_room(candidate: Candidate, draw: Draw) -> Observed:
     pairs = _pairs((1, 3), (4, 2))
     return {
-        f"the response to a max_length of {room}": _refusal(candidate, pairs, room, room)
+        f"the response for a max_length of {room}": _refusal(candidate, pairs, room, room)
         for room in (1, 0, -7)
     }
 
