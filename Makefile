@@ -14,7 +14,7 @@ help:
 	@echo "make demo         grade an example class and train a translator (under ten minutes)"
 	@echo "make lab          open the lessons in JupyterLab, with a start page that shows your progress"
 	@echo "make progress     show your progress in the terminal"
-	@echo "make test         run make check, then the tests (about 25 minutes)"
+	@echo "make test         run make check, then the tests (about 20 minutes)"
 	@echo "make nightly      run the tests that repeat others with more cases or on whole services"
 	@echo "make quick        run the fast tests only (about three minutes)"
 	@echo "make check        check format, lint and types, run all lessons, and compare lessons/ with solutions/"

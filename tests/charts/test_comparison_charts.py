@@ -31,6 +31,13 @@ def test_counts_and_marks_what_differs(texts_of: TextsOf) -> None:
     assert texts.count("=") == 11
 
 
+def test_truth_values_are_explained(texts_of: TextsOf) -> None:
+    expected = torch.ones(3, 3, dtype=torch.bool).tril()
+    texts = texts_of(found_beside_expected(~expected, expected, ~expected != expected))
+    assert {"9 of 9 truth values differ.", "1 means True, and 0 means False."} <= set(texts)
+    assert "1 means True, and 0 means False." not in texts_of(_compared(_values(3, 3), _values(3, 3) + 1))
+
+
 def test_no_numbers_are_marked_and_nan_equals_nan(texts_of: TextsOf) -> None:
     expected = torch.tensor([[math.nan, 1.0, 2.0, 3.0]])
     found = torch.tensor([[math.nan, math.nan, math.inf, -math.inf]])

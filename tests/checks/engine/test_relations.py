@@ -183,5 +183,11 @@ def test_facts_in_words_are_not_quoted() -> None:
     )
 
 
+def test_a_missing_error_is_expected_and_not_a_response() -> None:
+    difference = Comparison().difference("an error", "a result", "the response for a max_length of 5")
+    assert difference is not None
+    assert difference.facts == "Expected an error for a max_length of 5, got a result."
+
+
 def test_arguments_without_names_are_numbered() -> None:
     assert "Your result equals argument 2, unchanged." in relation(DRAWN, ROWS, Arguments((None, ROWS)))
