@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(path.stat().st_mtime >= started for path in traces.parent.glob(f"{traces.name}*")):
             _report(
                 f"each process wrote the collectives that it waited for to {traces}N, where N is its rank. "
-                f"To compare them: torchfrtrace --prefix {traces.name} {traces.parent}"
+                f"To compare them: torchfrtrace --allow-incomplete-ranks --prefix {traces.name} "
+                f"{traces.parent}"
             )
         # When a process ends with an error, torchrun sends SIGTERM to those that are still running.
         codes = {failure.exitcode for failure in failed.failures.values()} - {-signal.SIGTERM}

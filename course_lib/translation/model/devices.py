@@ -46,7 +46,7 @@ def _require_kernels(device: torch.device) -> None:
             f"device: {torch.cuda.get_device_name(device)} has compute capability {major}.{minor}, but this "
             f"build of PyTorch (for CUDA {torch.version.cuda}) needs at least {min(built_for) / 10:.1f}. "
             "Install PyTorch 2.14 or older for CUDA 12.6, which has kernels for older GPUs (pip install "
-            "torch==2.13.0 --index-url https://download.pytorch.org/whl/cu126), or use the CPU."
+            "torch==2.13.0+cu126 --index-url https://download.pytorch.org/whl/cu126), or use the CPU."
         )
 
 

@@ -295,7 +295,8 @@ class Experiment:
     def _validate(self) -> None:
         """Evaluate the current weights, record the results, and save the weights if they are the best so far.
 
-        A checkpoint with these weights must have been saved before. It is replaced by one with the results.
+        A checkpoint with these weights must have been saved before. At the end of the run, it is replaced by
+        one with the results.
         """
         epochs, validation = self.trainer.epochs_done, self.data.validation
         self._stop_if_requested()
@@ -312,7 +313,10 @@ class Experiment:
         if self._best.is_better(row, self.trainer.step):
             self.files.save_model("best", self._trained_model)
         self._validated_step = self.trainer.step
-        self._save_checkpoint()
+        # Within the run, the next checkpoint contains the results. If the run is killed before then, it
+        # validates again, which is cheaper than a second checkpoint in each epoch.
+        if self._complete or self._best.patience_exhausted:
+            self._save_checkpoint()
         self.trainer.window.restart_clock()
 
     def test(self) -> Result:

@@ -35,8 +35,12 @@ def watched_peers(distributed: DistributedInfo, seconds: int) -> Iterator[set[ob
 
     Also end it ten seconds after another rank has exited within its block. The main thread can't be
     interrupted while it waits in a collective, so the process ends without saving. While the yielded set is
-    not empty, for example because a file is being written, this function doesn't end the process after a rank
-    has exited, but NCCL's own watchdog may still end it with SIGABRT. Must be called on every rank.
+    not empty, for example because a file is being written, this function doesn't end the process, but NCCL's
+    own watchdog may still end it with SIGABRT. Must be called on every rank.
+
+    On a GPU, a rank may stop sending heartbeats because it waits for another one: the queue of kernels gets
+    full, and the next launch of a compiled kernel then blocks all of Python (PyTorch's issue 109074). If that
+    happens on all ranks, only the timeouts of the collectives end the run.
     """
     unfinished: set[object] = set()
     if distributed.world_size == 1:
@@ -125,11 +129,11 @@ class _PeerWatch:
                     self.stopped.wait(seconds)
                 # Count intervals rather than read a clock, which continues while all processes are suspended.
                 self._silent += seconds
-                if self._silent > self._limit and self.receiver.is_alive():
+                if self._silent > self._limit and self.receiver.is_alive() and not self._unfinished:
                     self._end(
                         self._previous,
-                        f"has not answered for {self._limit} seconds: it is frozen, or its machine can't be "
-                        "reached. The run ends. Check that machine, then run",
+                        f"has not answered for {self._limit} seconds: it is frozen, its machine can't be "
+                        "reached, or it waits for such a process. The run ends. Check its machine, then run",
                     )
             for work in sent:
                 if work is not None:

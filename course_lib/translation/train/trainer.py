@@ -31,13 +31,13 @@ from course_lib.translation.train.optimization import make_optimizer, make_sched
 #: The beginning of a note that layers run uncompiled.
 COMPILING_FAILED = "torch.compile failed"
 
-# Don't let DDP synchronise buffers: the only one holds the positional encoding, which is equal on all ranks.
-# The option was renamed in torch 2.13.
-_NO_BUFFER_SYNC: dict[str, Any] = (
-    {"forward_sync_buffers": False}
-    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
-    else {"broadcast_buffers": False}
-)
+#: Options of DDP. It doesn't synchronise buffers: the only one holds the positional encoding, which is equal on
+#: all ranks. It copies gradients into a bucket all at once instead of one by one.
+_DDP_OPTIONS: dict[str, Any] = {"gradient_as_bucket_view": True}
+if "batched_grad_copy" in inspect.signature(DistributedDataParallel).parameters:  # since torch 2.13
+    _DDP_OPTIONS |= {"forward_sync_buffers": False, "batched_grad_copy": True}
+else:
+    _DDP_OPTIONS |= {"broadcast_buffers": False}
 
 
 class Trainer:
@@ -77,9 +77,7 @@ class Trainer:
         self._model_and_loss.use_fast_layers(device)
         self._loss_sum: nn.Module = self._model_and_loss
         if distributed.has_process_group:
-            self._loss_sum = DistributedDataParallel(
-                self._loss_sum, gradient_as_bucket_view=True, **_NO_BUFFER_SYNC
-            )
+            self._loss_sum = DistributedDataParallel(self._loss_sum, **_DDP_OPTIONS)
         # Gradients in float16 would underflow without a scaler. Other precisions need none.
         precision = resolve_precision(training.precision, device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
@@ -109,6 +107,10 @@ class Trainer:
         # PyTorch compiles a few more versions, for example for a single sentence. After 8 versions, which is
         # the default limit, a layer would silently run uncompiled.
         torch._dynamo.config.recompile_limit = 64
+        # In torch 2.13.0, this launcher may use a kernel whose code has been unloaded (PyTorch's pull request
+        # 188607).
+        if hasattr(torch._inductor.config, "use_fast_triton_launcher"):
+            torch._inductor.config.use_fast_triton_launcher = False
         whole = self._model_and_loss.train()
         whole.refresh()
         layers = [*self.model.encoder_layers, *self.model.decoder_layers]
