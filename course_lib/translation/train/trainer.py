@@ -31,8 +31,8 @@ from course_lib.translation.train.optimization import make_optimizer, make_sched
 #: The beginning of a note that layers run uncompiled.
 COMPILING_FAILED = "torch.compile failed"
 
-#: Options of DDP. It doesn't synchronise buffers: the only one holds the positional encoding, which is equal on
-#: all ranks. It copies gradients into a bucket all at once instead of one by one.
+#: Options of DDP. It doesn't synchronise buffers: the only one holds the positional encoding, which is equal
+#: on all ranks. It copies gradients into a bucket all at once instead of one by one.
 _DDP_OPTIONS: dict[str, Any] = {"gradient_as_bucket_view": True}
 if "batched_grad_copy" in inspect.signature(DistributedDataParallel).parameters:  # since torch 2.13
     _DDP_OPTIONS |= {"forward_sync_buffers": False, "batched_grad_copy": True}
