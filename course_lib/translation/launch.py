@@ -24,7 +24,8 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousError
 
-from course_lib.errors import ExitCode
+from course_lib.errors import BadInputError, ExitCode
+from course_lib.translation.configs.loader import load_config
 from course_lib.translation.distributed import is_port_in_use
 
 #: The seconds that the processes have for saving a checkpoint after a signal. SLURM usually sends the signal
@@ -48,6 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # By default, the processes would use the machine's name. On a laptop or in a container, it often
         # can't be resolved, and they would wait for minutes.
         options.local_addr = "127.0.0.1"
+    if options.module and options.training_script == "course_lib.translation.train":
+        try:
+            _require_config(options.training_script_args)
+        except BadInputError as error:
+            _report(str(error))
+            return ExitCode.BAD_INPUT
     if options.rdzv_backend == "c10d" and not options.standalone and _is_other_program(options.rdzv_endpoint):
         return _failed_rendezvous(
             f"port {options.rdzv_endpoint.rpartition(':')[2]} is in use. Choose another one."
@@ -84,6 +91,17 @@ _USUAL_CAUSES: dict[int, str] = {
     signal.SIGKILL: ", often because the machine ran out of memory",
     signal.SIGABRT: ", on a GPU often because NCCL lost another process",
 }
+
+
+def _require_config(arguments: Sequence[str]) -> None:
+    """Raise BadInputError if the config of a training run is invalid.
+
+    torchrun would restart the processes, as after any other failure.
+    """
+    from course_lib.translation.train.__main__ import parser  # Other programs don't need these imports.
+
+    given = parser().parse_intermixed_args(arguments)
+    load_config(given.config, given.overrides)
 
 
 def _configure_torchrun() -> Path:

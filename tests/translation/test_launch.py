@@ -178,6 +178,14 @@ def test_a_port_in_use_is_one_line(meet: list[str], advice: str, launch: Launch,
     assert "Traceback" not in said.read_text("utf-8")
 
 
+def test_an_invalid_config_starts_no_process(launch: Launch, tmp_path: Path) -> None:
+    launched = launch(tmp_path / "output", "--max-restarts=3", *TRAIN, "captions", "training.epoch=3")
+    assert launched.wait(SECONDS) == ExitCode.BAD_INPUT
+    assert (tmp_path / "output").read_text("utf-8") == (
+        'launch: captions: there is no key "training.epoch"; did you mean "training.epochs"?\n'
+    )
+
+
 @pytest.mark.parametrize(("option", "says"), [("--nproc-per-node", "nproc_per_node"), ("--nnodes", "'x'")])
 def test_an_invalid_option_is_reported_without_a_traceback(
     launch: Launch, tmp_path: Path, option: str, says: str

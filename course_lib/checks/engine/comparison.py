@@ -32,7 +32,7 @@ GRADIENTS_ARE_CUT = (
     "a value that isn't used gets none."
 )
 
-#: How the name of a result begins that describes what a call did, such as "the response for 5 words".
+#: The beginning of the names of results that describe what a call did, such as "the response for 5 words".
 _RESPONSE = "the response"
 
 _NUMBER_WORDS = ("no", "one", "two", "three", "four", "five")

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stopped by SIGTERM or SIGUSR1; should be restarted. 130: interrupted from the keyboard. 1: another process
     has exited or is frozen, and this process received no signal.
     """
-    options = _parser().parse_intermixed_args(arguments)
+    options = parser().parse_intermixed_args(arguments)
     distributed: DistributedInfo | None = None
     with Interruption() as interruption:
         # An error must leave `process_group` as an exception, so that the group isn't destroyed.
@@ -81,7 +81,8 @@ def _train(options: argparse.Namespace, distributed: DistributedInfo, interrupti
         print(_summary(result))
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = argparse.ArgumentParser(
         prog="course train",
         description="Train a translator between German and English. To resume a run, repeat its command.",
