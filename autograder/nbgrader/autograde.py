@@ -153,6 +153,8 @@ class CourseAutograde(RecordingConverter, Autograde):
             timestamp = self.coursedir.get_existing_timestamp(source)
             given = {} if timestamp is None else {"timestamp": timestamp}
             submission = book.update_or_create_submission(assignment_id, student_id, **given)
+            if timestamp is None:
+                submission.timestamp = None  # nbgrader would keep the time of an earlier grading.
             if timestamp is not None and (late := submission.total_seconds_late) > 0:
                 self.log.warning("%s, %s: %s seconds late", student_id, assignment_id, late)
             book.db.commit()

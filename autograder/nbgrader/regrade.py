@@ -3,8 +3,9 @@
 import json
 import logging
 import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -107,8 +108,9 @@ class Regrading:
         grade is written, and then, as "written", those that were made. Submissions that have changed since
         they were graded, or that could not be graded again, keep their grades and are recorded in `failed`.
         Manual points are kept. A cell that a person has graded is marked for manual grading again only if its
-        automatic points, or the submission's files, have changed. Raises OSError, and writes no grade, if the
-        audit trail can't be written.
+        automatic points, or the submission's files, have changed. After an interrupt from the keyboard, the
+        submissions that were not graded again are recorded in `failed`, too. Raises OSError, and writes no
+        grade, if the audit trail can't be written.
         """
         self._append_to_trail("planned", changes)
         affected = {change.student for change in changes}
@@ -132,27 +134,12 @@ class Regrading:
             converter.start()
         except NbGraderException as error:
             reason = str(error)
+        except KeyboardInterrupt:
+            reason = "the command was interrupted. Run it again"
         finally:
-            # A submission that was collected again in the meantime has a new grade, which is not a
-            # correction.
-            same = {student for student, found in graded.items() if self._is_graded_from(*found)}
-            with self._course.gradebook() as gradebook:
-                for student in same:
-                    for notebook, cell, before in reviewed[student]:
-                        grade = gradebook.find_grade(cell, notebook, self._lesson, student)
-                        if grade.auto_score == before:
-                            grade.needs_manual_grade = False
-                gradebook.db.commit()
-                written = [
-                    change
-                    for change in changes
-                    if change.student in same
-                    and gradebook.find_grade(
-                        change.cell, change.notebook, self._lesson, change.student
-                    ).auto_score
-                    == change.after
-                ]
-            self._append_to_trail("written", written)
+            with _without_interrupts():
+                same = {student for student, found in graded.items() if self._is_graded_from(*found)}
+                written = self._finish(changes, same, reviewed)
         unwritten = {change.student for change in changes} - {change.student for change in written}
         for student in unwritten & graded.keys():
             again = "it has been collected again since, and was graded as a new submission"
@@ -161,6 +148,38 @@ class Regrading:
         if reason and not unwritten & graded.keys():
             # No student is affected, so the failure is nbgrader's own.
             self.failed.setdefault("nbgrader autograde", reason)
+        return written
+
+    def _finish(
+        self,
+        changes: Sequence[Change],
+        students: Collection[str],
+        reviewed: Mapping[str, Sequence[tuple[str, str, float | None]]],
+    ) -> list[Change]:
+        """Record and return the changes that were written, after submissions were graded again.
+
+        `students` are those whose submission is the one that the changes are for. (One that was collected
+        again in the meantime has a new grade, which is not a correction.) `reviewed` lists their cells that
+        a person has graded, as notebook, cell and automatic points. If these points are still the same, the
+        cells needn't be graded again.
+        """
+        with self._course.gradebook() as gradebook:
+            for student in students:
+                for notebook, cell, before in reviewed[student]:
+                    grade = gradebook.find_grade(cell, notebook, self._lesson, student)
+                    if grade.auto_score == before:
+                        grade.needs_manual_grade = False
+            gradebook.db.commit()
+            written = [
+                change
+                for change in changes
+                if change.student in students
+                and gradebook.find_grade(
+                    change.cell, change.notebook, self._lesson, change.student
+                ).auto_score
+                == change.after
+            ]
+        self._append_to_trail("written", written)
         return written
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:
@@ -261,6 +280,16 @@ class Regrading:
             file.writelines(json.dumps(about | asdict(change)) + "\n" for change in changes)
             file.flush()
             os.fsync(file.fileno())
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ignore interrupts from the keyboard within the block."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @reporting_errors

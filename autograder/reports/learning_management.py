@@ -88,8 +88,9 @@ class _Export(CourseExporter):
     def write(self, gradebook: Gradebook) -> None:
         """Write the grades to `to`, or to `file` by default.
 
-        Students who are only in the gradebook or only on the roster are logged. Raises ValueError, and writes
-        nothing, if the roster can't be read, lacks necessary columns or doesn't identify the students.
+        Students who are only in the gradebook or only on the roster are logged, and so are those with answers
+        that a person still has to mark. Raises ValueError, and writes nothing, if the roster can't be read,
+        lacks necessary columns or doesn't identify the students.
         """
         max_points = {
             lesson.name: float(lesson.max_score)
@@ -105,6 +106,8 @@ class _Export(CourseExporter):
         target = Path(self.to or self.file)
         write_csv(target, rows)
         self.log.info("Wrote %s", target)
+        for lesson in max_points:
+            self.warn_of_unmarked(gradebook, lesson, "no new points in the file")
 
     def table(self, grades: Sequence[StudentGrades], max_points: Mapping[str, float]) -> list[list[str]]:
         """Return the rows of the file, including the header, if there is no roster.
@@ -146,7 +149,8 @@ class _Export(CourseExporter):
                 "English and export it again."
             )
         by_number = {grade.lms_user_id: grade for grade in grades}
-        by_name = {grade.email: grade for grade in grades} | {grade.id: grade for grade in grades}
+        # Moodle doesn't distinguish upper and lower case in email addresses.
+        by_name = {grade.email.lower(): grade for grade in grades} | {grade.id: grade for grade in grades}
 
         def owners(cells: Sequence[str]) -> dict[str, StudentGrades]:
             """Return the students who match a row, by id."""
@@ -155,7 +159,8 @@ class _Export(CourseExporter):
                 is_number = column == self.identifiers[0]
                 first, second = (by_number, by_name) if is_number else (by_name, by_number)
                 key = cells[header.index(column)]
-                if key and (owner := first.get(key) or second.get(key)) is not None:
+                owner = first.get(key) or second.get(key) or by_name.get(key.lower())
+                if key and owner is not None:
                     fitting[owner.id] = owner
             return fitting
 
@@ -228,8 +233,16 @@ class CanvasExport(_Export):
         above = [row for row in others if row[0].strip() == _POINTS_POSSIBLE]
         for row in above:
             row += [""] * (len(header) - len(row))
-            for lesson in new:
-                row[columns[lesson]] = rounded(max_points[lesson], 4)
+            for lesson, points in max_points.items():
+                if lesson in new:
+                    row[columns[lesson]] = rounded(points, 4)
+                elif _is_other_number(possible := row[columns[lesson]].strip(), points):
+                    self.log.warning(
+                        "%s has %s points, but %s in Canvas: change the assignment there",
+                        lesson,
+                        rounded(points, 4),
+                        possible,
+                    )
         return [header, *above, *self.fill(header, students, grades, columns)]
 
 
@@ -316,6 +329,7 @@ class FeedbackArchive(CourseExporter):
                 "%s: not in the archive, because the submission is not from a download",
                 ", ".join(others),
             )
+        self.warn_of_unmarked(gradebook, lesson, "the feedback shows no points for these answers")
         packed = [
             (page, prefixes[student] + page.name)
             for student in pages.keys() & prefixes.keys()
@@ -344,6 +358,14 @@ def _columns(header: Sequence[str], lessons: Iterable[str], pattern: str) -> dic
         for number, name in reversed([*enumerate(header)])
         if re.fullmatch(pattern.format(re.escape(lesson)), name)
     }
+
+
+def _is_other_number(text: str, number: float) -> bool:
+    """Return whether a text contains a number that differs from `number`."""
+    try:
+        return float(text.replace(",", ".")) != number
+    except ValueError:
+        return False
 
 
 def _last_first(grade: StudentGrades) -> str:

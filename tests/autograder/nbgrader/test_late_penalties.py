@@ -42,3 +42,19 @@ def test_points_given_by_hand_change_the_penalty(classroom: Classroom) -> None:
         submission = gradebook.find_submission(LESSON, "anna")
         assert submission.score == pytest.approx(automatic + 2)
         assert submission.late_submission_penalty == pytest.approx((automatic + 2) / 2)
+
+
+def test_a_time_that_was_removed_counts_no_longer(classroom: Classroom) -> None:
+    path = classroom.course / "autograder/nbgrader_config.py"
+    path.write_text(path.read_text(encoding="utf-8") + HALF, encoding="utf-8")
+    url = f"sqlite:///{classroom.course}/autograder/gradebook.db"
+    with Gradebook(url) as gradebook:
+        gradebook.update_or_create_assignment(LESSON, duedate="2025-01-30 12:00:00 UTC")
+    classroom.hand_in("anna", solved(classroom.released), at="2025-02-01 12:00:00 UTC")
+    classroom.autograde()
+    (classroom.course / f"autograder/submitted/anna/{LESSON}/timestamp.txt").unlink()
+    classroom.autograde()
+    with Gradebook(url) as gradebook:
+        submission = gradebook.find_submission(LESSON, "anna")
+        assert submission.timestamp is None
+        assert submission.late_submission_penalty == 0

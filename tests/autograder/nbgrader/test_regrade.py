@@ -205,6 +205,34 @@ def test_a_submission_that_is_collected_while_grades_are_written_needs_manual_gr
     assert ("None", "2.0", True) in [grade[1:] for grade in after["bela"]["grades"]]
 
 
+def test_an_interrupted_regrade_writes_the_notes_of_those_who_were_graded_again(
+    classroom: Classroom, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SmallCourse(classroom.course).change_manifest("points = 4", "points = 6")
+    release(classroom.course)
+    init_assignment = CourseAutograde.init_assignment
+
+    def interrupted(self: CourseAutograde, lesson: str, student: str) -> None:
+        if student == "bela":
+            raise KeyboardInterrupt
+        init_assignment(self, lesson, student)
+
+    command = [LESSON, "--write", "--notes", "--course", str(classroom.course)]
+    with monkeypatch.context() as patch:
+        patch.setattr(CourseAutograde, "init_assignment", interrupted)
+        assert main(command) == 1
+    assert "bela: skipped: the command was interrupted. Run it again" in capsys.readouterr().out
+    notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
+    assert [path.name for path in notes.iterdir()] == ["anna.md"]
+    gradings = classroom.state()["gradings"]
+    assert {student: grading["grades"][0][1] for student, grading in gradings.items()} == {
+        "anna": "6.0",
+        "bela": "1.5",
+    }
+    assert main(command) == 0
+    assert sorted(path.name for path in notes.iterdir()) == ["anna.md", "bela.md"]
+
+
 def test_one_failure_keeps_no_others_note_back(
     classroom: Classroom, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

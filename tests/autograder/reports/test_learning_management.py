@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from autograder.reports.csv_export import CsvExport
+from autograder.reports.exporter import CourseExporter
 from autograder.reports.learning_management import CanvasExport, FeedbackArchive, MoodleExport
 from tests.autograder.reports.graded_class import GradedClass, copy_of, empty_course, folder_of
 
@@ -85,6 +87,25 @@ def test_canvas_with_a_roster_keeps_its_rows_and_adds_lessons(
     assert (possible["01-first (771)"], possible["02-second"], gus["01-first (771)"]) == ("7", "7", "")
     assert "Guest, Gus is in" in caplog.text
     assert "ben is in the gradebook but not in" in caplog.text
+    assert "01-first: answers of ben still have to be marked" in caplog.text
+    assert "change the assignment" not in caplog.text
+
+
+def test_other_points_in_canvas_are_reported(graded: GradedClass, caplog: pytest.LogCaptureFixture) -> None:
+    text = CANVAS.replace(",,,,,7,10,", ",,,,,6.00,10,")
+    rows_of(CanvasExport(roster=roster_of(graded, text)), graded)
+    assert "01-first has 7 points, but 6.00 in Canvas: change the assignment there" in caplog.text
+
+
+@pytest.mark.parametrize("exporter", [CanvasExport, MoodleExport, FeedbackArchive, CsvExport])
+def test_a_lesson_that_does_not_exist_is_an_error(
+    exporter: type[CourseExporter], graded: GradedClass, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = graded.root / "out"
+    with pytest.raises(SystemExit, match="1"):
+        exporter(assignment=["01"], to=str(target)).export(graded.gradebook)
+    assert "the gradebook has no lesson 01; it has: 01-first, 02-second" in caplog.text
+    assert not target.exists()
 
 
 def test_students_who_are_not_exported_are_not_called_unknown(
@@ -100,6 +121,12 @@ def test_moodle_fills_the_grade_items_of_its_export(graded: GradedClass) -> None
     ann, ben = rows_of(MoodleExport(roster=roster_of(graded, MOODLE)), graded)
     assert (ann["Assignment: 01-first (Real)"], ann["Assignment: 02-second (Real)"]) == ("5.5", "-")
     assert (ben["Assignment: 01-first (Real)"], ben["Assignment: 02-second (Real)"]) == ("-", "3.5")
+
+
+def test_email_addresses_in_capitals_are_the_same(graded: GradedClass) -> None:
+    text = MOODLE.replace("ann@example.org", "Ann@Example.ORG")
+    ann, _ = rows_of(MoodleExport(roster=roster_of(graded, text)), graded)
+    assert ann["Assignment: 01-first (Real)"] == "5.5"
 
 
 def test_moodle_fills_no_column_of_feedback(graded: GradedClass) -> None:
