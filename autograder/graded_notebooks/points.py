@@ -135,7 +135,10 @@ class GradedCell:
             case "missing" if verdict.statements:  # The statements name the missing file.
                 return _sentence("; and ".join(verdict.statements))
             case "missing":
-                return "The notebook does not define this name."
+                return (
+                    "The notebook does not define this name. If the cell that should define it shows an "
+                    "error, such as a SyntaxError, that is the reason."
+                )
             case "forbidden":
                 used = " and ".join(verdict.forbidden) or "a function"
                 return f"It calls {used}, which is not allowed because it would solve the whole exercise."

@@ -28,11 +28,16 @@ _MAX_CHARACTERS = 128
 
 
 def extract_archive_files(app: ZipCollectApp) -> None:
-    """Unpack the downloads. Exit with code 1 if another account owns the folders and doesn't share them."""
+    """Unpack the downloads.
+
+    Exit with code 1 if there are none, or if another account owns the folders and doesn't share them.
+    """
     archive, extracted = (
         Path(app._format_collect_path(folder)) for folder in (app.archive_directory, app.extracted_directory)
     )
     try:
+        if not archive.is_dir() and not extracted.is_dir():
+            app.fail(f"There is no folder {archive}. Put the downloads there, or correct the lesson's name.")
         if archive.is_dir() and not os.access(archive, os.R_OK | os.X_OK):
             raise PermissionError(f"{archive} belongs to {owner(archive)}, and you cannot read it.")
         require_writable(extracted)

@@ -120,6 +120,14 @@ def test_each_notebook_gets_the_lessons_name_in_its_students_folder(
     assert "late, but its file names don't say by how much: jdoe." in said
 
 
+def test_a_lesson_without_downloads_is_an_error(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert collect(classroom, monkeypatch) == 1
+    folder = classroom.course / f"autograder/downloaded/{LESSON}/archive"
+    assert f"There is no folder {folder}. Put the downloads there" in capfd.readouterr().err
+
+
 def test_feedback_returns_under_the_names_of_the_downloaded_notebooks(
     downloads: Classroom, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
