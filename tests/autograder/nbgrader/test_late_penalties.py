@@ -19,7 +19,8 @@ c.AssignLatePenalties.plugin_class = Half
 """
 
 
-def test_points_given_by_hand_change_the_penalty(classroom: Classroom) -> None:
+def graded_late(classroom: Classroom) -> str:
+    """Grade a late submission by anna, which costs half of the points. Return the gradebook's URL."""
     path = classroom.course / "autograder/nbgrader_config.py"
     path.write_text(path.read_text(encoding="utf-8") + HALF, encoding="utf-8")
     url = f"sqlite:///{classroom.course}/autograder/gradebook.db"
@@ -27,6 +28,11 @@ def test_points_given_by_hand_change_the_penalty(classroom: Classroom) -> None:
         gradebook.update_or_create_assignment(LESSON, duedate="2025-01-30 12:00:00 UTC")
     classroom.hand_in("anna", solved(classroom.released), at="2025-02-01 12:00:00 UTC")
     classroom.autograde()
+    return url
+
+
+def test_points_given_by_hand_change_the_penalty(classroom: Classroom) -> None:
+    url = graded_late(classroom)
     with Gradebook(url) as gradebook:
         submission = gradebook.find_submission(LESSON, "anna")
         automatic = submission.score
@@ -45,13 +51,7 @@ def test_points_given_by_hand_change_the_penalty(classroom: Classroom) -> None:
 
 
 def test_a_time_that_was_removed_counts_no_longer(classroom: Classroom) -> None:
-    path = classroom.course / "autograder/nbgrader_config.py"
-    path.write_text(path.read_text(encoding="utf-8") + HALF, encoding="utf-8")
-    url = f"sqlite:///{classroom.course}/autograder/gradebook.db"
-    with Gradebook(url) as gradebook:
-        gradebook.update_or_create_assignment(LESSON, duedate="2025-01-30 12:00:00 UTC")
-    classroom.hand_in("anna", solved(classroom.released), at="2025-02-01 12:00:00 UTC")
-    classroom.autograde()
+    url = graded_late(classroom)
     (classroom.course / f"autograder/submitted/anna/{LESSON}/timestamp.txt").unlink()
     classroom.autograde()
     with Gradebook(url) as gradebook:
