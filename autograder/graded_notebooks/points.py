@@ -137,7 +137,7 @@ class GradedCell:
             case "missing":
                 return (
                     "The notebook does not define this name. If the cell that should define it shows an "
-                    "error, such as a SyntaxError, that is the reason."
+                    "error, such as a SyntaxError, that may be the reason."
                 )
             case "forbidden":
                 used = " and ".join(verdict.forbidden) or "a function"
