@@ -66,7 +66,7 @@ def display_name(student: Student) -> str:
 
 def points_after_penalty(points: float, penalty: float | None) -> float:
     """Return the points of a submission after its late penalty, at least 0."""
-    return max(0.0, points - (penalty or 0.0))
+    return round(max(0.0, points - (penalty or 0.0)), 9)  # 1 - 0.7 would be 0.30000000000000004.
 
 
 def has_points(submission: SubmittedAssignment) -> bool:

@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import course_lib
+from autograder.nbgrader.mark_scheme import MarkScheme
 from autograder.release.reference import marked_source
 from autograder.release.source import SourceCell, read_source
 from course_lib.checks.engine.prediction import PredictionCheck
@@ -68,7 +69,7 @@ def _cell(cell: SourceCell, lesson: Lesson, ordinal: int) -> NotebookNode:
             _refuse_body(cell)
             return new_markdown_cell(_hints(exercises[name]), id=f"hints_{name}")
         case "explain":
-            _refuse_unmarked(cell)
+            _refuse_unmarked(cell, lesson.points[name])
             metadata = _nbgrader(name, solution=True, grade=True, points=lesson.points[name])
             return new_markdown_cell(cell.text, id=name, metadata=metadata)
         case "see":
@@ -151,12 +152,17 @@ def _refuse_body(cell: SourceCell) -> None:
         raise CourseError("its body is generated; leave it empty")
 
 
-def _refuse_unmarked(cell: SourceCell) -> None:
+def _refuse_unmarked(cell: SourceCell, points: float) -> None:
     answer, begin, rest = cell.text.partition("### BEGIN MARK SCHEME")
     if not answer.strip() or not begin or "### END MARK SCHEME" not in rest:
         raise CourseError(
             "it needs a model answer, and below it a mark scheme between the lines "
             "`### BEGIN MARK SCHEME` and `### END MARK SCHEME`"
+        )
+    criteria = MarkScheme(scheme=rest).criteria
+    if criteria and (total := sum(criterion.points for criterion in criteria)) != points:
+        raise CourseError(
+            f"the criteria of its mark scheme add up to {total:g}, but course.toml gives it {points:g} points"
         )
 
 

@@ -7,6 +7,7 @@ import fnmatch
 import glob
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from autograder.submissions.regular_file import read_file
 
 #: The maximum size of nbgrader's `timestamp.txt` in bytes. It has a single line.
 _MAX_TIMESTAMP = 1_000
+
+#: The beginning of a time that has only one interpretation, as in nbgrader's own files.
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 
 #: The maximum nesting depth of folders. It is far below the depth at which Python fails to walk a tree.
 _MAX_DEPTH = 50
@@ -181,7 +185,7 @@ def released_notebooks(course: CourseDirectory, lesson: str) -> tuple[str, ...]:
 
 
 def refuse_bad_timestamp(folder: Path) -> None:
-    """Raise UnreadableError if nbgrader could not read `timestamp.txt`, or would block on it."""
+    """Raise UnreadableError if nbgrader could not read or might misread `timestamp.txt`, or block on it."""
     if not os.path.lexists(folder / "timestamp.txt"):
         return
     try:
@@ -191,10 +195,16 @@ def refuse_bad_timestamp(folder: Path) -> None:
             "its timestamp.txt is not the short regular file that nbgrader writes"
         ) from None
     try:
-        parse_utc(written.decode() or "2000-01-01")
+        text = written.decode()
+        # dateutil would also accept "3.12." or "18:30", and choose the month or the day itself.
+        if text and not _DATE.match(text):
+            raise ValueError(text)
+        parse_utc(text or "2000-01-01")
     except Exception:  # dateutil can raise many kinds of exceptions.
         found = shown(written.decode(errors="replace"))
-        raise UnreadableError(f"expected a valid time in its timestamp.txt, found {found!r}") from None
+        raise UnreadableError(
+            f"expected a time such as 2026-11-23 18:30:00 in its timestamp.txt, found {found!r}"
+        ) from None
 
 
 def _is_link(folder: str) -> bool:

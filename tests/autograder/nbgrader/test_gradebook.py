@@ -14,13 +14,19 @@ from autograder.marking import __main__ as mark
 from autograder.nbgrader import regrade, stored_results
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.generate_assignment import CourseGenerateAssignment
-from autograder.nbgrader.gradebook import gradebook_file
+from autograder.nbgrader.gradebook import gradebook_file, points_after_penalty
 from autograder.nbgrader.score_snapshots import restore, snapshot_of
 from autograder.sandbox.limits import Limits
 from tests.autograder.nbgrader.classroom import Classroom, configuration
 from tests.autograder.small_course import LESSON
 
 Command = Callable[[list[str]], int]
+
+
+def test_a_penalty_leaves_no_rounding_error_and_no_negative_points() -> None:
+    assert points_after_penalty(1.0, 0.7) == 0.3
+    assert points_after_penalty(1.0, None) == 1.0
+    assert points_after_penalty(1.0, 1.1) == 0.0
 
 
 @pytest.fixture(params=["regrade", "mark", "results prune"])

@@ -235,6 +235,7 @@ def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> 
         ),
         ("# ### END MARK SCHEME\n", "", "it needs a model answer, and below it a mark scheme"),
         ("# The variances of independent products add up.\n", "", "it needs a model answer, and below it"),
+        ("# - 2 points: says", "# - 1.5 points: says", "add up to 1.5, but course.toml gives it 2 points"),
     ],
 )
 def test_a_cell_that_cannot_be_built_is_named(small: SmallCourse, old: str, new: str, says: str) -> None:
