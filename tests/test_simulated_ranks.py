@@ -198,9 +198,9 @@ def test_what_the_reference_does_is_told() -> None:
         for rank in (0, 1)
         for what, more, told_ in (
             ("the result on", "", torch.tensor(2.5)),
-            ("the arguments on", "", "unchanged"),
-            ("the asynchronous collectives of", "", "all waited for"),
-            ("the tensors that", " was reducing", "left alone"),
+            ("«the arguments on", " are unchanged»", True),
+            ("«all asynchronous collectives of", " have been waited for»", True),
+            ("«no tensor changes while", " reduces it»", True),
         )
     }
 
@@ -211,7 +211,7 @@ def test_what_an_answer_leaves_behind_is_told() -> None:
         return loss_sum / token_count
 
     seen = told(careless, graph=True)
-    assert seen["the arguments on rank 1"] == "modified"
+    assert seen["«the arguments on rank 1 are unchanged»"] is False
 
 
 @pytest.mark.parametrize("batches", [(1, 2, 3), ()])
@@ -221,4 +221,4 @@ def test_shards_are_told_process_by_process(batches: tuple[int, ...]) -> None:
     assert isinstance(reply, Returned)
     assert reply.value["the batches of rank 0 of 2"] == batches[::2]
     assert reply.value["the number of batches of rank 1 of 2"] == len(batches[1::2])
-    assert reply.value["the caller's batches"] == "unchanged"
+    assert reply.value["«the list of batches is unchanged»"] is True

@@ -292,16 +292,16 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 #
 # | line | what it tells you |
 # |---|---|
-# | **It raised ...** | your code stopped with an error: which one, in which line, and what it usually means |
-# | **Expected ... to be raised, but it returned ...** | your code should reject these inputs, but doesn't |
-# | **It returned a ValueError instead of raising it.** | the line needs `raise` in place of `return` |
+# | **Your code raised ...** | your code stopped with an error: which one, in which line, and what it usually means |
+# | **Expected ... to be raised, but your code returned ...** | your code should reject these inputs, but doesn't |
+# | **Your code returned a ValueError instead of raising it.** | the line needs `raise` in place of `return` |
 # | **This should be true, but isn't: ...** | a property that the expected result has, and yours doesn't |
 # | **incorrect.** | no mistake that the check knows explains all of your results |
-# | **In this test, your result is what you get if ...** | a mistake that would explain your result in this test (or **in another test**) |
-# | **But in the test ...** | a test in which the course's code with that mistake gives a different result from yours |
-# | **But the course's code with this mistake also fails ...** | a test that your code passes |
-# | **probably, ...**, or **in the ... tests that fail, ...** | a mistake that explains most or all of the tests that fail |
-# | **Every number is ...**, **All numbers that differ ...** | how your numbers are related to the expected ones |
+# | **In this test, a known mistake gives the same result ...** | a mistake that explains your result in this test (or **in another test**), and may be yours |
+# | **But it doesn't explain ...** | a test in which that mistake gives a different result from yours |
+# | **But it would also fail ...** | a test that your code passes |
+# | **the likely cause is ...**, or **in all ... failing tests, ...** | a mistake that explains most or all of the failing tests |
+# | **Every number is ...**, **The wrong elements are ...** | how your numbers are related to the expected ones |
 # | **First correct ...** | a function from an earlier cell that yours uses, and that fails its own check |
 # | **Your code reads the notebook's variable ...** | a variable from outside your function, where you may have meant an argument |
 # | **Your code passes ...** | how many tests it passes, with examples: what works already |

@@ -154,7 +154,9 @@ class Comparison:
             return self._of_raised(expected, found)
         if isinstance(expected, Raised):
             returned = describe(value_of(found))
-            return _structural(f"Expected {error_line(expected)} to be raised, but it returned {returned}.")
+            return _structural(
+                f"Expected {error_line(expected)} to be raised, but your code returned {returned}."
+            )
         if isinstance(expected, Tensor):
             return self._of_tensors(expected, found, name)
         if isinstance(expected, tuple | dict):
@@ -180,13 +182,14 @@ class Comparison:
         if expected.changed != found.changed:
             which = " and ".join(map(self.arguments.name, found.changed))
             return _structural(
-                f"It changed {which or 'no argument'} in place. The caller still needs the old values, so "
-                f"make {'new tensors' if len(found.changed) > 1 else 'a new tensor'}."
+                f"Your code changed {which or 'no argument'} in place, but the caller needs the old values."
             )
         # With `messages`, ignore warnings about NaN: of two ways to compute it, only one may cause a warning.
         is_nan = isinstance(found.value, Tensor) and found.value.isnan().any()
         if expected.warnings != found.warnings and not (self.messages and is_nan):
-            return _structural(f"It caused a warning: {found.warnings[0] if found.warnings else 'none'}")
+            return _structural(
+                f"Your code caused a warning: {found.warnings[0] if found.warnings else 'none'}"
+            )
         return None
 
     def _of_raised(self, expected: Reply | Value, found: Raised) -> Difference | None:
@@ -196,7 +199,7 @@ class Comparison:
                 return None
             if not self.described:
                 return _structural("")
-            error = f"Expected {error_line(expected)}, but it raised {error_line(found)}."
+            error = f"Expected {error_line(expected)}, but your code raised {error_line(found)}."
             return _structural(f"{error}{location(found)}")
         return _structural(explained(found) if self.described else "")
 
@@ -297,8 +300,9 @@ class Comparison:
             if name.startswith(_RESPONSE):
                 return f"Expected {expected}{name.removeprefix(_RESPONSE)}, got {found}."
             return f"Expected {name} to be {expected}, got {found}."
-        facts = f"Expected {name} to be {describe(expected)}, got {describe(found)}."
-        if found is None and name == "the result":
+        fact = expected if type(expected) is str else describe(expected)
+        facts = f"Expected {name} to be {fact}, got {describe(found)}."
+        if found is None and name in ("the result", "the returned value"):
             return f"{facts} Is a `return` missing?"
         if isinstance(found, Opaque) and (cause := _CAUSES_OF_TYPES.get(found.type_name)):
             return f"{facts} {cause}"
@@ -341,6 +345,8 @@ def describe(value: Value) -> str:
         return f"an object of type {value.type_name}"
     if isinstance(value, Handle):
         return "the checked object itself" if value == STUDENT_OBJECT else "an object that the check created"
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return shortened(repr(str(value) if isinstance(value, Text) else value))
 
 
@@ -372,7 +378,9 @@ def returned_exception(value: Value) -> Difference | None:
     """
     if not isinstance(value, Opaque) or not value.type_name.endswith(("Error", "Exception")):
         return None
-    return _structural(f"It returned a {value.type_name} instead of raising it. Write `raise`, not `return`.")
+    return _structural(
+        f"Your code returned a {value.type_name} instead of raising it. Write `raise`, not `return`."
+    )
 
 
 def _axes(expected: Tensor, found: Tensor) -> str:
@@ -389,14 +397,14 @@ def _axes(expected: Tensor, found: Tensor) -> str:
                 return f": axes {moved[0]} and {moved[1]} are swapped"
             return ": the axes are in the wrong order"
         wrong = [axis for axis in range(len(left)) if left[axis] != right[axis]]
-        return f": axis {wrong[0]} is wrong" if len(wrong) == 1 else ""
+        return f": axis {wrong[0]} has the wrong size" if len(wrong) == 1 else ""
     if len(right) == len(left) + 1:
         extra = [axis for axis in range(len(right)) if right[:axis] + right[axis + 1 :] == left]
-        return f": axis {extra[0]} is one too many" if extra else ": there is one axis too many"
+        return f": axis {extra[0]} should not be there" if extra else ": there is one axis too many"
     if len(right) == len(left) - 1:
         missing = [axis for axis in range(len(left)) if left[:axis] + left[axis + 1 :] == right]
         return f": axis {missing[0]} of the expected result is missing" if missing else ""
-    return f": expected {len(left)} axes, got {len(right)}"
+    return ""
 
 
 def _is_number(value: Value) -> TypeGuard[float]:

@@ -163,7 +163,7 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
     )
     if only_gradients and not explanation.named:
         causes = "" if difference.gradient == "missing" else f" {GRADIENTS_ARE_CUT}"
-        facts = (*facts, f"Your code passes all tests except those of gradients.{causes}")
+        facts = (*facts, f"Your code passes all tests except those for gradients.{causes}")
     kinds = {reply.kind for reply in raised}
     if not explanation.named and not kinds & _STOPPED.keys() and not was_open:
         again = outcome_of(exercise.probes[first], backend, seed)
@@ -248,7 +248,8 @@ def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool
 #: The fact about code that returns a different result when a probe is repeated.
 _CHANGES = (
     "When this test is repeated, your code gives a different result. Does it change a global variable or a "
-    "default argument, draw random numbers, or read numbers from `torch.empty` that it hasn't written?"
+    "default argument, draw random numbers, loop over a set, or read numbers from `torch.empty` that it "
+    "hasn't written?"
 )
 
 #: The maximum number of causes that are named together.

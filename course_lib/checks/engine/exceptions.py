@@ -50,13 +50,14 @@ def explained(raised: Raised) -> str:
     if raised.kind == OUT_OF_TIME:
         return f"Stopped: {raised.message}. Is there a loop that never ends?{where}"
     if raised.note == LEFTOVER_STUB:
-        return "It raised NotImplementedError, because a line of your code raises it."
+        return "Your code raised NotImplementedError."
     if raised.kind == MISSING_PARAMETER:
         return f"{raised.message}. {raised.note}.{_meaning(raised)}"
     if raised.kind in (WRONG_SHAPE, RESULT_TOO_LARGE):
         return f"{raised.message}.{_meaning(raised)}"
     error = error_line(raised)
-    return f"It raised {error}{'' if error.endswith(('.', '…', '!', '?')) else '.'}{where}{_meaning(raised)}"
+    stop = "" if error.endswith((".", "…", "!", "?")) else "."
+    return f"Your code raised {error}{stop}{where}{_meaning(raised)}"
 
 
 def _meaning(raised: Raised) -> str:
@@ -124,10 +125,13 @@ def _names(match: re.Match[str], _: str) -> str:
     if attribute in own:
         part = ".".join(name.split(".")[:-1])
         same = [other for other in there if other.startswith(f"{part}.")]
-        return f"`{part}` has no {name.split('.')[-1]}." if same else ""
+        last = name.split(".")[-1]
+        if part in there:
+            return f"`{part}` is itself a parameter, but should be a module with the parameter `{last}`."
+        return f"`{part}` has no {last}." if same else ""
     return (
-        f"The exercise requires the attribute `{attribute}`, but your module has {_listed(own)}. An "
-        "attribute that is a plain list, or is created outside `__init__`, does not count."
+        f"The exercise requires the attribute `{attribute}`, but your module has only {_listed(own)}. Assign "
+        "it in `__init__`, as a module or an nn.Parameter: a plain tensor or list isn't registered."
     )
 
 

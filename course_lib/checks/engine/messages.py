@@ -38,8 +38,8 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = (), variables: Sequen
     if not verdict.failures:
         used = " and ".join(each.removesuffix(".__init__") for each in verdict.forbidden)
         return _lines(
-            f"✗ {name}: the result is correct, but your code calls {used}, or an operator that does the "
-            "same. This would solve the whole exercise.",
+            f"✗ {name}: the result is correct, but this exercise doesn't allow {used}, or an operator that "
+            "does the same.",
             "Next: build it from smaller parts. The hints above say which.",
         )
     assert verdict.difference is not None
@@ -71,9 +71,9 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = (), variables: Sequen
         alike: tuple[str, ...] = ()
         if verdict.explanation.named_by_error:
             failed = len(verdict.failures)
-            tests = f"each of the {failed} tests that fail" if failed > 1 else "this test"
+            tests = f"all {failed} failing tests" if failed > 1 else "this test"
             with_it = "With these mistakes" if len(named) > 1 else "With this mistake"
-            summary = f"probably, {summary}"
+            summary = f"the likely cause is that {summary}"
             alike = (
                 f"{with_it}, the course's code raises the same error in {tests}. "
                 "Other mistakes could cause it, too.",
@@ -85,7 +85,7 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = (), variables: Sequen
         return _lines(f"✗ {name}: {summary}.", *test, *verdict.facts, *resemblance, *why, *printed, *after)
     if verdict.tier == "structural":
         has_wrong_shape = verdict.difference.found is not None and verdict.difference.wrong is None
-        after = [_NEXT_FOR_SHAPES] if has_wrong_shape and not verdict.facts else []
+        after = [] if verdict.facts else [_NEXT_FOR_SHAPES if has_wrong_shape else _NEXT]
         return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed, *after)
     example = _lines_of_example(verdict.example) if verdict.example else []
     unknown = "The check doesn't recognise this mistake."
@@ -97,53 +97,48 @@ def _successes(verdict: Verdict) -> list[str]:
     successes = verdict.successes
     shown = " and ".join(f"“{probe.description}”" for probe in successes[:2])
     count = f"{len(successes)} of the {len(verdict.exercise.probes)} tests"
-    link = ", such as" if len(successes) > 2 else ":"
+    link = ", including" if len(successes) > 2 else ":"
     return [f"Your code passes {count}{link} {shown}."] if shown else []
 
 
 def _statements(mistakes: Iterable[Misconception]) -> str:
-    return "; and ".join(mistake.statement for mistake in mistakes)
+    *others, last = [mistake.statement for mistake in mistakes]
+    return "; ".join([*others, f"and {last}"]) if others else last
 
 
 def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list[str]]:
     """Return the summary and the lines about misconceptions that explain some results, or a part of one."""
     statement, count, failed = _statements(similar.mistakes), similar.others + 1, len(failures)
     if similar.is_likely:
-        most = f"This mistake produces your results in {count} of the {failed} tests that fail."
-        return f"probably, {statement}", [f"{most} The others may have a different cause."]
+        most = f"This mistake explains {count} of the {failed} failing tests."
+        return f"the likely cause is that {statement}", [f"{most} The others may have a different cause."]
     is_vague = _is_vague(similar, failures[0])
-    names = [name.replace("the result", "your result") for name in similar.parts if not claim_in(name)]
-    *parts, last = names or ["your result"]
-    what = f"{', '.join(parts)} and {last} are" if parts else f"{last} is"
-    where = "this test"
+    parts = [name for name in similar.parts if not claim_in(name) and name != "the result"]
+    where, result = "this test", f"{' and '.join(parts)} as your code" if parts else "result as your code"
     if similar.probe is not failures[0]:
         where = f"another test ({similar.probe.description})"
     elif similar.others:
         where += f" and {similar.others} other{'s' if similar.others > 1 else ''}"
-        what = "your results are"
-    what += " what you get, for instance," if is_vague else " what you get"
+        result = "results as your code"
+    action = f"gives the same {result}".replace("the same the ", "the same ")
     if similar.is_error:
-        does = "does the same as" if similar.others else "raises the same error as"
-        what = f"your code {does} the course's code would, for instance,"
-    comma = "," if statement.startswith(("with ", "without ")) else ""
-    resemblance = f"In {where}, {what} if{comma} {statement}."
+        action = "has the same effect as yours" if similar.others else "raises the same error"
+    subject, it = "a known mistake", "it"
+    if len(similar.mistakes) > 1:
+        subject, it = f"a combination of {len(similar.mistakes)} known mistakes", "this combination"
+    instance = "for instance, " if is_vague else ""
+    resemblance = f"In {where}, {instance}{subject} {action}: {statement}."
     if similar.unexplained is None:
-        return "incorrect", [resemblance, "That does not explain the rest of your result."]
+        return "incorrect", [resemblance, f"But {it} doesn't explain the rest of your result."]
     other = f"the test “{similar.unexplained.description}”"
-    with_it = f"the course's code with {'these mistakes' if len(similar.mistakes) > 1 else 'this mistake'}"
     if similar.unexplained not in failures:
-        but = (
-            f"But {with_it} also fails {other}, which your code passes. Your mistake may be a variant of it."
-        )
+        but = f"But {it} would also fail {other}, which your code passes. Yours may be a variant of it."
     elif any(mistake.patch or mistake.result for mistake in similar.mistakes):
-        but = (
-            f"But in {other}, {with_it} returns a different result from your code. Your mistake may be a "
-            "variant of it, or there may be a second one."
-        )
+        but = f"But {it} doesn't explain {other}. Yours may be a variant of it, or not the only mistake."
     else:
         but = f"But {other} fails in a different way."
     if not is_vague and count == failed > 1:
-        return f"in the {failed} tests that fail, {statement}", [but]
+        return f"in all {failed} failing tests, {statement}", [but]
     return "incorrect", [resemblance, but]
 
 

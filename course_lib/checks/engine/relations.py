@@ -94,7 +94,7 @@ def _of_words(expected: Text, found: Text) -> str:
     if len(left) < 3:
         return ""
     if sorted(left) == sorted(right):
-        return "All of these are expected, but in a different order."
+        return "The words are the expected ones, in a different order."
     missing = [word for word in left if word not in right]
     added = [word for word in right if word not in left]
     facts = [f"Missing: {', '.join(missing[:5])}."] if missing else []
@@ -207,7 +207,7 @@ def _whole(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Ite
     if _equal(-expected, found):
         yield "Every number has the opposite sign."
     if _equal(expected.clamp(min=0), found):
-        yield "It is the expected result with every negative number replaced by 0."
+        yield "Your result is the expected one with every negative number replaced by 0."
     if (factor := _factor(expected, found)) is not None:
         yield f"Every number is the expected one {_times(factor)}."
     if (offset := _offset(expected, found)) is not None:
@@ -256,7 +256,7 @@ def _swapped(expected: Tensor, found: Tensor) -> Iterator[str]:
     for one, other in combinations(range(expected.dim()), 2):
         square = expected.shape[one] == expected.shape[other] > 1
         if square and _equal(expected.transpose(one, other), found):
-            yield f"It is the expected result with axes {one} and {other} swapped."
+            yield f"Your result is the expected one with axes {one} and {other} swapped."
 
 
 def _shift(sources: Sequence[int]) -> int:
@@ -274,15 +274,13 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
         size = expected.shape[axis]
         if size < 3 or expected.numel() == size:
             continue
-        name = "the last axis" if axis == expected.dim() - 1 else f"axis {axis}"
+        is_last = axis == expected.dim() - 1
+        name = "Each row" if is_last else f"Along axis {axis}, each slice of your result"
         offsets = found - expected
         spread = (offsets.amax(axis) - offsets.amin(axis)).max()
         if spread <= _NEAR * max(1e-6, float(expected.abs().max())) and _varied(expected):
             low, high = _number(float(offsets.min())), _number(float(offsets.max()))
-            yield (
-                f"Along {name}, your numbers are the expected ones plus a constant, which differs "
-                f"from row to row (from {low} to {high})."
-            )
+            yield f"{name} is the expected one plus its own constant (from {low} to {high})."
         zero = expected.abs() <= 1e-9 * expected.abs().max()
         if (zero & (found.abs() > _NEAR)).any():
             continue
@@ -294,10 +292,7 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
         full = highest.isfinite()
         if full.any() and ((highest - lowest)[full].abs() <= _NEAR * highest[full].abs()).all():
             low, high = _number(float(lowest[full].min())), _number(float(highest[full].max()))
-            yield (
-                f"Along {name}, your numbers are the expected ones times a factor, which differs "
-                f"from row to row (from {low} to {high})."
-            )
+            yield f"{name} is the expected one times its own factor (from {low} to {high})."
 
 
 def _masked(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:
@@ -326,8 +321,10 @@ def _where(expected: Tensor, found: Tensor) -> Iterator[str]:
 def _region(wrong: Tensor) -> str:
     """Return a sentence that lists the wrong slices along the axis with the smallest share of them.
 
-    Returns an empty string if there is no such list, because most slices are wrong or the list would be long.
+    Returns an empty string if a single element or most slices are wrong, or if the list would be long.
     """
+    if wrong.sum() == 1:
+        return ""
     best: tuple[float, str] = (0.8, "")
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.dim()) if other != axis]
@@ -342,9 +339,9 @@ def _region(wrong: Tensor) -> str:
                 text = ", ".join(map(str, indices))
             else:
                 continue
-            label = f" along axis {axis}" if wrong.dim() > 1 else ""
+            of_axis = f" of axis {axis}, which has size {size}" if wrong.dim() > 1 else f" of {size}"
             noun = "index" if len(indices) == 1 else "indices"
-            best = share, f" All numbers that differ are at {noun} {text} of the {size}{label}."
+            best = share, f" The wrong elements are all at {noun} {text}{of_axis}."
     return best[1]
 
 
@@ -373,12 +370,12 @@ def _of_shapes(expected: Tensor, found: Tensor) -> Iterator[str]:
             if left.sum(axis).shape != right.shape:
                 continue
             if _equal(left.sum(axis), right):
-                yield f"It is the expected result, summed over axis {axis}."
+                yield f"Your result is the expected one, summed over axis {axis}."
             elif _equal(left.mean(axis), right):
-                yield f"It is the expected result, averaged over axis {axis}."
+                yield f"Your result is the expected one, averaged over axis {axis}."
             for index in range(left.shape[axis]):
                 if _equal(left.select(axis, index), right):
-                    yield f"It is the slice of the expected result at index {index} of axis {axis}."
+                    yield f"Your result is the slice of the expected one at index {index} of axis {axis}."
 
 
 def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
@@ -393,11 +390,11 @@ def _of_lengths(expected: Tensor, found: Tensor, axis: int) -> Iterator[str]:
             continue
         if short < long:
             part = name if short == 1 else f"{name} {short}"
-            yield f"It is only the {part} of the expected {long} elements{what}."
+            yield f"Your result is only the {part} of the {long} expected elements{what}."
         else:
             where = "start" if name == "last" else "end"
             more = "1 more element" if short == long + 1 else f"{short - long} more elements"
-            yield f"It is the expected result with {more}{what}, at the {where}."
+            yield f"Your result is the expected one with {more}{what}, at the {where}."
 
 
 def _factor(expected: Tensor, found: Tensor) -> float | None:

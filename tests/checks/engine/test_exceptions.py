@@ -148,7 +148,7 @@ def test_a_parameter_of_another_name() -> None:
     reply = Candidate(LocalBackend(Named)).build().load({"query_projection.weight": torch.ones(2, 2)})
     assert isinstance(reply, Raised)
     told = explained(reply)
-    assert "The exercise requires the attribute `query_projection`, but your module has `w_q`." in told
+    assert "The exercise requires the attribute `query_projection`, but your module has only `w_q`." in told
 
 
 def test_a_parameter_of_another_shape() -> None:
@@ -183,7 +183,7 @@ def test_a_students_own_not_implemented_error_is_no_leftover_stub() -> None:
             raise NotImplementedError("only one sentence")
         return x
 
-    assert "It raised NotImplementedError: only one sentence." in told(half, X)
+    assert "Your code raised NotImplementedError: only one sentence." in told(half, X)
 
 
 def cause_of(call: Callable[..., object], *arguments: object) -> str:

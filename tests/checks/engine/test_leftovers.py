@@ -55,9 +55,9 @@ async def unawaited(query, key):
     ("answer", "says"),
     [
         (lambda q, k: attention_scores(q, k).transpose(-2, -1), "axes 0 and 1 are swapped"),
-        (lambda q, k: attention_scores(q, k).unsqueeze(0), "axis 0 is one too many"),
+        (lambda q, k: attention_scores(q, k).unsqueeze(0), "axis 0 should not be there"),
         (lambda q, k: attention_scores(q, k)[0], "axis 0 of the expected result is missing"),
-        (lambda q, k: attention_scores(q, k)[:, 1:], "axis 1 is wrong"),
+        (lambda q, k: attention_scores(q, k)[:, 1:], "axis 1 has the wrong size"),
         (lambda q, k: attention_scores(q, k).numpy(), "Compute with torch, not NumPy"),
         (lambda q, k: attention_scores(q, k).clone, "Are the parentheses of a call missing?"),
         (lambda q, k: (yield attention_scores(q, k)), "`yield` returns a generator"),
@@ -85,8 +85,8 @@ def test_a_resemblance_is_said_as_no_more() -> None:
 
     told = message(answer).replace("\n    ", " ")
     assert told.startswith("✗ attention_scores: incorrect.")
-    assert "your result is what you get if the dot products are not divided" in told
-    assert "But in the test “" in told
+    assert "gives the same result as your code: the dot products are not divided" in told
+    assert "But it doesn't explain the test “" in told
 
 
 def test_a_resemblance_says_if_the_tests_that_it_does_not_explain_succeed() -> None:
@@ -95,9 +95,9 @@ def test_a_resemblance_says_if_the_tests_that_it_does_not_explain_succeed() -> N
         return scores if query.dim() == 2 else scores / query.shape[-1] ** 0.5
 
     told = message(answer).replace("\n    ", " ")
-    assert "your result is what you get if the dot products are not divided" in told
-    assert "But the course's code with this mistake also fails the test “" in told
-    assert "which your code passes. Your mistake may be a variant of it." in told
+    assert "gives the same result as your code: the dot products are not divided" in told
+    assert "But it would also fail the test “" in told
+    assert "which your code passes. Yours may be a variant of it." in told
     assert "second mistake" not in told
 
 
@@ -109,9 +109,10 @@ def test_a_resemblance_in_a_later_test_is_said_as_such() -> None:
 
     told = message(answer).replace("\n    ", " ")
     assert (
-        "It raised IndexError: tuple index out of range. This happened in your line `raise IndexError" in told
+        "Your code raised IndexError: tuple index out of range. This happened in your line `raise IndexError"
+        in told
     )
-    assert "In another test (batch and head axes are kept), your result is what you get, for " in told
+    assert "In another test (batch and head axes are kept), for instance, a known mistake gives " in told
 
 
 def test_no_line_is_quoted_that_the_student_has_not_written() -> None:
@@ -155,7 +156,7 @@ def test_code_with_wrong_gradients_alone_is_told() -> None:
             return self.scale * (x - x.mean(-1, keepdim=True)) / deviation + self.shift
 
     told = message(WithoutGradientOfDeviation, "LayerNorm")
-    assert "Your code passes all tests except those of gradients." in told
+    assert "Your code passes all tests except those for gradients." in told
     assert told.count("Gradients are cut by") == 1
 
 
@@ -164,7 +165,7 @@ def test_the_causes_of_a_missing_gradient_are_listed_once() -> None:
         return scaled_dot_product_attention(query, key.detach(), value, mask, dropout)
 
     told = message(cuts_the_keys, "scaled_dot_product_attention")
-    assert "Your code passes all tests except those of gradients." in told
+    assert "Your code passes all tests except those for gradients." in told
     assert told.count("Gradients are cut by") == 1
 
 

@@ -55,7 +55,7 @@ def test_every_file_is_valid_and_about_exercises_of_its_lesson(lesson) -> None:
     shared = {**tables.pop("sources", {}), **tables.pop("equivalents", {})}
     assert sorted(tables) == sorted(entry.name for entry in entries)
     assert set(shared) <= set(tables)
-    # A message can insert the statement after "your result is what you get if".
+    # A message can insert the statement after "the likely cause is that".
     statements = [
         mistake.statement
         for entry in entries

@@ -34,12 +34,12 @@ EMPTY[1] = False
         (DRAWN[:, [0, 2, 1, 3]], "your result holds the expected slices in a different order: [0, 2, 1, 3]."),
         (DRAWN.transpose(1, 2), "With its axes in the expected order, every number is right."),
         (DRAWN.reshape(3, 20), "The numbers are the expected ones, in the same order"),
-        (DRAWN.sum(1), "It is the expected result, summed over axis 1."),
-        (DRAWN[:, :-1], "It is only the first 3 of the expected 4 elements along axis 1."),
-        (DRAWN.clamp(min=0), "It is the expected result with every negative number replaced by 0."),
+        (DRAWN.sum(1), "Your result is the expected one, summed over axis 1."),
+        (DRAWN[:, :-1], "Your result is only the first 3 of the 4 expected elements along axis 1."),
+        (DRAWN.clamp(min=0), "Your result is the expected one with every negative number replaced by 0."),
         (DRAWN.float(), "Apart from the dtype, every number is right."),
-        (DRAWN * DRAWN.sum(-1, keepdim=True), "times a factor, which differs from row to row"),
-        (DRAWN + DRAWN.sum(-1, keepdim=True), "plus a constant, which differs from row to row"),
+        (DRAWN * DRAWN.sum(-1, keepdim=True), "Each row is the expected one times its own factor (from "),
+        (DRAWN + DRAWN.sum(-1, keepdim=True), "Each row is the expected one plus its own constant (from "),
         (torch.where(MASK, DRAWN, 1e9 * DRAWN**2), "All wrong numbers are where the mask is False."),
         (torch.where(DRAWN > 1, math.nan, DRAWN), "numbers in your result are NaN."),
         ((DRAWN, DRAWN), "The item at index 0 of your result is the expected result: return only that."),
@@ -64,7 +64,7 @@ def test_rows_that_the_mask_hides_entirely() -> None:
         (EMPTY | True, "Every value of your result is True."),
         (
             EMPTY & (torch.arange(5) > 0),
-            "the others are right. All numbers that differ are at index 0 of the 5 along axis 1.",
+            "the others are right. The wrong elements are all at index 0 of axis 1, which has size 5.",
         ),
         (EMPTY.float(), "Apart from the dtype, every number is right."),
     ],
@@ -78,7 +78,7 @@ def test_truth_values(found: Tensor, says: str) -> None:
     [
         (0.3, 0.3137, ""),
         ({"a": 1.5, "b": 2.5, "c": 4.5}, {"a": 3.0, "b": 5.0, "c": 9.0}, "times 2"),
-        (Text("a b c d"), Text("a c b d"), "All of these are expected, but in a different order."),
+        (Text("a b c d"), Text("a c b d"), "The words are the expected ones, in a different order."),
         (Text("a b c d"), Text("a b e"), "Missing: c, d. Unexpected: e."),
         (
             Text("ein Rad fährt vorbei"),
@@ -145,7 +145,11 @@ class _CutsTheInput(LayerNorm):
     [
         (_returns_the_values, "scaled_dot_product_attention", "Your result equals `value`, unchanged."),
         (_cuts_the_keys, "scaled_dot_product_attention", "No gradient reaches `key`."),
-        (_scales_in_place, "scaled_dot_product_attention", "It changed `query` in place."),
+        (
+            _scales_in_place,
+            "scaled_dot_product_attention",
+            "Your code changed `query` in place, but the caller needs the old values.",
+        ),
         (_CutsTheInput, "LayerNorm", "Expected the gradient of the input to be a tensor of shape (2, 3, 5)"),
     ],
 )

@@ -141,13 +141,13 @@ def _rivals(folder: Path, *features: int) -> ExerciseCheck:
 
 def test_of_two_misconceptions_that_explain_as_much_neither_is_stated_as_the_cause(tmp_path: Path) -> None:
     told = messages.failure(examine(_rivals(tmp_path, 9), LocalBackend(_divided_strangely), "seed"))
-    assert "your result is what you get, for instance, if the scores are" in told
+    assert "for instance, a known mistake gives the same result as your code: the scores are" in told
     assert "Why:" not in told
 
 
 def test_the_other_tests_decide_between_two_misconceptions(tmp_path: Path) -> None:
     told = messages.failure(examine(_rivals(tmp_path, 9, 16), LocalBackend(_divided_strangely), "seed"))
-    assert "your result is what you get if the scores are always divided by 4" in told
+    assert "a known mistake gives the same results as your code: the scores are always divided by 4" in told
     assert "Why: Use the shape." in told
 
 

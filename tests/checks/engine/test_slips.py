@@ -23,8 +23,16 @@ def adam_update(parameter, gradient, mean, variance, step, lr, beta1=0.9, beta2=
 @pytest.mark.parametrize(
     ("right", "typed", "statement"),
     [
-        ("gradient**2", "gradient * 2", "the course's code gives if `*` is used instead of `**`"),
-        ("mean / (1 - beta1**step)", "mean / 1 - beta1**step", "gives if a pair of parentheses is missing"),
+        (
+            "gradient**2",
+            "gradient * 2",
+            "those of the course's code with this slip: `*` is used instead of `**`",
+        ),
+        (
+            "mean / (1 - beta1**step)",
+            "mean / 1 - beta1**step",
+            "with this slip: a pair of parentheses is missing",
+        ),
     ],
 )
 def test_a_slip_is_named(right: str, typed: str, statement: str) -> None:

@@ -67,12 +67,12 @@ def test_it_notes_how_it_was_used() -> None:
     careless.call(SOURCE, MASK, method="encode")
     assert value(careful.call(method="notes")) == {
         "the mode of the model": "evaluation",
-        "the gradients": "off",
+        "«the model runs without recording gradients»": True,
         "the parameters afterwards": "trainable",
     }
     assert value(careless.call(method="notes")) == {
         "the mode of the model": "training",
-        "the gradients": "on",
+        "«the model runs without recording gradients»": False,
         "the parameters afterwards": "trainable",
     }
 

@@ -81,13 +81,13 @@ class Shortened(PositionalEncoding):
 @pytest.mark.parametrize(
     ("kind", "words", "maximum", "starts"),
     [
-        (PositionalEncoding, 6, 4, "right positions, or a clear error"),
-        (Endless, 6, 4, "right positions, or a clear error"),
-        (InItsOwnWords, 6, 4, "right positions, or a clear error"),
+        (PositionalEncoding, 6, 4, "correct encodings or a clear error"),
+        (Endless, 6, 4, "correct encodings or a clear error"),
+        (InItsOwnWords, 6, 4, "correct encodings or a clear error"),
         (WithoutNumbers, 6, 4, "an error without the length or max_length"),
-        (WrongFromTheStart, 6, 4, "right positions, or a clear error"),  # other probes report this
+        (WrongFromTheStart, 6, 4, "correct encodings or a clear error"),  # other probes report this
         (Unguarded, 6, 4, "PyTorch's own error about sizes"),
-        (Unguarded, 3, 1, "wrong positions, and no error"),
+        (Unguarded, 3, 1, "wrong encodings and no error"),
         (Shortened, 6, 4, "a result of a different shape"),
     ],
 )

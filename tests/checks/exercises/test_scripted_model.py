@@ -54,14 +54,14 @@ def test_it_notes_how_it_was_used() -> None:
     candidate.call(careful, SOURCE, MASK, 9, 1, 2)
     assert value(careful.call(method="notes")) == {
         "the mode of the model": "evaluation",
-        "the gradients": "off",
+        "«the model runs without recording gradients»": True,
         "the parameters afterwards": "trainable",
     }
     careless = candidate.fixture(scripted_model(SCRIPT, vocab=6))
     careless.call(SOURCE, MASK, method="encode")
     assert value(careless.call(method="notes")) == {
         "the mode of the model": "training",
-        "the gradients": "on",
+        "«the model runs without recording gradients»": False,
         "the parameters afterwards": "trainable",
     }
 
@@ -80,9 +80,9 @@ def test_a_transformer_may_have_two_vocabularies() -> None:
 def test_it_counts_how_often_the_source_is_encoded() -> None:
     candidate = Candidate(LocalBackend(greedy_decode))
     model = candidate.fixture(scripted_model(SCRIPT, vocab=6))
-    assert value(model.call(method="encoded")) == "none"
+    assert value(model.call(method="encoded")) == "no call that does"
     candidate.call(model, SOURCE, MASK, 9, 1, 2)
-    assert value(model.call(method="encoded")) == "one"
+    assert value(model.call(method="encoded")) == "one call that encodes the source"
     model.call(SOURCE, MASK, SOURCE, causal_mask(3))
     both = "several: `encode` with several sentences and the whole model"
     assert value(model.call(method="encoded")) == both
@@ -92,7 +92,7 @@ def test_it_counts_the_calls_to_its_deep_copies() -> None:
     candidate = Candidate(LocalBackend(lambda model, *inputs: greedy_decode(copy.deepcopy(model), *inputs)))
     model = candidate.fixture(scripted_model(SCRIPT, vocab=6))
     candidate.call(model, SOURCE, MASK, 9, 1, 2)
-    assert value(model.call(method="encoded")) == "one"
+    assert value(model.call(method="encoded")) == "one call that encodes the source"
 
 
 def test_a_mask_of_numbers_is_refused() -> None:

@@ -9,7 +9,7 @@ import torch
 from course_lib.checks.engine.candidate import Candidate
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.reply import Raised, Returned
-from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
+from course_lib.checks.exercises.fixtures.sentences import UNCHANGED, batching, on_lists
 from course_lib.transformer.batching import token_batches
 
 LENGTHS = tuple(3 + (7 * place) % 38 for place in range(150))
@@ -40,12 +40,12 @@ def differing(
 
 def test_tuples_arrive_as_lists_and_pairs_as_pairs() -> None:
     kinds = told(lambda pairs: repr(pairs), (((4, 5), (6,)),))
-    assert kinds == {"the result": "[([4, 5], [6])]", "the arguments": "unchanged"}
+    assert kinds == {"the result": "[([4, 5], [6])]", UNCHANGED: True}
     assert told(lambda words: repr(words), (("a",), ("b",)))["the result"] == "[['a'], ['b']]"
 
 
 def test_a_change_far_inside_is_seen() -> None:
-    assert told(lambda pairs: pairs[0][0].append(1), (((4, 5), (6,)),))["the arguments"] == "modified"
+    assert told(lambda pairs: pairs[0][0].append(1), (((4, 5), (6,)),))[UNCHANGED] is False
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int64])
@@ -82,16 +82,16 @@ def test_the_order_of_batches_and_in_batches_is_free() -> None:
 @pytest.mark.parametrize(
     ("change", "name", "fact"),
     [
-        (lambda batches: batches[1:], "the sentences that are in no batch (by index)", "0, 6, 11, 17"),
-        (lambda batches: [*batches, [3]], "the sentences that occur more than once (by index)", "3"),
-        (lambda batches: [*batches, [150]], "the indices that do not exist", "150"),
-        (lambda batches: [*batches, []], "the empty batches", "some"),
+        (lambda batches: batches[1:], "the number of sentences in no batch", "4 (indices 0, 6, 11, 17)"),
+        (lambda batches: [*batches, [3]], "the number of sentences in several batches", "1 (index 3)"),
+        (lambda batches: [*batches, [150]], "the number of indices without a sentence", "1 (index 150)"),
+        (lambda batches: [*batches, []], "the number of empty batches", "1"),
         (
             lambda batches: [[*batches[0], *batches[-1]], *batches[1:-1]],
-            "the batches over the budget",
-            "1 of them, such as one of",
+            "the number of batches over the budget",
+            "1, with ",
         ),
-        (lambda batches: ALONE, "the number of batches", "150, compared with 18 in the sorted plan"),
+        (lambda batches: ALONE, "the number of batches", "150, where sorting gives 18"),
         (lambda batches: {0: [1]}, "the result", "dict"),
         (lambda batches: [0, 1], "the result", "a different list"),
         (lambda batches: [[0.0], [1.0]], "the result", "a different list"),
@@ -108,7 +108,7 @@ def test_padding_is_told_where_it_is_too_much() -> None:
 
     found = differing(in_order)
     assert set(found) == {"the share of padding", "the number of batches"}
-    assert "in the sorted plan" in found["the share of padding"]
+    assert "where sorting gives" in found["the share of padding"]
 
 
 def test_sorting_in_place_is_told() -> None:
@@ -117,7 +117,7 @@ def test_sorting_in_place_is_told() -> None:
         lengths.sort()
         return batches
 
-    assert differing(sort) == {"the list of lengths": "modified"}
+    assert differing(sort) == {UNCHANGED: False}
 
 
 def _refuse(message: str, kind: type[Exception] = ValueError) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ def test_one_update_is_told() -> None:
     assert seen["the mode of the model"] == "training"
     assert seen["the number of updates"] == seen["the number of scheduler steps"] == 1
     assert seen["the gradient of the update"] == "nonzero"
-    assert seen["the caller's tokens"] == "unchanged"
+    assert seen["«the caller's tokens are unchanged»"] is True
     assert seen["the gradient of the generator's weights"].shape == (7, 4)
 
 
@@ -75,7 +75,7 @@ def test_a_change_of_the_tokens_is_seen() -> None:
     def overwrites(model, loss, micro_batches, optimizer, scheduler):
         micro_batches[0][1].zero_()
 
-    assert told(overwrites)["the caller's tokens"] == "modified"
+    assert told(overwrites)["«the caller's tokens are unchanged»"] is False
     assert BATCH[0][1].any()
 
 

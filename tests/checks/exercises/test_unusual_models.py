@@ -44,5 +44,5 @@ def test_a_tied_matrix_may_be_of_any_kind() -> None:
     assert not verdict.passed
     assert verdict.difference is not None
     assert verdict.difference.facts == (
-        "Expected the generator's matrix, compared with the source's table to be the same, got different."
+        "This should be true, but isn't: the generator's matrix equals the source's table."
     )

@@ -142,7 +142,7 @@ def _search(
     end: int = _END,
 ) -> Observed:
     reply = candidate.call(model, *inputs, beam, max_length, start, end, alpha)
-    return {"the ids, without surplus columns of end tokens,": _ids(reply, max_length, end)}
+    return {"the token ids (extra columns of end tokens ignored)": _ids(reply, max_length, end)}
 
 
 #: The most likely first word leads only to unlikely words, and the second most likely one to a nearly certain
@@ -345,9 +345,7 @@ def _beam_keeps_evaluation(candidate: Candidate, draw: Draw) -> Observed:
 def _beam_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_model(draw, _GARDEN_PATH, _RIVALS[0]))
     reply = candidate.call(model, *_sources(3, 4), 2, 8, _START, _END, 0.0)
-    return after(
-        reply, lambda: {"the number of calls that encode the source": value_of(model.call(method="encoded"))}
-    )
+    return after(reply, lambda: {"the response": value_of(model.call(method="encoded"))})
 
 
 @probe("the result is correct for a real model and sentences of different lengths", tolerance=1e-6)

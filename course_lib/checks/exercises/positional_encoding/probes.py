@@ -194,7 +194,7 @@ def _dropped(layer: Candidate, probability: float) -> Observed:
 def _sum_with_zeros(candidate: Candidate, draw: Draw) -> Observed:
     zeros = torch.zeros(2, 5, 6, dtype=torch.float64)
     reply = in_double(candidate, 6, 0.0, 12).call(zeros)
-    return {"what it adds to zeros (`sinusoids` has to pass its own check first)": reply}
+    return {"the encoding that it adds to zeros": reply}
 
 
 @probe("each token gets the encoding of its position, which is the same in every sentence")

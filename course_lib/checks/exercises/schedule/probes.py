@@ -45,13 +45,13 @@ def _numbers(*numbers: float) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-@probe("the first update is correct: both running means are still zero")
+@probe("the first update, from running means of zero, is correct")
 def _adam_first(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient, zeros = _numbers(1.0, -2.0), _numbers(0.3, -0.02), _numbers(0.0, 0.0)
     return _update(candidate, parameter, gradient, zeros, zeros, 1, 0.1)
 
 
-@probe("the second update is correct: the running means hold the first gradient")
+@probe("the second update, from the running means after one gradient, is correct")
 def _adam_second(candidate: Candidate, draw: Draw) -> Reply:
     parameter, gradient = _numbers(0.9, -1.9), _numbers(0.1, 0.04)
     mean, variance = _numbers(0.03, -0.002), _numbers(0.0018, 0.000008)

@@ -109,8 +109,8 @@ def _dropout_facts(module: Candidate, *arguments: object, method: str = "__call_
     training, evaluation, again = (reply.value for reply in replies if isinstance(reply, Returned))
     dropped, same = not _equal(training, evaluation), _equal(evaluation, again)
     return {
-        "the effect of dropout in training mode": "some numbers are dropped" if dropped else "none",
-        "the results of two calls in evaluation mode": "the same" if same else "different",
+        "«in training mode, dropout changes the result»": dropped,
+        "«in evaluation mode, two calls return the same result»": same,
     }
 
 
@@ -152,10 +152,9 @@ def _strength(layer: Candidate, kind: Callable[..., nn.Module], part: str, rate:
     if not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
         return reply
     steps = (reply.value.double() - x).abs() if reply.value.shape == x.shape else None
-    found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
-    return {
-        f"the amounts that {_PARTS[kind][part]} can add to an input of 1, with a dropout of {rate:g},": found
-    }
+    found = None if steps is None else sorted({round(step, 2) for step in steps.flatten().tolist()})
+    name = f"what {_PARTS[kind][part]} adds to inputs of 1, with a dropout of {rate:g},"
+    return {name: None if found is None else " or ".join(f"{step:g}" for step in found)}
 
 
 def _modes(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
@@ -318,8 +317,8 @@ def _decoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     x, memory, mask = draw.normal(1, 1, 5), draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
     return {
         "the result": layer.call(x, memory, mask, mask),
-        "the result if the target is masked": layer.call(x, memory, mask, ~mask),
-        "the result if the source is masked": layer.call(x, memory, ~mask, mask),
+        "the result with a masked target": layer.call(x, memory, mask, ~mask),
+        "the result with a masked source": layer.call(x, memory, ~mask, mask),
     }
 
 
@@ -478,7 +477,7 @@ def _model_decoder_dropout(candidate: Candidate, draw: Draw) -> Observed:
     return _dropout_facts(model, memory, mask, target, mask, method="decode")
 
 
-@probe("layers start with different weights, matrices have Xavier initialisation, and tables keep their own")
+@probe("layers start with different weights, matrices as Xavier proposed, tables as in TokenEmbedding")
 def _model_start(candidate: Candidate, draw: Draw) -> Observed:
     d_model, vocab = 24, 400
     model = candidate.build(vocab, vocab, config(layers=3, d_model=d_model, heads=2, d_ff=4 * d_model))
@@ -537,10 +536,9 @@ def _tied(candidate: Candidate) -> tuple[Candidate, Reply]:
     return model, candidate.call(model)
 
 
-def _compared(one: Value, other: Value) -> str:
+def _same(one: Value, other: Value) -> bool:
     # A matrix that isn't a dense tensor, such as a sparse one, differs from all others.
-    same = isinstance(one, Tensor) and isinstance(other, Tensor) and one.equal(other)
-    return "the same" if same else "different"
+    return isinstance(one, Tensor) and isinstance(other, Tensor) and one.equal(other)
 
 
 def _matrices(reply: Reply) -> Observed:
@@ -555,8 +553,8 @@ def _tied_is_given_back(candidate: Candidate, draw: Draw) -> Observed:
     if not isinstance(reply, Returned):
         return reply
     if reply.value is None:
-        return {"the returned value": None}
-    return {"the returned value": "the model itself" if reply.value == model.handle else "a different object"}
+        return {"the result": None}
+    return {"the result": "the model itself" if reply.value == model.handle else "a different object"}
 
 
 @probe("both tables and the generator hold the same numbers")
@@ -567,8 +565,8 @@ def _tied_is_equal(candidate: Candidate, draw: Draw) -> Observed:
         return matrices
     source, target, generator = matrices.values()
     return {
-        "the target's table, compared with the source's": _compared(source, target),
-        "the generator's matrix, compared with the source's table": _compared(source, generator),
+        "«the target's table equals the source's»": _same(source, target),
+        "«the generator's matrix equals the source's table»": _same(source, generator),
     }
 
 
@@ -603,7 +601,7 @@ def _tied_keeps_the_rest(candidate: Candidate, draw: Draw) -> Observed:
             return weights
         # A correct solution may remove the bias.
         return {
-            f"{name}, compared with that before": _compared(old, weights.value.get(name, old))
+            f"«`{name}` is unchanged»": _same(old, weights.value.get(name, old))
             for name, old in before.value.items()
             if name not in _MATRICES
         }
@@ -718,9 +716,7 @@ def _greedy_twice(candidate: Candidate, draw: Draw) -> Observed:
 def _greedy_encodes_once(candidate: Candidate, draw: Draw) -> Observed:
     model = candidate.fixture(_book())
     reply = candidate.call(model, *_phrases(3, 4), 8, _START, _END)
-    return after(
-        reply, lambda: {"the number of calls that encode the source": value_of(model.call(method="encoded"))}
-    )
+    return after(reply, lambda: {"the response": value_of(model.call(method="encoded"))})
 
 
 @probe("everything is on the device of the source")

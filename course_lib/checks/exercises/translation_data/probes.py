@@ -11,7 +11,7 @@ from course_lib.checks.engine.prediction import PredictionCheck
 from course_lib.checks.engine.probe import Draw, Observed
 from course_lib.checks.engine.reply import Raised, Reply, Returned, Text, Value
 from course_lib.checks.exercises.fixtures.refusals import NOT_REFUSED, REFUSED, refusal
-from course_lib.checks.exercises.fixtures.sentences import batching, on_lists
+from course_lib.checks.exercises.fixtures.sentences import UNCHANGED, batching, on_lists
 from course_lib.transformer.batching import collate, token_batches
 from course_lib.transformer.byte_pairs import learn_merges
 from course_lib.transformer.vocabulary import build_vocabulary
@@ -28,15 +28,15 @@ def _facts(
     if isinstance(reply, Raised) or not isinstance(reply.value, dict):
         return reply
     result = reply.value["the result"]
-    facts = {"the type of the result": kind, "the arguments": reply.value["the arguments"]}
+    facts = {"the result": kind, UNCHANGED: reply.value[UNCHANGED]}
     if not is_so(result):
         other = describe(result)
         if isinstance(result, dict):
-            other = "a different dict" if kind.startswith("a dict") else "a dict"
+            other = "a dict with other keys or values" if kind.startswith("a dict") else "a dict"
         elif isinstance(result, tuple):
             items = f"a list or tuple of {len(result)}"
-            other = "a different list" if kind.startswith("a list") else items
-        return facts | {"the type of the result": other, "facts": {}}
+            other = "a list with other items" if kind.startswith("a list") else items
+        return facts | {"the result": other, "facts": {}}
     return facts | {"facts": facts_of(result)}
 
 
@@ -269,7 +269,11 @@ def _pairs(sources: Sequence[int], targets: Sequence[int]) -> Pairs:
 
 
 case = COLLATE.cases(_batch)
-case("each sentence is between start and end, and each side has its own width", _pairs((2, 4), (1, 2)), 10)
+case(
+    "start and end enclose each sentence, and source and target are padded separately",
+    _pairs((2, 4), (1, 2)),
+    10,
+)
 case("the longest sentence sets the width of its side, wherever it is", _pairs((1, 3, 2), (4, 2, 6)), 12)
 case("padding, start and end may have any ids", _pairs((3, 1), (2, 5)), 10, ids=(7, 3, 5))
 case(
