@@ -23,7 +23,7 @@ from autograder.graded_notebooks.verdicts import UNREADABLE
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.gradebook import display_name, unknown_entry
 from autograder.nbgrader.grading_folder import graded_folder
-from autograder.nbgrader.mark_scheme import MarkScheme, mark_schemes
+from autograder.release.mark_scheme import MarkScheme, mark_schemes
 from course_lib.curriculum.course_file import SOURCES, CourseError
 
 

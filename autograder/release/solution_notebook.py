@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import course_lib
-from autograder.nbgrader.mark_scheme import MarkScheme
+from autograder.release.mark_scheme import MarkScheme
 from autograder.release.reference import marked_source
 from autograder.release.source import SourceCell, read_source
 from course_lib.checks.engine.prediction import PredictionCheck

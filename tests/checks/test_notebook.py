@@ -100,7 +100,7 @@ def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> Non
     )
     told = failure(verdict).split("\n")
     assert told[0].startswith(
-        "✗ attention_scores: in all 2 failing tests, the dot products are not divided by the"
+        "✗ attention_scores: in both failing tests, the dot products are not divided by the"
     )
     assert "which your code passes. Yours may be a variant of it." in " ".join(map(str.strip, told))
     weaker = Explanation(similar=Resemblance((mistake,), first, others=0, unexplained=second))

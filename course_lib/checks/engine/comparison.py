@@ -187,9 +187,8 @@ class Comparison:
         # With `messages`, ignore warnings about NaN: of two ways to compute it, only one may cause a warning.
         is_nan = isinstance(found.value, Tensor) and found.value.isnan().any()
         if expected.warnings != found.warnings and not (self.messages and is_nan):
-            return _structural(
-                f"Your code caused a warning: {found.warnings[0] if found.warnings else 'none'}"
-            )
+            warning = found.warnings[0].partition(" (Triggered internally")[0] if found.warnings else "none"
+            return _structural(f"Your code caused a warning: {warning}")
         return None
 
     def _of_raised(self, expected: Reply | Value, found: Raised) -> Difference | None:

@@ -224,8 +224,14 @@ def _explanation(
         def passes(mistake: Misconception) -> bool:
             return first_difference(probe, right, versions.outcome((mistake,), first)) is None
 
-        by_error = set(explanation.named) <= set(exercise.misconceptions) and all(
-            any(_unexpected_errors(versions.reference(number), found[number])) for number in differences
+        # An exception can have many causes, unless its class and message leave no doubt.
+        is_known = set(explanation.named) <= set(exercise.misconceptions)
+        by_error = (
+            is_known
+            and not certain
+            and all(
+                any(_unexpected_errors(versions.reference(number), found[number])) for number in differences
+            )
         )
         return Explanation(tuple(sorted(explanation.named, key=passes)), named_by_error=by_error)
     if certain:

@@ -71,7 +71,7 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = (), variables: Sequen
         alike: tuple[str, ...] = ()
         if verdict.explanation.named_by_error:
             failed = len(verdict.failures)
-            tests = f"all {failed} failing tests" if failed > 1 else "this test"
+            tests = _all_failing(failed) if failed > 1 else "this test"
             with_it = "With these mistakes" if len(named) > 1 else "With this mistake"
             summary = f"the likely cause is that {summary}"
             alike = (
@@ -138,8 +138,12 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
     else:
         but = f"But {other} fails in a different way."
     if not is_vague and count == failed > 1:
-        return f"in all {failed} failing tests, {statement}", [but]
+        return f"in {_all_failing(failed)}, {statement}", [but]
     return "incorrect", [resemblance, but]
+
+
+def _all_failing(count: int) -> str:
+    return "both failing tests" if count == 2 else f"all {count} failing tests"
 
 
 def _lines_of_example(example: Example) -> list[str]:

@@ -82,7 +82,7 @@ def test_the_order_of_batches_and_in_batches_is_free() -> None:
 @pytest.mark.parametrize(
     ("change", "name", "fact"),
     [
-        (lambda batches: batches[1:], "the number of sentences in no batch", "4 (indices 0, 6, 11, 17)"),
+        (lambda batches: batches[1:], "the number of sentences in no batch", "24 (indices 0, 6, 11, 17"),
         (lambda batches: [*batches, [3]], "the number of sentences in several batches", "1 (index 3)"),
         (lambda batches: [*batches, [150]], "the number of indices without a sentence", "1 (index 150)"),
         (lambda batches: [*batches, []], "the number of empty batches", "1"),

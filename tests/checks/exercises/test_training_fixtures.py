@@ -65,7 +65,7 @@ def test_a_scheduler_that_changes_more_than_the_rate_is_seen() -> None:
     expected = (
         (make_scheduler, "nothing"),
         (with_an_update, "the weights and the optimiser's state"),
-        (without_gradients, "«the model runs without recording gradients»"),
+        (without_gradients, "the gradients"),
     )
     for made, changed in expected:
         found = candidate(made)
