@@ -17,8 +17,8 @@ from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Mark
 from autograder.marking.comment_bank import FILE, CommentBank, CommentError
 from autograder.marking.grouping import differences, grouped
 from autograder.marking.server import PAGE, POLICY, MarkingServer, _state
-from autograder.nbgrader.mark_scheme import Criterion, mark_schemes
 from autograder.release.build import COURSE
+from autograder.release.mark_scheme import Criterion, mark_schemes
 from course_lib.curriculum import public_curriculum
 from tests.autograder.marking.marked_class import LESSON, NAME, Browser, MarkedClass, served
 from tests.autograder.nbgrader.unix_accounts import accounts, why_unavailable
