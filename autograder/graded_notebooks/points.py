@@ -129,7 +129,7 @@ class GradedCell:
                 )
                 return f"{_sentence('; and '.join(verdict.statements))}{left}"
             case "wrong":
-                return "Some tests failed. The check doesn't recognise this mistake."
+                return "It is incorrect. The check doesn't recognise the mistake."
             case "unwritten":
                 return "It has not been written yet."
             case "missing" if verdict.statements:  # The statements name the missing file.

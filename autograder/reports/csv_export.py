@@ -58,6 +58,7 @@ class CsvExport(CourseExporter):
                 handed_in = known[student.id].timestamp if student.id in known else ""
                 person = [student.id, student.last_name, student.first_name, student.email]
                 rows.append([lesson.name, lesson.duedate, handed_in, *person, *points, lesson.max_score])
+            self.warn_of_unmarked(gradebook, lesson.name, "the points of these answers aren't final")
         write_csv(target, [[without_formula(value) for value in row] for row in rows])
         if waiting:
             self.log.warning(

@@ -19,7 +19,7 @@ from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import Finding, emit
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import WrongNumber
-from course_lib.checks.engine.prediction import PredictionCheck, examine_prediction
+from course_lib.checks.engine.prediction import UNANSWERED, PredictionCheck, examine_prediction
 from course_lib.checks.engine.versions import BrokenCheckError, broken_check
 from course_lib.checks.exercises.final_lab.hand_in import FileCheck, Levels, judge_file
 from course_lib.checks.exercises.registry import Check, catalogue, find
@@ -217,7 +217,7 @@ def _result_of_prediction(
     name, wrong = prediction.name, examine_prediction(prediction, backend)
     if wrong is None:
         return _Result(Finding(name, "right"), messages.line("✓", name, f"correct. {prediction.reason}"))
-    finding = Finding(name, "wrong")
+    finding = Finding(name, "unwritten" if wrong == UNANSWERED else "wrong")
     if isinstance(wrong, WrongNumber):
         finding = Finding(name, "wrong", (wrong.name,), (wrong.statement,))
     return _failure(finding, messages.wrong_prediction(name, wrong), grading)

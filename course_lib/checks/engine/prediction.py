@@ -34,6 +34,10 @@ class PredictionCheck:
         return wrong_numbers_of(self.misconceptions_file, self.name) if self.misconceptions_file else ()
 
 
+#: The sentence about a prediction that still has the value of the released notebook.
+UNANSWERED = "The answer is still None. Replace None with your number."
+
+
 def examine_prediction(prediction: PredictionCheck, backend: Backend) -> WrongNumber | str | None:
     """Check the answer to a prediction.
 
@@ -45,7 +49,7 @@ def examine_prediction(prediction: PredictionCheck, backend: Backend) -> WrongNu
         return f"Expected a number, but the value can't be read as one. {explained(reply)}"
     number = reply.value
     if number is None:
-        return "The answer is still None. Replace None with your number."
+        return UNANSWERED
     if not isinstance(number, float):
         return f"Expected a number, got {describe(number)}."
 

@@ -362,7 +362,7 @@ def _beam_real(candidate: Candidate, draw: Draw) -> Observed:
 @probe("everything is on the device of the source")
 def _beam_elsewhere(candidate: Candidate, draw: Draw) -> Reply:
     model = candidate.fixture(transformer(9, layers=1, d_model=4, heads=1, d_ff=4, dropout=0.0))
-    return called_on_a_gpu(candidate, model, *_sources(3, 4), 2, 5, _START, _END, 0.6)
+    return _ids(called_on_a_gpu(candidate, model, *_sources(3, 4), 2, 5, _START, _END, 0.6), 5)
 
 
 # --- average_checkpoints ------------------------------------------------------------------------------------
