@@ -22,12 +22,12 @@ from nbgrader.preprocessors import (
 
 from autograder.graded_notebooks.feedback import FeedbackExporter, PrepareFeedback
 from autograder.graded_notebooks.safe_html import SanitizeNotebook
+from autograder.nbgrader.autograde import SaveScores
+from autograder.nbgrader.generate_assignment import NamedStubs
 from autograder.nbgrader.install import install
 from autograder.nbgrader.mark_scheme import ShowMarkScheme
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute
-from autograder.nbgrader.save_scores import SaveScores
 from autograder.release.solutions import refresh_at_start
-from autograder.release.stubs import NamedStubs
 from course_lib.curriculum.course_file import CourseError
 
 course = Path(__file__).resolve().parents[1]

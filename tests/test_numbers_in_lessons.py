@@ -113,7 +113,14 @@ def test_lesson_03() -> None:
 
 
 def test_lesson_05() -> None:
-    said("05", "60,611 positions", "up to distance 43", "only up to 3", "as large as 0.0004", "22.6")
+    said(
+        "05",
+        "60,611 positions",
+        "up to a distance of 43",
+        "only up to a distance of 3",
+        "as large as 0.0004",
+        "22.6",
+    )
     assert 2 * math.pi * 10000 ** (510 / 512) == pytest.approx(60611, abs=1)
     assert pytest.approx(1e-4, rel=0.05) == 1 / 10000 ** (510 / 512)
     for d_model, last in ((512, 43), (16, 3)):
@@ -182,7 +189,7 @@ def test_lesson_08() -> None:
 
 @pytest.mark.slow
 def test_lesson_10() -> None:
-    said("10", "three quarters of the computation is wasted on padding to 72", "more than a third in plain")
+    said("10", "padding to 72 wastes about three quarters of the computation", "waste more than a third")
     train = load_corpus(DataConfig(corpus="captions")).train
     sides = [
         [[token.text for token in tokenizer(sentence)] for sentence in sentences[:6000]]

@@ -98,4 +98,4 @@ class Result:
             content["outputs"] = [[from_dict(output) for output in cell] for cell in content["outputs"]]
             return cls(**content, seconds=seconds)
         except (TypeError, LookupError, RecursionError) as error:
-            raise ValueError(f"not a result: {error}") from None
+            raise ValueError(f"it cannot be parsed: {error}") from None

@@ -166,7 +166,7 @@ class _Run:
                 failed = ended
                 self._note(str(ended))
                 if self.silent_kernels > _MAX_SILENT_KERNELS:
-                    reason = "earlier kernels didn't answer the judge"
+                    reason = "the kernel stopped responding to the checks"
                     break
                 if self.clock.seconds() > deadline:
                     reason = f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
@@ -283,7 +283,7 @@ class _Run:
         names = student_objects(channel, self.lesson.may_not_call, first_timeout=_FIRST_ANSWER_TIMEOUT)
         if channel.dead:
             self.silent_kernels += 1
-            message = f"the kernel didn't answer the judge: {channel.dead}"
+            message = f"the kernel stopped responding to the check: {channel.dead}"
             self._not_judged(index, "KernelDied", message)
             raise _KernelFailedError(f"{cell.id}: {message}")
         with handed_in(dict(self.job.files)):

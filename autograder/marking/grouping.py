@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -107,32 +107,35 @@ def _cards(members: Iterable[tuple[Answer, ...]]) -> Iterator[Card]:
 
 @dataclass(frozen=True)
 class Piece:
-    """One piece of a word-by-word comparison of two answers.
+    """Consecutive words or lines in a comparison of two texts, and which of the texts contain them.
 
-    `of` tells which of the answers contain its text. A "gap" stands for words that are left out.
+    A "gap" stands for words or lines that are left out.
     """
 
-    of: Literal["both", "this", "other", "gap"]
-    text: str
+    of: Literal["both", "first", "second", "gap"]
+    parts: Sequence[str]
 
 
-def differences(this: Answer, other: Answer) -> list[Piece]:
-    """Compare two answers word by word. Return the differences, with up to four common words on each side.
+def differences(first: Sequence[str], second: Sequence[str], context: int) -> Iterator[Piece]:
+    """Compare two texts, given as words or lines, and yield their differences in order.
 
-    Only the first few thousand characters of each answer are compared.
+    Each difference is surrounded by up to `context` common words or lines on each side.
     """
-    new, old = (answer.written.source[:_COMPARED].split() for answer in (this, other))
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    pieces: list[Piece] = []
-    for group in matcher.get_grouped_opcodes(n=4):
-        if pieces or group[0][1] > 0:
-            pieces.append(Piece("gap", "…"))
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    for number, group in enumerate(matcher.get_grouped_opcodes(context)):
+        if number or group[0][1] > 0:
+            yield Piece("gap", ["…"])
         for tag, low, high, start, end in group:
             if tag == "equal":
-                pieces.append(Piece("both", " ".join(new[start:end])))
+                yield Piece("both", first[low:high])
                 continue
             if high > low:
-                pieces.append(Piece("other", " ".join(old[low:high])))
+                yield Piece("first", first[low:high])
             if end > start:
-                pieces.append(Piece("this", " ".join(new[start:end])))
-    return pieces
+                yield Piece("second", second[start:end])
+
+
+def differing_words(first: Answer, second: Answer) -> Iterator[Piece]:
+    """Yield the differences between the first few thousand characters of two answers, word by word."""
+    words, others = (answer.written.source[:_COMPARED].split() for answer in (first, second))
+    return differences(words, others, context=4)

@@ -69,7 +69,7 @@ async function save(card) {
     ({ status, reply } = await send("marks", { versions, points: given, comment: sent.comment }));
   } catch {
     status = 0;
-    reply = { message: "Nothing was saved: `course mark` does not answer. Start it again, and open its new address." };
+    reply = { message: "Nothing was saved: `course mark` is not responding. Start it again, and open its new address." };
   }
   said.textContent = "";
   const stayed = document.activeElement === focused;
@@ -224,7 +224,7 @@ async function addToBank() {
   try {
     ({ status, reply } = await send("comments", { key, text }));
   } catch {
-    reply = { message: "Nothing was saved: `course mark` does not answer." };
+    reply = { message: "Nothing was saved: `course mark` is not responding. Start it again, and open its new address." };
   }
   if (status !== 200) {
     keep.querySelector(".said").textContent = reply.message;

@@ -22,7 +22,7 @@ from tornado.netutil import bind_sockets
 from autograder.graded_notebooks.safe_html import markdown_to_html, templates
 from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Question, WrittenCell
 from autograder.marking.comment_bank import CommentBank, CommentError
-from autograder.marking.grouping import Card, Group, differences, grouped
+from autograder.marking.grouping import Card, Group, differing_words, grouped
 from course_lib.curriculum.course_file import CourseError
 
 HOST = "127.0.0.1"
@@ -127,7 +127,7 @@ class MarkingServer:
             "number": "{:.12g}".format,
             "state": _state,
         }
-        environment.globals |= {"differences": differences, "points": _points, "written": _written}
+        environment.globals |= {"differing_words": differing_words, "points": _points, "written": _written}
         return environment
 
     def question(self, notebook: str, name: str) -> Question:
@@ -174,7 +174,7 @@ class _Handler(web.RequestHandler):
 
     def log_exception(self, *about: Any) -> None:
         if not isinstance(about[1], web.HTTPError):
-            _log.error("A request of the marking page failed", exc_info=about[1])
+            _log.error("A request from the marking page failed", exc_info=about[1])
 
     def refuse(self, status: int, message: str) -> None:
         """Finish the request with an error status and a message for the grader."""
@@ -305,7 +305,7 @@ def _state(answer: Answer, question: Question) -> dict[str, object]:
     """Return the data about an answer and its mark that the page's script needs."""
     mark = answer.mark
     if mark.waiting:
-        state = "unmarked" if mark.points is None else f"{_points(mark.points)} so far: mark it again"
+        state = "unmarked" if mark.points is None else f"earlier mark: {_points(mark.points)}; mark it again"
     elif mark.points is not None:
         state = f"{mark.points:g} of {_points(question.max_points)}"
     else:

@@ -8,14 +8,16 @@ from typing import Any
 import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook
+from nbgrader.api import Comment, Grade, Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import BaseConverter, NbGraderException
-from nbgrader.utils import setenv
+from nbgrader.preprocessors import SaveAutoGrades
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, is_task, setenv
 from traitlets import Type
 from traitlets.utils.importstring import import_item
 
 from autograder.judge.job import Result
+from autograder.nbgrader.gradebook import by_cell
 from autograder.nbgrader.grading_run import GradingRun
 from autograder.nbgrader.preparation import PreparedSubmission
 from autograder.nbgrader.replacing_converter import RecordingConverter
@@ -177,3 +179,41 @@ class CourseAutograde(RecordingConverter, Autograde):
         """
         with self.recording_errors(), setenv(NBGRADER_EXECUTION="autograde"):
             BaseConverter.convert_single_notebook(self, notebook_filename)
+
+
+class SaveScores(SaveAutoGrades):
+    """nbgrader's SaveAutoGrades, with one transaction for each notebook instead of one for each cell."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Write the scores of a notebook's cells, and add the comment "No response." to unchanged answers.
+
+        Cells without automatic points, and cells that a person has graded, are marked for manual grading.
+        Raises NbGraderException if the gradebook lacks a cell, because the lesson was changed but not
+        generated again.
+        """
+        names = resources["nbgrader"]
+        with Gradebook(names["db_url"]) as gradebook:
+            submitted = gradebook.find_submission_notebook(
+                names["notebook"], names["assignment"], names["student"]
+            )
+            grades, comments = by_cell(gradebook, submitted, Grade), by_cell(gradebook, submitted, Comment)
+            graded = {cell.metadata.nbgrader.grade_id for cell in nb.cells if is_grade(cell)}
+            answers = {
+                cell.metadata.nbgrader.grade_id for cell in nb.cells if is_solution(cell) or is_task(cell)
+            }
+            if unknown := sorted((graded - grades.keys()) | (answers - comments.keys())):
+                raise NbGraderException(
+                    f"the gradebook doesn't have {', '.join(unknown)}. Run `nbgrader generate_assignment "
+                    f"{names['assignment']}`, which keeps all grades."
+                )
+            for cell in nb.cells:
+                if is_grade(cell):
+                    grade = grades[cell.metadata.nbgrader.grade_id]
+                    grade.auto_score, _ = determine_grade(cell, self.log)
+                    grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+                if is_solution(cell) or is_task(cell):
+                    unchanged = cell.metadata.nbgrader.get("checksum") == compute_checksum(cell)
+                    comment = comments[cell.metadata.nbgrader.grade_id]
+                    comment.auto_comment = "No response." if unchanged and not is_task(cell) else None
+            gradebook.db.commit()
+        return nb, resources

@@ -39,7 +39,10 @@ def extract_archive_files(app: ZipCollectApp) -> None:
         if not archive.is_dir() and not extracted.is_dir():
             app.fail(f"There is no folder {archive}. Put the downloads there, or correct the lesson's name.")
         if archive.is_dir() and not os.access(archive, os.R_OK | os.X_OK):
-            raise PermissionError(f"{archive} belongs to {owner(archive)}, and you cannot read it.")
+            raise PermissionError(
+                f"{archive} belongs to {owner(archive)}, who can share it: see 'Several graders' in the "
+                "instructor's guide."
+            )
         require_writable(extracted)
         _extract_archive_files(app)
     except PermissionError as error:
@@ -64,7 +67,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
             earlier.recover()
             require_writable(Path(path))
             if not app.force and os.path.isdir(path) and os.listdir(path):
-                raise FileExistsError(f"{path} holds an earlier submission; --force replaces it")
+                raise FileExistsError(f"{path} contains an earlier submission. To replace it, add --force.")
             with earlier.replacing():
                 _transfer_files(app, {student: files})
         except OSError as error:
@@ -76,12 +79,15 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
         new = {student: prefix for student, prefix in prefixes.items() if student not in failed}
         write_prefixes(folder, read_prefixes(folder) | new)
     except (OSError, ValueError) as error:
-        app.fail(f"The names under which feedback is returned could not be saved: {error}")
+        app.fail(
+            "The submissions were collected, but the names of the downloaded files were not saved, so "
+            f"feedback can't be returned: {error}. Correct this, and run the command again with --force."
+        )
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out
     if failed:
         app.fail(f"{len(failed)} of {len(collected)} students were not collected: {', '.join(failed)}")
     if left_out:
-        app.fail(f"Some uploads are missing or were left out: {left_out} (see the warnings above)")
+        app.fail(f"Uploads that are missing or were left out: {left_out}. See the warnings above.")
 
 
 def import_students(app: DbStudentImportApp) -> None:

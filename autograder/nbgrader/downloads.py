@@ -169,8 +169,10 @@ class DownloadCollector(FileNameCollectorPlugin):
             else:
                 self.left_out += 1
                 self.log.warning(
-                    "%s was not collected: expected a name from Canvas or Moodle, with the name or ID of "
-                    "exactly one student in the gradebook. Add the student, pass a roster, or copy the file.",
+                    "%s was not collected: its name must be one that Canvas or Moodle created, with the name "
+                    "or ID of exactly one student in the gradebook. Add the student to the gradebook, pass a "
+                    "roster (--DownloadCollector.roster=FILE.csv), or copy the file to "
+                    "submitted/STUDENT/LESSON yourself.",
                     "/".join(map(shown, parts)),
                 )
         return found

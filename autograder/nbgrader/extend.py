@@ -45,7 +45,7 @@ def extend(gradebook: Gradebook, lesson: str, student: str, time: timedelta) -> 
     # nbgrader can't add cells to a lesson that has a submission.
     if not assignment.notebooks:
         raise CourseError(
-            f"{lesson} has not been released. Run `nbgrader generate_assignment {lesson}` first."
+            f"{lesson} has not been generated. Run `nbgrader generate_assignment {lesson}` first."
         )
     try:
         submission = gradebook.find_submission(lesson, student)

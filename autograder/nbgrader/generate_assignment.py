@@ -1,12 +1,17 @@
-"""`nbgrader generate_assignment`, extended to keep the old release until the new one is complete."""
+"""`nbgrader generate_assignment`, extended to replace releases atomically and to name exercises in stubs."""
 
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from nbformat import NotebookNode
 from nbgrader.api import MissingEntry
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
+from nbgrader.preprocessors import ClearSolutions
+from traitlets import Dict, Unicode
 
 from autograder.nbgrader.gradebook import open_gradebook
 from autograder.nbgrader.releases import Releases
@@ -15,6 +20,13 @@ from autograder.release.lessons import copy_course_files
 from autograder.release.solutions import refresh
 from autograder.submissions.repair import is_tracked
 from course_lib.curriculum.course_file import CourseError, load_curriculum
+from course_lib.curriculum.stubs import UNWRITTEN
+
+#: The indented text that nbgrader inserts in place of each solution. A named stub then replaces it.
+_PLACEHOLDER = "a stub without a name"
+
+#: The marker of a solution: `### BEGIN SOLUTION package.module:function` or `...:Class.method`.
+_REGION = re.compile(r"BEGIN SOLUTION \S+:(\S+)")
 
 
 class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
@@ -56,7 +68,9 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
                 Releases(self.coursedir).keep(lesson)
         except OSError as error:
             self.log.warning(
-                "A copy of the release, for comparison with submissions, could not be saved: %s", error
+                "The copy of the students' version in autograder/releases/ could not be saved: %s. Correct "
+                "this, and run the command again.",
+                error,
             )
 
     def check(self, assignment: str, notebooks: list[str]) -> None:
@@ -90,8 +104,45 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
             changes = [f"{name} was added" for name in sorted(new - old)]
             changes += [f"{name} was removed" for name in sorted(old - new)]
             raise NbGraderException(
-                f"{assignment} was not released again, and its old release was kept: {'; '.join(changes)}. "
+                f"{assignment} was not generated again, and its old version was kept: {'; '.join(changes)}. "
                 "nbgrader cannot add or remove cells of a lesson with submissions or extensions, and the "
                 f"gradebook has {submitted}. Undo the change in the source, or release it as a lesson with "
                 "another name."
             )
+
+
+class NamedStubs(ClearSolutions):
+    """nbgrader's ClearSolutions, with a separate stub for each function or method.
+
+    Each stub raises a NotImplementedError that names its function or method, lesson and exercise. A
+    prediction is set to None.
+    """
+
+    code_stub = Dict({"python": _PLACEHOLDER}).tag(config=True)
+    text_stub = Unicode("*Your answer here.*").tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Remove the solutions from a notebook, and the metadata that only the solution notebook needs."""
+        self._lesson = nb.metadata.course.lesson
+        self._exercises = [cell.id for cell in nb.cells if _REGION.search(cell.source)]
+        nb.metadata.course.pop("inputs", None)
+        return super().preprocess(nb, resources)
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        """Remove the solutions from one cell, then insert its stubs in order."""
+        regions = _REGION.findall(cell.source)
+        cell, resources = super().preprocess_cell(cell, resources, cell_index)
+        if cell.cell_type == "code" and not regions:
+            cell.source = cell.source.replace(_PLACEHOLDER, f"{cell.id} = None  # your number here")
+        for name in regions:
+            cell.source = cell.source.replace(_PLACEHOLDER, self._stub(cell.id, name), 1)
+        return cell, resources
+
+    def _stub(self, exercise: str, name: str) -> str:
+        number, count = self._exercises.index(exercise) + 1, len(self._exercises)
+        return (
+            f'raise NotImplementedError("{name} {UNWRITTEN}: '
+            f'lesson {self._lesson[:2]}, exercise {number} of {count}")'
+        )

@@ -81,7 +81,8 @@ class Preparation:
         """
         if FolderReplacement(Path(submission.folder)).is_unfinished:
             raise UnreadableError(
-                "its files are incomplete, because its collection has not finished; collect it again"
+                "its files are incomplete, because collecting it was interrupted or is still in progress; "
+                "collect it again when no other command is running"
             )
         files = lesson_files(self._course, submission.lesson)
         submission.inspect(files, self._course.max_file_size * 1000)

@@ -79,7 +79,7 @@ class Regrading:
         """
         if not released_notebooks(self._directory, self._lesson):
             raise CourseError(
-                f"{self._lesson} has not been released. Check the name, or run "
+                f"{self._lesson} has not been generated. Check the name, or run "
                 f"`nbgrader generate_assignment {self._lesson}` first."
             )
         changes: list[Change] = []
@@ -142,8 +142,10 @@ class Regrading:
                 written = self._finish(changes, same, reviewed)
         unwritten = {change.student for change in changes} - {change.student for change in written}
         for student in unwritten & graded.keys():
-            again = "it has been collected again since, and was graded as a new submission"
-            differs = "its new points differ from those shown before"
+            again = "a new submission was collected in the meantime, and the correction doesn't apply to it"
+            differs = (
+                "it was graded again, but its points aren't those listed above. Look at it in Formgrader"
+            )
             self.failed.setdefault(student, reason or (differs if student in same else again))
         if reason and not unwritten & graded.keys():
             # No student is affected, so the failure is nbgrader's own.

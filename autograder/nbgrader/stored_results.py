@@ -17,7 +17,9 @@ _WRITING_SECONDS = 3600
 
 @reporting_errors
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `course results prune`, and return its exit code: 1 if a file can't be deleted, otherwise 0.
+    """Run `course results prune`, and return its exit code: 1 after an error, otherwise 0.
+
+    It is an error if a file can't be deleted, for example.
 
     A result is deleted if it is damaged, or if its checks or limits are no longer current.
     """

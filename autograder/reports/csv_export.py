@@ -52,7 +52,8 @@ class CsvExport(CourseExporter):
                 points: Sequence[object] = [0.0, 0.0, 0.0]
                 if submission:
                     penalty = submission.late_submission_penalty or 0.0
-                    points = [submission.score, penalty, points_after_penalty(submission.score, penalty)]
+                    score = points_after_penalty(submission.score, penalty)
+                    points = [round(submission.score, 9), round(penalty, 9), score]
                 elif student.id in never_graded:
                     points = ["", "", ""]
                 handed_in = known[student.id].timestamp if student.id in known else ""

@@ -192,7 +192,7 @@ def refuse_bad_timestamp(folder: Path) -> None:
         written = read_file(folder, "timestamp.txt", _MAX_TIMESTAMP).strip()
     except UnreadableError:
         raise UnreadableError(
-            "its timestamp.txt is not the short regular file that nbgrader writes"
+            "its timestamp.txt must be a regular file with one line, such as 2026-11-23 18:30:00"
         ) from None
     try:
         text = written.decode()

@@ -142,7 +142,7 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace the characters that a terminal would interpret."""
+    """Replace unprintable characters, which could control a terminal, with U+FFFD."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 

@@ -122,7 +122,7 @@ def number_cell(value: float, shades: Shades, write: Write | None = short, *, ma
     """Return the cell of a number, with the text that `write` returns for it.
 
     A masked cell is crossed out if it holds zero, and otherwise marked as a leak. A cell with NaN or infinity
-    is black. Without `write`, only these special cells have a text, of one or two characters.
+    is black. If `write` is None, only these special cells have text, of one or two characters.
     """
     if masked and value == 0:
         return Cell(MASKED_FILL, "×", "masked", "masked", ink=MASKED_INK)

@@ -182,7 +182,7 @@ def sentence_pieces(
 
 
 def length_histograms(lengths: Mapping[str, Sequence[int]]) -> Picture:
-    """Draw histograms of sentence lengths below each other, each with the mean and the maximum.
+    """Draw histograms of sentence lengths, one below the other, each with the mean and the maximum.
 
     `lengths` maps each of at most six names to a list of sentence lengths. Raises ValueError for more names.
     """

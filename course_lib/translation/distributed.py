@@ -141,7 +141,7 @@ def _join() -> DistributedInfo:
             )
         elif time.monotonic() - started >= 0.9 * seconds:
             reason = (
-                f"some did not arrive within {seconds:.0f} seconds. Check that every node has been "
+                f"some processes didn't connect within {seconds:.0f} seconds. Check that every node has been "
                 "started and can reach that address."
             )
         elif os.environ["RANK"] == "0" and is_port_in_use(port):

@@ -135,7 +135,9 @@ def _run(options: argparse.Namespace) -> None:
     if options.tune:
         folder, is_provided = find_run(options.run)
         if is_provided:
-            raise BadInputError("--tune: the length penalty of a provided model is already tuned.")
+            raise BadInputError(
+                "--tune: the length penalty of a provided model is already tuned. Leave out --tune."
+            )
         _tune(translator, folder)
         if not options.ensemble_with:
             # Don't save an ensemble's length penalty, which isn't the best one for its first run alone.
@@ -195,7 +197,9 @@ def arriving_lines(descriptor: int, origin: str) -> Iterator[list[str]]:
             except UnicodeDecodeError:
                 if lines:
                     yield lines
-                raise BadInputError(f"{origin}, line {number}: this is not UTF-8 text.") from None
+                raise BadInputError(
+                    f"{origin}, line {number}: not valid UTF-8. Convert the text to UTF-8."
+                ) from None
             number += 1
         if lines:
             yield lines

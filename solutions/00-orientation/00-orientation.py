@@ -31,9 +31,9 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # ## 1. What you will build
 #
 # On the left is the Transformer, as in the paper's figure 1: the **encoder** reads a sentence, and the **decoder**
-# writes its translation. On the right are the insides of two boxes, then the masks, then decoding. At the bottom are
-# the data, training, and training in parallel. **Hover over a box** to read what it does and in which lesson you
-# build it.
+# writes its translation. On the right, two of its boxes are drawn in detail, followed by the masks and by decoding. At
+# the bottom are the data, training, and training in parallel. **Hover over a box** to read what it does and in which
+# lesson you build it.
 #
 # Every lesson shows this map. A box is filled in when its checks pass in your saved notebooks.
 #
@@ -61,7 +61,7 @@ architecture_map(built=finished_exercises(), title="The Transformer, and everyth
 # There is help:
 #
 # - **Worked examples** show a calculation with small numbers, and **scratch cells** let you try your own.
-# - **Checks**: run them as often as you like; nobody is counting.
+# - **Checks**: run them as often as you like; failed attempts cost nothing.
 # - **Hints**: each exercise has three above its check, from gentle to explicit. Try for ten minutes before you open
 #   one.
 # - The **start page**, which `course lab` opens, shows your progress while you work.
@@ -246,8 +246,8 @@ for left in three:
     print([f"{left} - {right} = {left - right}" for right in three])
 
 # %% [markdown]
-# In the signature of the function below, `"... L"` means: **any number of leading axes**, then one of length L. Each
-# row gets its own table: a batch of B rows, (B, L), becomes (B, L, L).
+# In the signature of the function below, `Num` is a tensor of numbers of any dtype, and `"... L"` means **any number of
+# leading axes**, then one of length L. Each row gets its own table: a batch of B rows, (B, L), becomes (B, L, L).
 #
 # ### First, make a mistake
 #
@@ -316,14 +316,14 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # function, except one that does the whole exercise.)
 #
 # A single row of four numbers passes: (4, 1) meets (4,). But with three rows of three numbers, (3, 3, 1) meets (3, 3):
-# the wrong axes are aligned, and because all sizes are equal, there is no error. The same happens to the two rows of two
-# numbers in the scratch cell. Section 5 has just happened to you.
+# the wrong axes are aligned, and because all sizes are equal, there is no error. The same happens to the two rows of
+# two numbers in the scratch cell. This is the silent error of section 5.
 #
 # ### Now correct it
 #
 # Which shape does the second `x` need, so that each row meets *itself*, whatever the leading axes are? Write one shape
-# below the other, change your line, and run the cell and the check again, until it shows a ✓. (A ○ means that the cell
-# isn't written yet, or that you haven't run it since you wrote it.)
+# below the other, change your line, and run the cell and the check again, until it shows a ✓. (A ○ means that you
+# haven't written the code yet, or that you haven't run its cell since you last changed it.)
 #
 # ### See it: the distances between words
 #
@@ -373,8 +373,8 @@ broadcast_tables(
 #
 # When you have finished a lesson:
 #
-# 1. **Validate.** The button in the toolbar saves the notebook and runs it from top to bottom *from a fresh start*, as
-#    the grader will. This finds, for example, a cell that needs something from a cell below it, or from a deleted one.
+# 1. **Validate.** The button in the toolbar saves the notebook and runs it from top to bottom in a new kernel, as the
+#    grader will. This finds, for example, a cell that needs something from a cell below it, or from a deleted one.
 # 2. **Submit** as your instructor has told you: with the *Assignment List* in JupyterLab's menu *Nbgrader*, or by
 #    sending the notebook file. Until the deadline you can submit again; the last submission counts.
 # 3. **Wait for feedback.** The grader's checks draw *different* numbers, so code that only fits the numbers that you
@@ -431,7 +431,8 @@ broadcast_tables(
 # <details><summary>How much mathematics do I need?</summary>
 #
 # Vectors, matrix products, means and variances, logarithms and exponentials, and the idea of a derivative. Some
-# pictures use more, such as a Jacobian. They say in plain words what is computed, and no exercise depends on them.
+# pictures use more, such as a Jacobian. The text next to them says in plain words what is computed, and no exercise
+# depends on it.
 #
 # </details>
 #

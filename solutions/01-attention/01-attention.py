@@ -162,9 +162,9 @@ for word, (animal, red) in features.items():
 # `"... Q d"` in the signature means **any number of leading axes** (in the next lesson, a batch of sentences with
 # several heads), then the queries, then their features.
 #
-# In the last lesson, your code can run on a GPU. So in all lessons, the result and the tensors that you create have to
-# be on the device of the inputs. Most checks detect a tensor that would stay on the CPU, even on a machine without a
-# GPU.
+# In the final lab (lesson 13), your code can run on a GPU. So in all lessons, the result and the tensors that you
+# create have to be on the device of the inputs. Most checks detect a tensor that would stay on the CPU, even on a
+# machine without a GPU.
 
 # %% build="attention_scores"
 ### BEGIN SOLUTION course_lib.transformer.attention:attention_scores
@@ -199,10 +199,10 @@ for d_k in [4, 16, 64, 256]:
 score_spread(samples)
 
 # %% [markdown]
-# The product of two such features, $q$ and $k$, has mean 0 and variance 1: they are independent, so the mean of
-# $q^2 k^2$ is the mean of $q^2$ times that of $k^2$, which is $1 \cdot 1$. A dot product sums $d_k$ of these products,
-# and the variances of independent numbers add up. So its standard deviation is $\sqrt{d_k}$ (footnote 4 of the paper),
-# and dividing by that root makes the spread 1 for any $d_k$.
+# The product of two such features, $q$ and $k$, has mean 0, so its variance is the mean of $q^2 k^2$. Because $q$ and
+# $k$ are independent, that is the mean of $q^2$ times the mean of $k^2$, which is $1 \cdot 1 = 1$. A dot product sums
+# $d_k$ of these products, and the variances of independent numbers add up. So its standard deviation is $\sqrt{d_k}$
+# (footnote 4 of the paper), and dividing by that root makes the spread 1 for any $d_k$.
 #
 # <details><summary>What changes?</summary>
 #
@@ -230,8 +230,9 @@ softmax_temperature([1.2, 0.4, 0.1, -0.3, -0.8, 1.0], ["the", "old", "dog", "see
 # almost nothing about what to attend to.
 #
 # The next picture shows the same for random queries and keys as $d_k$ grows, with and without the division. The size of
-# the gradient is the root of the sum of the squares of all derivatives of the weights with respect to the scores. (This
-# is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$.)
+# the gradient is the square root of the sum of the squares of all derivatives of the weights with respect to the
+# scores. (This is the Frobenius norm of the Jacobian $\mathrm{diag}(w) - w w^\top$, where $w$ is the vector of
+# weights.)
 #
 # **Change something:** try other values of $d_k$, such as 2, 8 and 4096.
 
@@ -256,8 +257,8 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # %% [markdown]
 # ### Explain it
 #
-# In three or four sentences: why does equation 1 divide by the root of $d_k$? Say where the root comes from, what would
-# happen without it, and why dividing by $d_k$ itself would not be better.
+# In three or four sentences: why does equation 1 divide by the square root of $d_k$? Say where the square root comes
+# from, what would happen without it, and why dividing by $d_k$ itself would not be better.
 
 # %% [markdown] explain="explain_scaling"
 # A dot product sums $d_k$ products. For independent features of variance 1, each product has variance 1, the variances
@@ -267,7 +268,7 @@ softmax_saturation(pd.DataFrame(rows, columns=["d_k", "divided", "largest_weight
 # $1/\sqrt{d_k}$, which goes to zero: all keys would get about the same weight, and attention could barely choose.
 #
 # ### BEGIN MARK SCHEME
-# - 1 point: the variance of a sum of $d_k$ independent products is $d_k$, so the standard deviation is its root.
+# - 1 point: the variance of a sum of $d_k$ independent products is $d_k$, so the standard deviation is its square root.
 # - 1 point: large scores saturate the softmax; its gradient vanishes, so learning stops.
 # - 1 point: divided by $d_k$, scores shrink towards zero and the weights become nearly uniform.
 #
@@ -363,7 +364,8 @@ mask_effect(scores, mask, attention_weights(scores, mask))
 # <details><summary>What changes?</summary>
 #
 # The last query gives its only key a weight of 1. If you mask another key, its weight goes to the allowed keys of its
-# row, in proportion to their own: in the first row, without key 4 (0.30), the others become about 1.4 times as large.
+# row, in proportion to their own: in the first row, if you mask key 4 (counted from 0, with a weight of 0.30), the
+# others become about 1.4 times as large.
 #
 # </details>
 #
@@ -421,8 +423,8 @@ attention_steps(x, x, x, words, words)
 #
 # One thing is new. During training, **dropout** sets some of the weights to zero at random and increases the others to
 # compensate, so that the network doesn't rely on a single connection. (The paper's section 5.4 doesn't mention this
-# use. Section 6.3 does, in passing, and nearly all code has it.) Your function gets it as an argument: a function to
-# call on the weights, or None.
+# use. Section 6.3 does, in passing, and nearly all implementations have it.) Your function gets it as an argument: a
+# function to call on the weights, or None.
 #
 # The **output** uses the weights after dropout. The **returned weights** are those before dropout, because we want to
 # see what the model attends to.
@@ -431,9 +433,9 @@ attention_steps(x, x, x, words, words)
 ### BEGIN SOLUTION course_lib.transformer.attention:scaled_dot_product_attention
 
 # %% [markdown]
-# A scratch cell: compare each row of the output with the last row of the picture, for the same query. Then try a `mask`,
-# and a dropout that doubles everything, `dropout=lambda weights: 2 * weights`. Which of the two results change each
-# time?
+# A scratch cell: compare each row of the output with the last row of the picture, for the same query. Then try a
+# `mask`, and a dropout that doubles everything, `dropout=lambda weights: 2 * weights`. Each time, does the output
+# change, do the returned weights, or both?
 
 # %% tags=["see"]
 output, weights = scaled_dot_product_attention(x, x, x)

@@ -3,7 +3,7 @@
 #
 # Lesson 01 left two problems. A word attended mostly to itself, and it got back only a single mean. **Projections**
 # solve the first: a word asks with one vector and is found by another. Several **heads** solve the second: they attend
-# side by side, each with its own projections.
+# in parallel, each with its own projections.
 #
 # By the end you will have built the paper's `MultiHeadAttention`, and be able to explain
 #
@@ -78,20 +78,22 @@ for position, word in enumerate(sentence):
 print("dog:", x[2].int().tolist())
 
 # %% [markdown]
-# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. So without the division,
-# the score of word $i$ for word $j$ is
+# For the keys we use $W^K = I$, the identity: each word is found by the features that it has. So before the division by
+# $\sqrt{d_k}$, the score that word $i$ gives to word $j$ is
 #
 # $$q_i \cdot k_j = x_i W^Q x_j^\top$$
 #
-# All features here are 0 or 1. If word $i$ has feature 2 and word $j$ has feature 1, the entry of $W^Q$ in row 2
-# and column 1 is added to the score. It says how strongly *a word with feature 2 looks for words with feature 1*.
+# Here $x_i$ is the vector of word $i$, written as a row. All features are 0 or 1. If word $i$ has feature 2 and word
+# $j$ has feature 1, the entry of $W^Q$ in row 2 and column 1 is added to the score. It says how strongly *a word with
+# feature 2 looks for words with feature 1*.
 #
 # ### See it: what a projection lets a word look for
 #
 # Here are three matrices $W^Q$. With the first, a word looks for its own kind and for its own position. Only the word
 # itself matches in both, so it gets nearly all the weight, as in lesson 01. With the second, it looks for the
 # **previous word**: position 5 asks for position 4. With the third, nouns look for adjectives and adjectives for nouns.
-# (Divided by the root of 16, a 20 adds 5 to a score, and $e^5$ is about 150: enough for the softmax to choose.)
+# (Divided by the square root of 16, an entry of 20 adds 5 to a score, and $e^5$ is about 150: enough for the softmax to
+# choose.)
 #
 # **Change something:** let every word look two positions back. (The loop must then begin at 2, because in Python
 # index -1 is the last position.) Undo that, because section 3 uses these matrices again. Then let nouns prefer the
@@ -290,8 +292,8 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 
 # %% [markdown]
 # In head 0, word 0 attends almost only to itself, because its feature 0 is the largest. In head 1 its feature is 0, so
-# all its scores are 0 and its weights are equal. Each head divides its scores by the root of **its own** width, here
-# $\sqrt{1}$, and not by the root of `d_model`, here $\sqrt{2}$.
+# all its scores are 0 and its weights are equal. Each head divides its scores by the square root of **its own** width,
+# here $\sqrt{1}$, and not by the square root of `d_model`, here $\sqrt{2}$.
 #
 # ### What the module holds
 #
@@ -333,9 +335,10 @@ print("merged:", [[round(a, 2), round(b, 2)] for a, b in zip(*results, strict=Tr
 #
 # ### Three details that often go wrong
 #
-# **The mask.** Most masks have three axes, (B, Q, K), but the scores have four, (B, H, Q, K). Axes are aligned from the
-# end, so the mask's B would meet H. Insert an axis of length one in the correct position, and the mask applies to every
-# head. A mask with two axes, (Q, K), or with all four is used as it is.
+# **The mask.** Most masks have three axes, (B, Q, K), where Q is the number of queries and K the number of keys. But
+# the scores have four, (B, H, Q, K). Axes are aligned from the end, so the mask's B would meet H. Insert an axis of
+# length one in the correct position, and the mask applies to every head. A mask with two axes, (Q, K), or with all four
+# is used as it is.
 #
 # **Dropout.** Create one `nn.Dropout(dropout)`, pass it to the attention function, and use it for nothing else.
 #
@@ -477,14 +480,15 @@ for heads in [1, 2, 4, 8]:
 named_bars(pd.DataFrame(rows), title="What do more heads cost?")
 
 # %% [markdown]
-# **The same parameters.** There are four layers, each with $512 \times 512$ weights and 512 biases, for any number of
+# **The same parameters.** There are four layers, each with a $512 \times 512$ matrix and 512 biases, for any number of
 # heads: the heads *share* the features.
 #
 # **The same number of multiplications.** There are $h$ heads, but each has only $1/h$ of the features, so computing its
-# scores costs only $1/h$ as much. For sentences, most of the work is in the four layers anyway: $4\,n\,d^2$
-# multiplications, compared with $2\,n^2 d$ for the scores and the weighted means. (At $n = 2d$ the two are equal.)
+# scores costs only $1/h$ as much. For sentences, most of the work is in the four layers anyway. For $n$ words, and with
+# $d$ for `d_model`, they need $4\,n\,d^2$ multiplications, compared with $2\,n^2 d$ for the scores and the weighted
+# means. (At $n = 2d$ the two are equal.)
 #
-# **More weights.** Every head makes its own table of $100 \times 100$.
+# **More attention weights.** Every head makes its own table of $100 \times 100$.
 #
 # Parameters and multiplications stay the same, and the additional tables are cheap for short sentences. The main price
 # of more heads is that each has fewer features to distinguish words by.
@@ -504,8 +508,8 @@ named_bars(pd.DataFrame(rows), title="What do more heads cost?")
 #
 # A single head may attend to both neighbours, $a$ and $b$, and return their mean, but from $(a + b) / 2$ nobody can
 # recover $a$ and $b$. Or it attends to one of them, and knows nothing about the other. In both cases, as long as the
-# weights depend only on the positions, the mean squared error can't fall below **one half** (see the common
-# questions). (Always answering zero gives 1.)
+# weights depend only on the positions, the mean squared error can't fall below **one half**; the common questions show
+# why. (Always answering zero gives an error of 1.)
 #
 # ### See it: one head against several
 #
@@ -639,15 +643,15 @@ attention_heatmap(
 # as other vectors of the same length, so the diagonal is strong again, as in lesson 01. A head that attends to the
 # previous position must give "dog" a high score for "small", and "small" a low one for "dog". One rule for all
 # positions can't do that if both scores are equal: the next word gets the same score as the previous one, and the head
-# attends to both. (What remains possible is to give each pair of positions its own score, falling along the
-# sentence. The softmax of each row then prefers the earlier neighbour. But this is learned position by position, and
-# ends where the training sentences end.)
+# attends to both. (A symmetric table of scores can still favour the previous word if the scores of neighbouring pairs
+# decrease along the sentence, because each row then scores its earlier neighbour higher than its later one. But that
+# has to be learned for each position separately, and it doesn't extend beyond the longest training sentence.)
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: queries and keys are equal, so the score of (i, j) equals that of (j, i).
 # - 1 point: by one rule for all positions, the next word gets the same score as the previous one, so the head can't
 #   prefer either; or: scores that fall along the sentence make it possible, position by position.
-# - 1 point: a word matches itself at least as well as other words of the same length (the diagonal is strong again).
+# - 1 point: a word matches itself at least as well as any vector of the same length (the diagonal is strong again).
 # ### END MARK SCHEME
 
 # %% [markdown]
@@ -670,8 +674,8 @@ attention_heatmap(
 #
 # <details><summary>The paper's formula has no biases. Why do we have them?</summary>
 #
-# PyTorch's own module has them, and so does most code written since. The biases are only 2,048 of about a million
-# numbers, but two modules can exchange weights only if both have biases or neither does.
+# PyTorch's own module has them, and so do most implementations of the paper's model. The biases are only 2,048 of about
+# a million numbers, but two modules can exchange weights only if both have biases or neither does.
 #
 # </details>
 #
@@ -718,4 +722,4 @@ attention_heatmap(
 architecture_map(built=finished_exercises())
 
 # %% [markdown]
-# Next: **lesson 03, the parts around attention**. Six layers of attention alone learn almost nothing.
+# Next: **lesson 03, the parts around attention**. They process what attention gathers, and keep a deep stack trainable.

@@ -48,7 +48,8 @@ from course_lib.transformer import MultiHeadAttention
 #
 # In a choir with microphones, one singer can be so loud that you hear nobody else. Word vectors are like that: after a
 # few sublayers some may be ten times as large as others. **Layer normalisation** takes each vector by itself, shifts it
-# so that its features have mean 0, and scales it so that they have variance 1. With a learned scale and shift:
+# so that its features have mean 0, and scales it so that they have variance 1. Then it multiplies each feature by a
+# learned scale and adds a learned shift:
 #
 # $$\mathrm{LayerNorm}(x)_i = g_i \, \frac{x_i - \mu}{\sqrt{\sigma^2 + \epsilon}} + b_i
 # \qquad\text{with}\qquad
@@ -97,8 +98,9 @@ for word in ([1.0, 2.0, 3.0], [15.0, 25.0, 35.0]):
 # from samples. Here, the $D$ features are all there are. (With 512 features the difference is so small that this
 # mistake survives in published code.)
 #
-# **Where epsilon is.** It is added to the variance, under the root. Then the derivative of the root stays finite even
-# if all features of a vector are equal. With epsilon outside the root, the forward pass is safe, but the gradient is not.
+# **Where epsilon is.** It is added to the variance, under the square root. Then the derivative of the square root stays
+# finite even if all features of a vector are equal. With epsilon outside the square root, the forward pass is safe, but
+# the gradient is not.
 #
 # ### Build it
 #
@@ -210,7 +212,8 @@ normalisation_effect(x, norm(x), words)
 # %% [markdown]
 # ### Worked example: one word, two features, three questions
 #
-# Three hidden features: "is feature 0 positive?", "is it negative?", and "is feature 1 larger than feature 0?".
+# The network has three hidden features: "is feature 0 positive?", "is feature 0 negative?", and "is feature 1 larger
+# than feature 0?".
 
 # %% tags=["see"]
 questions = {"feature 0 > 0": [1.0, 0.0], "feature 0 < 0": [-1.0, 0.0], "feature 1 > feature 0": [-1.0, 1.0]}
@@ -384,8 +387,8 @@ layer_costs(parameters, pd.DataFrame(work, columns=["length", "part", "multiplic
 #
 # With post-norm, the stream itself is normalised after every sublayer, so $x$ passes through every norm on its way up,
 # and so does the gradient on its way down. With pre-norm, only what a sublayer *reads* is normalised, so the direct
-# path stays free. But there the stream keeps growing, so the top of each stack needs **one last norm**. (You add it in
-# lesson 06.) Both work. But weights trained for one are useless for the other.
+# path stays free. But with pre-norm the stream keeps growing, so the top of each stack needs **one last norm**. (You
+# add it in lesson 06.) Both work. But weights trained for one are useless for the other.
 #
 # ### Worked example: one word through both
 #
@@ -557,7 +560,7 @@ named_lines(
 # - **Neither:** the gradient shrinks on its way down, by a factor of thousands in total, so the lower networks learn
 #   almost nothing. This is how deep networks used to fail: the **vanishing gradient** problem.
 # - **Residual without norm:** the gradient arrives, but it is enormous, as the stream was.
-# - **With a norm**, the gradient reaches the bottom in all four ways. Here they are again, enlarged:
+# - **With a norm**, the gradient reaches the bottom in all four cases. Here they are again, enlarged:
 
 # %% tags=["see"]
 named_lines(
@@ -660,8 +663,9 @@ named_lines(
 #
 # <details><summary>What changes?</summary>
 #
-# There is no sharp border. With up to about 10 networks, the stack learns nearly as well without the residual. With 16,
-# its loss is still above 1.5 after sixty steps, and with 20 above 3. With the residual, it is near 0.5 in both cases.
+# There is no sharp threshold. With up to about 10 networks, the stack learns nearly as well without the residual. With
+# 16, its loss is still above 1.5 after sixty steps, and with 20 above 3. With the residual, it is near 0.5 in both
+# cases.
 #
 # </details>
 #
@@ -741,7 +745,7 @@ named_lines(
 # - Xiong et al. 2020, [On Layer Normalization in the Transformer Architecture](https://arxiv.org/abs/2002.04745): why
 #   pre-norm trains without a warm-up.
 # - Zhang and Sennrich 2019, [RMSNorm](https://arxiv.org/abs/1910.07467): normalisation without the mean and the shift.
-#   Divide by the root of the mean square, then scale.
+#   Divide by the root mean square of the features, then scale.
 # - Shazeer 2020, [GLU Variants](https://arxiv.org/abs/2002.05202): feed-forward networks with a gate in place of the
 #   ReLU, such as SwiGLU.
 # - Shazeer et al. 2017, [Mixture-of-Experts](https://arxiv.org/abs/1701.06538): many feed-forward networks, of which

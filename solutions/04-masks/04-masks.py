@@ -200,11 +200,11 @@ with torch.no_grad():
 # words would need ten runs of the model.
 #
 # The Transformer needs **one run**, because during training the whole **target**, the sentence that it should write, is
-# known. The decoder gets all of it at once, and *every* position predicts its next word at the same time: position 0
-# predicts word 1, position 1 predicts word 2, and so on. (This is called *teacher forcing*: each position continues
-# from the correct words, whatever the model would have written.)
+# known. The decoder gets all of it at once, and *every* position predicts its next word at the same time: position 0,
+# which reads `<start>`, predicts token 1, position 1 predicts token 2, and so on. (This is called *teacher forcing*:
+# each position continues from the correct words, whatever the model would have written.)
 #
-# But word 2, which position 1 has to predict, is in the same tensor, at position 2. So no position may attend to later
+# But token 2, which position 1 has to predict, is in the same tensor, at position 2. So no position may attend to later
 # positions:
 #
 # $$\mathrm{mask}_{ij} = \text{True where } j \le i$$
@@ -214,7 +214,7 @@ with torch.no_grad():
 # | $i$ | the row: the position of the **query** |
 # | $j$ | the column: the position of the **key** |
 #
-# The position itself, $j = i$, is allowed: position $i$ has read word $i$, and it predicts word $i + 1$.
+# The position itself, $j = i$, is allowed: position $i$ has read token $i$, and it predicts token $i + 1$.
 
 # %% predict="predict_pairs"
 # A sentence has 6 tokens, none of them padding. How many pairs of query and key does the causal
@@ -331,7 +331,7 @@ mask_panels(
 # |---|---|---|---|
 # | encoder, self-attention | source | source | hides padding of the source |
 # | decoder, self-attention | target | target | hides padding of the target **and** all later positions |
-# | decoder, cross-attention | target | source | hides padding of the **source**: the keys decide |
+# | decoder, cross-attention | target | source | hides padding of the **source**, because a mask hides keys |
 #
 # Every target word may attend to the whole source: nothing in it has to be predicted.
 #
@@ -341,8 +341,8 @@ mask_panels(
 # **labels**, which it should predict. Position $i$ reads token $i$ and predicts token $i + 1$. The last token has no
 # successor, so it isn't read; the first has no predecessor, so it isn't predicted.
 #
-# In a batch, it is the last *column* that isn't read. In a shorter sentence this column is padding, so its `<end>` is
-# read as well. The label there is padding, which the loss will ignore.
+# In a batch, it is the last *column* that isn't read. In a shorter sentence this column is padding, so the decoder
+# reads the sentence's `<end>` as well. The label at the position of `<end>` is padding, which the loss will ignore.
 #
 # Figure 1 of the paper says "shifted right" under the decoder: compared with the labels, what the decoder reads is the
 # same sentence, moved one position to the right.

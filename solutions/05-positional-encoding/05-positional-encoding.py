@@ -12,7 +12,7 @@
 # - what a Transformer knows about the order of words if nobody tells it,
 # - what the sinusoids are, and how to read them like the hands of a clock,
 # - why a step of three positions is the *same rotation* everywhere in a sentence, and what this is good for,
-# - why the word vectors are multiplied by the root of $d_\mathrm{model}$ before positions are added.
+# - why the word vectors are multiplied by the square root of $d_\mathrm{model}$ before positions are added.
 #
 # **Time:** about two hours. **In [the paper](https://arxiv.org/abs/1706.03762):** sections 3.4, 3.5 and 5.4, and row
 # (E) of table 3.
@@ -229,7 +229,7 @@ position_waves(table, pairs=[0, 2, 4, 8, 16])
 # This is the same table with all its columns.
 #
 # **Change something:** use 2,000 positions and show every fortieth: `sinusoids(2000, 64)[::40]`. (Row 1 is then
-# position 40.) Where is the border now between what changes and what doesn't?
+# position 40.) Which columns change now, and which don't?
 
 # %% tags=["see"]
 number_field(table, rows="position", columns="column", title="Each row is the pattern of one position")
@@ -239,8 +239,9 @@ number_field(table, rows="position", columns="column", title="Each row is the pa
 #
 # <details><summary>What changes?</summary>
 #
-# The border moves from about column 36 to about column 60: 2,000 positions are long enough for slower hands to turn
-# visibly. (Columns 8 and 9 only seem to be slow: in 40 positions, their hand makes almost exactly two turns.)
+# The columns that hardly change now start at about column 60 instead of column 36: 2,000 positions are long enough for
+# slower hands to turn visibly. (Columns 8 and 9 only seem to be slow: in 40 positions, their hand makes almost exactly
+# two turns.)
 #
 # </details>
 #
@@ -264,9 +265,9 @@ clock_hands(sinusoids(40, 16), pairs=[0, 1, 2, 3], offset=3, start=2)
 #
 # </details>
 #
-# The angle stays the same wherever you start. For an offset of $k$ positions and a hand of frequency $\omega$, the
-# angle addition formulas say ($\sin(a + b) = \sin a \cos b + \cos a \sin b$, and $\cos(a + b) = \cos a \cos b - \sin a
-# \sin b$):
+# The angle stays the same wherever you start. This follows from the angle addition formulas,
+# $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b - \sin a \sin b$. For an offset of $k$
+# positions and a hand of frequency $\omega$, they give
 #
 # $$\begin{pmatrix} \sin((pos + k)\,\omega) \\ \cos((pos + k)\,\omega) \end{pmatrix} =
 # \begin{pmatrix} \cos(k\omega) & \sin(k\omega) \\ -\sin(k\omega) & \cos(k\omega) \end{pmatrix}
@@ -303,8 +304,8 @@ print("position 50 attends most to position", scores[50].argmax().item())
 # Attention compares vectors by dot products, so their lengths matter.
 
 # %% predict="predict_length"
-# d_model is 512, as in the paper. How long is the vector of a position (the root of the sum of the
-# squares of its 512 numbers)?
+# d_model is 512, as in the paper. How long is the vector of a position (the square root of the sum of
+# the squares of its 512 numbers)?
 
 # %% check="predict_length"
 
@@ -344,10 +345,10 @@ named_lines(
 )
 
 # %% [markdown]
-# The similarity falls with the distance: with 512 features at every step up to distance 43, with 16 features only
-# up to 3. So the plain dot product of two positions says how *near* they are. But it can't distinguish "three before"
-# from "three after", because the cosine is the same for both. That needs projections, which turn query and key
-# differently.
+# The similarity falls with the distance. With 512 features, it falls at every step up to a distance of 43; with 16,
+# only up to a distance of 3. So the plain dot product of two positions says how *near* they are. But it can't
+# distinguish "three before" from "three after", because the cosine is the same for both. That needs projections, which
+# turn query and key differently.
 #
 # <details><summary>What changes?</summary>
 #
@@ -444,7 +445,7 @@ for d_model in [16, 32, 64, 128, 256, 512]:
     embedding = TokenEmbedding(1000, d_model)
     tokens = torch.arange(1000)
     vectors = {
-        "a word, times the root": embedding(tokens),
+        "a word, times the square root": embedding(tokens),
         "a position": sinusoids(1000, d_model),
         "a word, without the factor": embedding.table(tokens),
     }
@@ -468,8 +469,8 @@ named_lines(
 # </details>
 #
 # How much is lost if positions drown out the words? We add a position to a word, compare the sum with the rows of all
-# 1,000 words by dot products, and take the word that matches best. We do this with the root, with a factor of 3 in its
-# place, and without any factor.
+# 1,000 words by dot products, and take the word that matches best. We do this with the factor
+# $\sqrt{d_\mathrm{model}}$, with a factor of 3 in its place, and without any factor.
 #
 # **Change something:** try factors other than 3. How large must the factor be to recover nearly all words?
 
@@ -478,15 +479,19 @@ torch.manual_seed(0)
 embedding = TokenEmbedding(1000, 512)
 tokens = torch.randint(1000, (50, 100))
 vectors = embedding.table(tokens)
-for name, words in [("with the root", embedding(tokens)), ("times 3", 3 * vectors), ("without it", vectors)]:
+for name, words in [
+    ("times the square root", embedding(tokens)),
+    ("times 3", 3 * vectors),
+    ("no factor", vectors),
+]:
     scores = (words + sinusoids(100, 512)) @ embedding.table.weight.T
     found = (scores.argmax(dim=-1) == tokens).float().mean().item()
     print(f"{name}: {found:.0%} of the words are recovered from the sum")
 
 # %% [markdown]
 # The position vectors have length 16 here. Word vectors of length 3 are still recovered four times out of five, so the
-# two lengths don't have to be equal: multiplying by the root is a safe choice, not a threshold. Without the root, word
-# vectors have length 1, and the positions drown them out.
+# two lengths don't have to be equal: multiplying by the square root is a safe choice, not a threshold. Without a
+# factor, word vectors have length 1, and the positions drown them out.
 #
 # <details><summary>What changes?</summary>
 #
@@ -562,12 +567,12 @@ print("largest distance between two outputs:", distances_in(outputs).max().item(
 print("different outputs:", how_many_differ(outputs))
 
 # %% [markdown]
-# Six orders, six different dogs.
+# Now each of the six orders gives a different output for "dog".
 #
 # <details><summary>What changes?</summary>
 #
-# There are still six different outputs. In each order, the words have other positions, so attention mixes other
-# vectors. Only the largest distance changes.
+# There are still six different outputs. In each order, the words are at different positions, so attention mixes
+# different vectors. Only the largest distance changes.
 #
 # </details>
 #
@@ -632,7 +637,7 @@ named_lines(
 )
 
 # %% [markdown]
-# Without positions the head only knows which letters occur in the sentence, and is right less than a third of the time.
+# Without positions the head only knows which letters occur in the sentence, and is right only about three times in ten.
 # With positions it is right every time. This is what it attends to:
 
 # %% tags=["see"]
@@ -693,16 +698,17 @@ named_lines(
 # ### Explain it
 #
 # A friend says: "You add the position to the word. If I add 3 and 4, I get 7, and nobody knows what I had. So the model
-# can't know both." Answer, using what you have seen. And what does the root of $d_\mathrm{model}$ have to do with it?
+# can't know both." Answer, using what you have seen. And what does the factor $\sqrt{d_\mathrm{model}}$ have to do with
+# it?
 
 # %% [markdown] explain="explain_sum"
 # A word and a position are not single numbers but vectors of hundreds of numbers. In so many dimensions the vectors of
-# words and positions are nearly at right angles, so a projection (a dot product) can read one and barely sees the other;
-# the model learns such projections, and it can also move the words to directions in which positions don't interfere. We
-# saw it: all words could be recovered from the sum, and a head learned to attend to the position before and still return
-# the letter that was there. It works unless one of the two is many times longer. Without the factor, a word has length 1
-# and a position length 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were recovered; the root
-# gives the words a length of about 22.6.
+# words and positions are nearly at right angles, so a projection (a dot product) can read one and barely sees the
+# other; the model learns such projections, and it can also move the words to directions in which positions don't
+# interfere. We saw it: all words could be recovered from the sum, and a head learned to attend to the position before
+# and still return the letter that was there. It works unless one of the two is many times longer. Without the factor, a
+# word has length 1 and a position length 16 (at $d_\mathrm{model}$ = 512), and only a few percent of the words were
+# recovered; the factor gives the words a length of about 22.6.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: they are vectors in many dimensions, nearly at right angles (or: in different directions).

@@ -7,7 +7,7 @@
 # By the end you will have built the model of the paper, in about a hundred lines, and be able to explain
 #
 # - what a layer of the encoder and a layer of the decoder consist of, and in which order,
-# - how the source gets into the decoder, and which side asks,
+# - how the source gets into the decoder, and which side provides the queries,
 # - where a Transformer keeps its parameters, and how one matrix can be used in three places,
 # - how many times the decoder runs for one sentence, during training and when translating, and why.
 #
@@ -160,8 +160,8 @@ difference = (first_then_shuffled - shuffled_first).abs().max().item()
 print(f"shuffled before or after the layer: the largest difference is {difference:.1e}")
 
 # %% [markdown]
-# The numbers are the same, in another order. Only the positions that are added before the first layer (lesson 05) make
-# a difference.
+# Apart from rounding, the results are the same: if you shuffle the words, the layer's outputs are shuffled in the same
+# way. Only the positions that are added before the first layer (lesson 05) make a difference.
 #
 # <details><summary>What changes?</summary>
 #
@@ -275,16 +275,16 @@ attention_heatmap(
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# The first one. It now has orange cells above the diagonal: `<start>` attends to "a" with a weight of 0.40, although
-# "a" is the word that should be predicted there. (In the second picture, words now attend to padding.)
+# The first picture does. It now has orange cells above the diagonal: `<start>` attends to "a" with a weight of 0.40,
+# although "a" is the word that should be predicted there. (In the second picture, words now attend to padding.)
 #
 # </details>
 #
 # ### Explain it
 #
 # In cross-attention the queries come from the target, and the keys and values from the memory. Why this way round? Say
-# what would come out, and in what shape, if the memory asked and the target were attended to. And say why the mask in
-# cross-attention is the source's, not the target's.
+# what would come out, and in what shape, if the queries came from the memory, and the keys and values from the target.
+# And say why the mask in cross-attention is the source's, not the target's.
 
 # %% [markdown] explain="explain_memory"
 # The side that needs information asks. Each position of the target needs to know what in the source matters for its
@@ -393,7 +393,7 @@ print(tiny(torch.tensor([[1, 3, 2]]), all_three, torch.tensor([[1, 6]]), causal_
 # %% check="Transformer"
 
 # %% [markdown]
-# ### See it: the shapes on their way
+# ### See it: how the shapes change
 #
 # The next cell measures shapes with *hooks*: functions that PyTorch calls with the output of a part. It also shows
 # the inside of the first layer of each stack.
@@ -443,8 +443,9 @@ shape_flow(
 #
 # <details><summary>What changes?</summary>
 #
-# `d_ff` changes only the width inside the feed-forward network, the target vocabulary only the logits, the source
-# vocabulary nothing, and the number of words only the positions of that side. More `layers` add more stages, all with the same shape.
+# `d_ff` changes only the width inside the feed-forward network. The target vocabulary changes only the logits, and the
+# source vocabulary changes nothing. The number of words changes only the length of its own side. More `layers` add more
+# stages, all with the same shape.
 #
 # </details>
 #
@@ -752,7 +753,7 @@ print("all in one run:  ", [words[index] for index in logits[0].argmax(dim=-1).t
 #
 # Training runs the decoder once for a target of 20 tokens after the start token. Translating runs it 20 times for the
 # same sentence. Why is one run not enough when translating? And why is one run enough during training? That is, why
-# does position $t$ compute the same result in this run as in the decoding step in which it comes last?
+# does position $t$ compute the same result in this run as in the decoding step in which it is the last position?
 
 # %% [markdown] explain="explain_runs"
 # When translating, the word at position t is part of the input from which the next one is computed, and it is unknown
@@ -790,9 +791,9 @@ print(parts.table())
 # gradients, tied weights and decoded tokens are compared. If something differs, you are told which of your parts causes
 # it.
 #
-# **Change something:** put a mistake into one of your earlier lessons (remove a root, say), save that notebook, and run
-# the cell above and the cell below again. Then undo the mistake, save again, and run both cells again before you
-# continue.
+# **Change something:** put a mistake into one of your earlier lessons (remove the square root from lesson 01, say),
+# save that notebook, and run the cell above and the cell below again. Then undo the mistake, save again, and run both
+# cells again before you continue.
 
 # %% tags=["see"]
 unequal = unequal_parts(parts)
@@ -804,8 +805,8 @@ if parts.yours and not unequal:
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# The part with the mistake is named. Without the root in lesson 01, for example: "attention_scores makes a difference:
-# the logits, post-norm: off by up to 1.3". The parts that use it aren't named, because they are correct.
+# The part with the mistake is named. Without the square root in lesson 01, for example: "attention_scores makes a
+# difference: the logits, post-norm: off by up to 1.3". The parts that use it aren't named, because they are correct.
 #
 # </details>
 #
@@ -921,8 +922,8 @@ named_lines(
 # probable one would write the same sentence again and again.)
 #
 # **Change something:** begin with words of your own that occur in the captions. Change the call in the loop:
-# `write(writer, "In the evening , a dog".split())`. Divide the logits by 0.5, or by 2, before the softmax: what is
-# better, and what is worse?
+# `write(writer, "In the evening , a dog".split())`. Divide the logits by 0.5, or by 2, before the softmax: what gets
+# better, and what gets worse?
 
 
 # %% tags=["see"]
@@ -990,8 +991,8 @@ pd.DataFrame(table, columns=["after", "1st guess", "2nd", "3rd", "the text has",
 # And find a head that you can't explain.
 #
 # **Change something:** use another caption as the `example`. Then train with `LanguageModel(len(vocabulary), layers=3)`
-# or with `heads=2`: change the call above, and run all cells from that one to the one below again. Does every seed give
-# the same heads?
+# or with `heads=2`: change the call above, and run all cells from that one to the one below again. Also change the
+# seed, `torch.manual_seed(0)`, above that call: does every seed give the same heads?
 
 # %% tags=["see"]
 read = ["<start>", *example]
@@ -1002,7 +1003,7 @@ assert len(seen) == len(writer.layers), (
 heads_overview(torch.stack([weights[0] for weights in seen]), read, read)
 
 # %% [markdown]
-# Don't conclude too much from one picture: a head's weights say where it takes information from, but not what it takes.
+# Don't read too much into one picture: a head's weights say where it takes information from, but not what it takes.
 #
 # <details><summary>What changes?</summary>
 #

@@ -58,7 +58,8 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
 #
-# Both start at 0 and are therefore too small at first. These divisions correct that:
+# Both start at 0 and are therefore too small at first. These divisions correct that ($\beta_1^t$ is $\beta_1$ to the
+# power of $t$):
 #
 # $$\hat m_t = \frac{m_t}{1 - \beta_1^t} \qquad \hat v_t = \frac{v_t}{1 - \beta_2^t}$$
 #
@@ -70,6 +71,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # |---|---|---|---|
 # | $\theta$, $g$ | `parameter`, `gradient` | | a weight and its gradient |
 # | $m$, $v$ | `mean`, `variance` | | the running means; 0 before the first update |
+# | $\hat m$, $\hat v$ | | | the corrected running means, used only for this update |
 # | $t$ | `step` | | the number of the update; the first is 1 |
 # | $\beta_1$ | `beta1` | 0.9 | how slowly $m$ forgets: it remembers about 10 updates, $1 / (1 - \beta_1)$ |
 # | $\beta_2$ | `beta2` | 0.98 | how slowly $v$ forgets: about 50 updates |
@@ -89,7 +91,7 @@ from course_lib.transformer import Transformer, TransformerConfig, causal_mask, 
 # its gradient is trustworthy or an accident of the first batch. (If the gradient is exactly zero, the weight stays
 # where it is.)
 #
-# Adam's first moves are one reason for the warm-up, so you will write an update yourself.
+# Adam's first moves are one reason for the warm-up. To understand them, write an update yourself.
 #
 # ### Worked example: one update of two weights
 #
@@ -237,13 +239,13 @@ named_lines(
 #
 # <details><summary>What changes?</summary>
 #
-# The first moves are still the full rate. But later, noise moves a weight by nearly half the rate instead of a fifth:
-# $m$ remembers only about 2 gradients, so less of the noise cancels out.
+# At the first update, all three kinds still move by the full rate. But later, noise moves a weight by nearly half the
+# rate instead of a fifth: $m$ remembers only about 2 gradients, so less of the noise cancels out.
 #
 # </details>
 #
-# That is also when a Transformer is most fragile. In the paper's model the normalisation comes after each sum
-# (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
+# The first updates are also when a Transformer is most fragile. In the paper's model the normalisation comes after each
+# sum (post-norm, lesson 03), and the gradients near the output are large at the start (Xiong et al. 2020, [arXiv
 # 2002.04745](https://arxiv.org/abs/2002.04745)). Large blind moves can push the model into a region from which it
 # recovers very slowly. So the rate should stay **small while the optimiser is still learning what to trust**.
 #
@@ -382,7 +384,7 @@ named_lines(
 # **After the warm-up you can't tell how long it was.** The three curves with 512 features become one, because the
 # falling half doesn't depend on the warm-up.
 #
-# **Wider models take smaller steps.** Each output of a wide layer is a sum over more weights. If each of them moves by
+# **Wider models take smaller steps.** Each output of a wide layer is a sum over more weights. If every weight moves by
 # the rate, the sum moves further, so the rate has to be smaller. This explains why wider models need smaller rates, but
 # not the exponent: the paper gives no reason for $d_\mathrm{model}^{-0.5}$.
 #
@@ -510,10 +512,10 @@ named_lines(
 )
 
 # %% [markdown]
-# The peak is as high as before, but it comes eight times as early: on the way up, where the rate should be small, it is
-# eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate is too small by a
-# factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the scheduler for each
-# step of the optimiser.**
+# The peak is as high as before, but it comes after only an eighth of the updates. So during the rise, when the rate
+# should be small, it is eight times too large. The two curves cross at update 2,000, and from update 4,000 on the rate
+# is too small by a factor of $\sqrt 8$. The model trains worse, and no error is raised. The rule: **one step of the
+# scheduler for each step of the optimiser.**
 #
 # <details><summary>What changes?</summary>
 #
@@ -533,7 +535,7 @@ named_lines(
 # - **pre-norm, without:** normalising before each sublayer instead.
 #
 # Each line shows the mean loss of the last ten updates; guessing among the ten symbols would cost $\ln 10 \approx 2.3$.
-# The cell takes several seconds. Write down your guess first: which of the three learns, and which doesn't?
+# The cell takes several seconds. Write down your guess first: which of the three will learn the task, and which won't?
 #
 # **Change something:** set `FACTOR` to 0.1 instead of 0.5. Is the warm-up still needed? And how large may the factor be
 # before the model with warm-up fails, too?
@@ -596,8 +598,9 @@ named_lines(
 # The post-norm model without warm-up is thrown off by its first few updates, and a hundred updates later it hasn't
 # recovered. The pre-norm model is more forgiving, which is one reason why most later models are built that way.
 #
-# In this bad region the model gives nearly the same answer to every input, its gradients are small, and finding the way
-# back takes many updates. (The size of the gradients alone can't be the reason, because Adam divides by it.)
+# This model isn't stuck completely: its loss ends at about 1.9, somewhat below that of guessing. But its answers depend
+# on the input much less than those of the other two, its gradients are smaller (the picture shows neither), and finding
+# the way back takes many updates. (Small gradients alone can't be the reason, because Adam divides by their size.)
 #
 # But this is one tiny model (with other seeds, the picture is the same), and how much is lost depends on the rate. Why
 # a warm-up helps is still being studied; you have seen two of the proposed reasons.
@@ -605,8 +608,8 @@ named_lines(
 # <details><summary>What changes?</summary>
 #
 # With 0.1, the peak rate is only a fifth as high, and both models learn without a warm-up; the post-norm model is then
-# even ahead of the one with warm-up. The model with warm-up gets worse as the factor grows: its final loss is about 0.3
-# for 0.5, 1.3 for 1, and 2.2 for 2, hardly better than guessing.
+# even ahead of the one with warm-up. The model with warm-up gets worse as the factor grows: in our run, its final loss
+# is about 0.3 with a factor of 0.5, 1.4 with 1, and 2.2 with 2. The last is hardly better than guessing.
 #
 # </details>
 #
@@ -619,11 +622,11 @@ named_lines(
 # %% [markdown] explain="explain_warmup"
 # Adam divides the mean of the gradients by the root of the mean of their squares. After one batch both come from the
 # same gradient, so every weight moves by the full rate in the direction of that gradient's sign, whether it is signal
-# or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model has large
-# gradients near its output, so large blind moves of all its weights can push it into a region where it gives the same
-# answer to everything. From update 40 on, both post-norm runs have the same rates, but in the picture only one of them
-# learns. So the later rates can't be the reason: the damage was done before, and it lasts. The warm-up keeps the steps
-# small until Adam's means can be trusted.
+# or noise. Only after a few dozen updates does noise cancel out in the mean. A fresh post-norm model is fragile (its
+# gradients near the output are large), and large blind moves of all its weights can push it into a region where its
+# answers hardly depend on the input. From update 40 on, both post-norm runs have the same rates, but in the picture
+# only one of them learns the task. So the later rates can't be the reason: the damage was done before, and it lasts.
+# The warm-up keeps the steps small until Adam's means can be trusted.
 #
 # ### BEGIN MARK SCHEME
 # - 1 point: Adam's first moves have the size of the rate whatever the gradient's size (only its sign counts, whether it
@@ -681,7 +684,7 @@ named_lines(
 #
 # </details>
 #
-# <details><summary>If I double the batch, what should the rate do?</summary>
+# <details><summary>If I double the batch, how should I change the rate?</summary>
 #
 # A larger batch has less noise in its gradient, so it tolerates a larger rate. With Adam, multiplying the rate by
 # $\sqrt 2$ is a common first try; there is no fixed rule. You can change the rate with `factor`.

@@ -53,8 +53,8 @@ from course_lib.transformer import (
 # ## 1. What a hard target asks for
 #
 # At each position the model produces a **logit** $z_k$ for each word $k$ of the vocabulary: an unbounded score. The
-# softmax turns the logits into probabilities $p_k$. The usual loss looks only at the **label** $y$, the word that
-# actually comes next in the corpus:
+# softmax turns the logits into probabilities $p_k$. The usual loss compares them with a **hard target**, in which all
+# of the probability is on the **label** $y$, the word that actually comes next in the corpus:
 #
 # $$-\ln p_y$$
 #
@@ -88,8 +88,9 @@ from course_lib.transformer import (
 # | $q_k$ | `targets[..., k]` | the target probability of word $k$ |
 # | $y$ | `labels` | the id of the word that actually comes next |
 #
-# **Padding.** Where the label is `pad_id` there is no word to predict, so that whole **row** is zeros. (The *column*
-# of padding isn't: padding is one of the $V$ words, and gets its share in the rows of real words.)
+# **Padding.** The targets are a table with a row for each position and a column for each word. Where the label is
+# `pad_id`, there is no word to predict, so the whole **row** is zeros. (The *column* of padding isn't: padding is one
+# of the $V$ words, and gets its share in the rows of real words.)
 #
 # ### Worked example: two positions, five words
 #
@@ -183,7 +184,8 @@ target_distributions(smooth_targets(labels, len(vocabulary), 0, smoothing=0.2), 
 #
 # ### Worked example: one label and one padding position
 #
-# The smoothing is 0.3, and the second position is padding.
+# There are three words, and the smoothing is 0.3. The label of the first position is word 0; the second position is
+# padding.
 
 # %% tags=["see"]
 z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.5, 0.5]])  # two positions, three logits each
@@ -211,8 +213,8 @@ print("log_softmax:      ", far_apart.log_softmax(dim=0))
 
 # %% [markdown]
 # The probability $e^{-1000}$ is rounded to 0, whose logarithm is minus infinity. `log_softmax` instead
-# computes $z_k - m - \ln \sum_l e^{z_l - m}$, where $z_k$ are the logits and $m$ is the largest of them. Nothing
-# overflows, and no logarithm of 0 is computed.
+# computes $z_k - m - \ln \sum_l e^{z_l - m}$, where $z_k$ are the logits, $m$ is the largest of them, and $l$ runs over
+# all words. Nothing overflows, and no logarithm of 0 is computed.
 #
 # **How low can the loss get?** With hard targets, as close to zero as you like. With smoothed ones, the best that a model
 # can do is to predict the targets exactly, $p = q$; any other $p$ costs more (Gibbs' inequality).
@@ -225,8 +227,8 @@ print("log_softmax:      ", far_apart.log_softmax(dim=0))
 # %% check="predict_lowest"
 
 # %% [markdown]
-# That is the **entropy** of the targets. So a smoothed loss that levels off well above zero is no cause for alarm.
-# For larger vocabularies the floor is higher:
+# This lowest value, the **floor** of the loss, is the **entropy** of the targets: their cross-entropy with themselves.
+# So a smoothed loss that levels off well above zero is no cause for alarm. For larger vocabularies the floor is higher:
 
 # %% tags=["see"]
 for words in [1_000, 8_000, 37_000]:
@@ -361,8 +363,9 @@ named_lines(
 # room for another.
 #
 # The task is to copy six symbols, as in lesson 07, but a fifth of the target's tokens have been replaced by random
-# ones. The source shows the token that is *probably* correct. So even a perfect model is right in only about 82% of the
-# cases, and its confidence should be no higher. (A fifth is random, and one in ten of those is right by chance.)
+# ones, both in the sentences for training and in the new ones. The source shows the token that is *probably* correct.
+# So even a perfect model is right in only about 82% of the cases, and its confidence should be no higher. (A fifth is
+# random, and one in ten of those is right by chance.)
 #
 # There are only 200 sentences for training, so a model can **memorise** their errors. Three small Transformers, trained
 # with a smoothing of 0, 0.1 and 0.3 respectively, predict the tokens of 500 new sentences. The cell takes a few

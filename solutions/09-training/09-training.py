@@ -109,9 +109,9 @@ print(collated(few)[0])
 # | 8 | **The optimiser's step** moves the weights. | |
 # | 9 | **The scheduler's step** sets the learning rate for the next update. | 07 |
 #
-# What happens if a line is missing or misplaced?
+# What happens if a line is missing or misplaced? None of these four mistakes raises an error:
 #
-# - Without 1, there is no error, but the model may train without dropout.
+# - Without 1, the model may train without dropout.
 # - Without 2, every update uses the sum of all gradients so far. With 2 between 7 and 8, no weight ever moves.
 # - With 9 before 8, every update uses the learning rate of the next one.
 # - Without the shift in 3, the decoder is asked for the word that it has just read. The loss falls fast, and the model
@@ -128,7 +128,8 @@ print(collated(few)[0])
 #
 # ### See it: gradients add up
 #
-# There is one weight, and the batch has three pieces. The gradient of $3w$ is 3, whatever $w$ is.
+# There is one weight, $w$, and the batch has three pieces, each with a loss of $3w$. The gradient of $3w$ is 3,
+# whatever $w$ is.
 #
 # **Change something:** insert `descent.zero_grad()` as the first line of the loop, to clear the gradient before each
 # piece. What is left of the three pieces?
@@ -220,7 +221,7 @@ print(w.grad)
 # Besides what the docstring says:
 #
 # - Micro-batches may differ in size. `micro_batches` may be a generator, which can be read only once.
-# - The padding id is `loss.pad_id`. Don't rely on 0.
+# - The padding id is `loss.pad_id`. Don't assume that it is 0.
 # - Return the loss of the whole batch as a **plain number**. (A tensor may keep the whole graph of its computation
 #   alive; a list of a thousand such losses is a common way to run out of memory.)
 
@@ -287,8 +288,9 @@ pd.DataFrame(rows).set_index("pieces")
 #
 # ### See it: how much does a token count?
 #
-# What about a **mean of means**, in which each piece counts equally? A batch of eight sequences comes in two pieces. Each
-# cell is a token to be predicted, and its number shows how much it counts, where 1 is the average.
+# What about a **mean of means**, in which each piece counts equally? A batch of eight sequences comes in two pieces.
+# Each cell of the picture is a token to be predicted, and the number in it shows how much that token counts, where 1 is
+# the average.
 #
 # **Change something:** set `shortest=7`, so that all sequences have the same length. Then set it back to 2, and use four
 # pieces instead of two.
@@ -312,8 +314,8 @@ token_counts(
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# If all sequences have the same length, every token counts 1 in both pictures. With four pieces, a token counts
-# between 0.7 and 1.8 times in the mean of means; with two, between 0.8 and 1.4 times.
+# If all sequences have the same length, every number is 1 in both pictures. With four pieces, the numbers in the mean
+# of means are between 0.7 and 1.8; with two, they are between 0.8 and 1.4.
 #
 # </details>
 #
@@ -362,9 +364,9 @@ token_counts(
 # A copy of the weights after 140 updates is stored for later.
 #
 # **Change something:** set `dropout=0.0`: how low does the curve get? Try a `factor` of 3. Then put a mistake into your
-# `train_step` (don't clear the gradients, or leave out the causal mask), and watch the faulty model train. Does the next
-# cell show that it copies, too? Afterwards undo your changes and run the cells from your `train_step` on again, because
-# the rest of the lesson uses this model.
+# `train_step` (don't clear the gradients, or leave out the causal mask), and watch the faulty model train. According to
+# the next cell, can the faulty model copy? Afterwards undo your changes and run the cells from your `train_step` on
+# again, because the rest of the lesson uses this model.
 
 # %% tags=["see"]
 SIZES = TransformerConfig(layers=2, d_model=32, heads=2, d_ff=64, dropout=0.05)
@@ -422,9 +424,9 @@ losses = learn_to_copy(train_step, model, loss, adam, scheduler)
 #
 # <details><summary>What changes?</summary>
 #
-# Without dropout, single updates come within 0.01 of the minimum, but the curve ends a little above it. With a factor
-# of 3, it stays near 2.4. If gradients aren't cleared, it rises above 3. Without the causal mask, it soon falls below
-# 0.6, but no sequence is copied: during training the decoder simply reads the next letter from its input.
+# Without dropout, the loss of some updates is within 0.01 of the minimum, but the curve ends a little above it. With a
+# factor of 3, it stays near 2.4. If gradients aren't cleared, it rises above 3. Without the causal mask, it soon falls
+# below 0.6, but no sequence is copied: during training the decoder simply reads the next letter from its input.
 #
 # </details>
 #

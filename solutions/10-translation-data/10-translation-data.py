@@ -259,7 +259,7 @@ print(f"in the whole corpus: {characters / sum(map(len, german_words)):.1f} char
 # frequent pieces. *Fahrradhelm* may become *Fahrrad* + *helm*, whose meanings help to guess the whole.
 #
 # The pieces come from counting, by **byte-pair encoding** (BPE). Philip Gage published it in 1994 to compress files:
-# replace the most frequent pair of bytes by a byte that doesn't occur, and repeat. Sennrich et al.
+# replace the most frequent pair of bytes with a byte that doesn't occur, and repeat. Sennrich et al.
 # ([2016](https://arxiv.org/abs/1508.07909)) split words with it, and so does the Transformer paper for German and
 # English. (For French it used *word pieces*, a similar method.) These are the steps:
 #
@@ -512,7 +512,7 @@ length_histograms(
 #
 # **How large is a batch?** 64 short sentences are a small job, and 64 long ones may not fit into memory. So batches are
 # measured in **positions**, the size of the matrix: the length of the longest sentence times the number of sentences.
-# `max_tokens` is the budget.
+# The budget, `max_tokens`, is the largest number of positions that a batch may have, padding included.
 #
 # ### Worked example: one more in the batch?
 #
@@ -532,7 +532,7 @@ for longest, index in in_order:
     print()
 
 # %% [markdown]
-# So the batches are [0, 2, 3], [4, 1]. The last one has $2 \cdot 9 = 18$ positions, exactly the budget, which is
+# So the batches are [0, 2, 3] and [4, 1]. The last one has $2 \cdot 9 = 18$ positions, exactly the budget, which is
 # allowed.
 #
 # **Change something:** use a budget of 16. Which sentences are alone?
@@ -615,8 +615,8 @@ named_bars(
 )
 
 # %% [markdown]
-# With the captions of the course, about three quarters of the computation is wasted on padding to 72, and more than a
-# third in plain batches. (With Multi30k, it is about two thirds, and almost half.)
+# With the captions of the course, padding to 72 wastes about three quarters of the computation, and plain batches waste
+# more than a third. (With Multi30k, it is about two thirds and almost half.)
 #
 # <details><summary>What changes?</summary>
 #
@@ -808,7 +808,8 @@ for index, (source, target) in enumerate(loader):
 #
 # <details><summary>Why is there an unknown token at all, if subwords need none?</summary>
 #
-# Characters can be unknown, too: an emoji, or a Chinese character in a German text.
+# Subwords that start from characters, like ours, can still meet an unknown character: an emoji, or a Chinese character
+# in a German text. Only those that start from bytes, like the lab's, never need the unknown token.
 #
 # </details>
 #
@@ -823,8 +824,8 @@ for index, (source, target) in enumerate(loader):
 # <details><summary>How many merges are best?</summary>
 #
 # It depends on how much text there is. Many merges make short sentences of rare symbols; few merges make long sentences
-# of frequent symbols. For the 29,000 captions of Multi30k a few thousand are common; the paper's 4.5 million pairs got
-# about 37,000 symbols. The only way to find out is to try several.
+# of frequent symbols. For the 29,000 captions of Multi30k a few thousand are common; the paper used about 37,000
+# symbols for its 4.5 million pairs. The only way to find out is to try several.
 #
 # </details>
 #

@@ -5,8 +5,9 @@
 # word to come next?* Turning these answers into a translation is a **search**, and greedy decoding (lesson 06) is the
 # simplest one.
 #
-# The paper's results use a better search, **beam search**, and a trick that costs nothing: **averaging**
-# the last few checkpoints instead of using the last one. You build both.
+# The paper's results use a better search, **beam search**, and a trick that costs nothing: instead of the final weights
+# alone, it uses the **average** of the last few *checkpoints*, copies of the weights that were saved during training.
+# You build both.
 #
 # By the end you will be able to
 #
@@ -152,9 +153,9 @@ for (read, right), row in zip(some, found, strict=True):
 # is hanging up a picture in a small restaurant". The German sentence puts the place first, and splits the verb in two:
 # *hängt … auf*.
 #
-# Each row below is a step of the decoder: the four likeliest next words with their probabilities, a frame around the
-# word that was written, and on the right the source word to which cross-attention gave the most weight (the mean over
-# the four heads).
+# Each row below is a step of the decoder. It shows the four likeliest next words with their probabilities, with a frame
+# around the word that was written, and on the right the source word to which cross-attention gave the most weight (the
+# mean over the four heads).
 #
 # Ask at each row:
 #
@@ -264,7 +265,7 @@ layers_and_heads(
 #
 # where $y_t$ is the $t$-th word after the start token, and $n$ is the number of these words, **including the end
 # token**, which the model has to write like any other. Programs use the form on the right: a product of many small
-# numbers underflows to zero, a sum of their logarithms doesn't.
+# numbers underflows to zero; the sum of their logarithms doesn't.
 #
 # Greedy decoding picks the best factor at each step, which may lead to a prefix that has no good continuation. Here
 # is a model that writes two words:
@@ -284,9 +285,9 @@ layers_and_heads(
 # Greedy decoding starts with **a**, and ends with "a dog", which has a probability of $0.6 \cdot 0.4 = 0.24$. It finds
 # out one step too late that **the** was the better start.
 #
-# Trying all sentences is impossible: a vocabulary of $V$ words has $V^n$ sentences of length $n$. **Beam search**
-# keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix with its score is called a
-# **hypothesis**.
+# Trying all sentences is impossible: with a vocabulary of $V$ words, there are $V^n$ sentences of $n$ words. **Beam
+# search** keeps a few prefixes, the most probable ones so far, and extends each of them. A prefix with its score is
+# called a **hypothesis**.
 #
 # Speech recognisers have used beam search since the 1970s. Sutskever et al. ([2014](https://arxiv.org/abs/1409.3215))
 # used it for the first large neural translators, and noticed that a beam of two already gave most of the gain.
@@ -310,8 +311,8 @@ layers_and_heads(
 # long sentences. And the **best score is the largest**, the one closest to zero.
 #
 # Why this formula? Wu et al. first divided by $n$, then by a power $n^\alpha$, and found an $\alpha$ of 0.6 to 0.7
-# best. The formula with the 5, which is gentler for short sentences, worked better still on their data. Their second
-# term, which rewards translations that cover the whole source, isn't in the Transformer paper.
+# best. The formula with the 5, which is gentler for short sentences, worked better still on their data. Wu et al. also
+# add a term that rewards translations for covering the whole source; it isn't in the Transformer paper.
 #
 # ### Worked example: two hypotheses
 #
@@ -398,7 +399,7 @@ named_lines(
 #
 # Keep the $k$ best hypotheses of each sentence. As in many programs, each of them is called a **beam**; they are
 # numbered from 0. The number $k$ is the **width** of the search, `beam` in the code: "a beam of 4" means $k = 4$. The
-# **total** of a beam is its log-probability, the sum of those of its words. In each step:
+# **total** of a beam is its log-probability: the sum of the log-probabilities of its words. In each step:
 #
 # 1. Ask the model for the next word of every beam. Each beam with each possible next word is a **candidate**.
 # 2. The total of a candidate is the total of its beam plus the log-probability of the new word.
@@ -471,8 +472,8 @@ next_word = torch.tensor([[0.3, 0.5, 0.2], [0.5, 0.25, 0.25]])
 #
 # **A batch.** $B$ sentences with $k$ beams each are $B \cdot k$ rows for the decoder: first all beams of sentence 0,
 # then all of sentence 1. Encode once, and repeat the *memory* and its *mask* in that order. `repeat_interleave` does
-# that; `repeat` doesn't. (If one mask should serve all sentences, with the shape (1, 1, S), first give each sentence its
-# own row with `expand`. The check doesn't test this.) Sentences never compete with each other.
+# that; `repeat` doesn't. (If a single mask of shape (1, 1, source length) serves all sentences, first give each
+# sentence its own row with `expand`. The check doesn't test this.) Sentences never compete with each other.
 #
 # The result has the format of `greedy_decode`: each row begins with `start_id`, contains only `end_id` after its end,
 # and has at most `max_length` tokens, including the start. There is no dropout and no gradient, and afterwards the
@@ -531,8 +532,8 @@ for beam in [1, 2]:
 # %% [markdown]
 # ### See it: the beam as a tree
 #
-# Each prefix that your search keeps goes through the decoder's embedding. A hook on the embedding records them all,
-# and afterwards we ask the model how probable each one is.
+# Each prefix that your search keeps goes through the decoder's embedding. A hook (lesson 06) on the embedding records
+# them all, and afterwards we ask the model how probable each one is.
 #
 # The cell takes the model after 200 updates, which is still unsure of many words. It looks for a short caption whose
 # translation by beam search equals the reference, while greedy decoding's differs. (Computers round differently, so
@@ -609,8 +610,8 @@ beam_tree(
 # <details><summary>What changes?</summary>
 #
 # Each row has at most 2 or 6 boxes, and the cell may find another caption. In our run with 360 updates and a beam of 4,
-# the model hesitates mainly between *workers* and *worker*, and between *bench* and *wet bench*: the last prefixes
-# combine these.
+# the model hesitates mainly between *workers* and *worker*, and between *bench* and *wet bench*: the last prefixes in
+# the tree are the combinations of these choices.
 #
 # </details>
 #
@@ -788,7 +789,7 @@ total += second["weight"]
 print("first['weight'] is now", first["weight"], "although nobody meant to change it")
 
 # %% [markdown]
-# So watch out for four things:
+# Watch out for four things; the last two are the traps that you have just seen:
 #
 # - **Not all entries are floats.** Some modules keep counters or booleans. Don't average these: take them from the last
 #   checkpoint. (The check also accepts the first one's, or the rounded mean.)
@@ -918,8 +919,8 @@ print(f"the average of the two:  {validation_loss(average_checkpoints([state, re
 # %% [markdown]
 # <details><summary>What changes?</summary>
 #
-# In our run, the average has a loss of about 0.38 instead of 1.95. The attention weights of both models are now the
-# same, so averaging changes only the feed-forward networks.
+# In our run, the average has a loss of about 0.38 instead of 1.95. Both models now have the same weights in their
+# attention layers, so averaging changes only the feed-forward networks.
 #
 # </details>
 #

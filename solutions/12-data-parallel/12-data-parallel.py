@@ -488,10 +488,10 @@ pd.DataFrame(
 #   layers are still being computed.
 # - Several gradients are concatenated into a **bucket**, and one all-reduce carries the bucket.
 #
-# An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns
-# immediately, and the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives
-# old or half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race*: the speed of the network
-# decides whether anything goes wrong.
+# An *asynchronous* collective makes this possible. `work = dist.all_reduce(tensor, async_op=True)` returns immediately,
+# and the tensor holds the sum only after `work.wait()`. In between it is **in flight**: reading it gives old or
+# half-finished numbers, and changing it corrupts the sum. Such a mistake is a *race condition*: the speed of the
+# network decides whether anything goes wrong.
 #
 # ### Worked example: six parameters
 #
@@ -525,11 +525,11 @@ print("buckets, in the order in which they are sent:", example)
 # - **The order must be the same on every rank.** Bucket 2 may be complete before bucket 1 on one rank and after it on
 #   another. So bucket 2 is *launched* (its all-reduce is started) only after bucket 1.
 # - **Some gradients are never computed**, because this rank's sentences did not use a parameter. Then its bucket is
-#   never complete. `finish()` launches what is left, with zeros where `parameter.grad` is None. (A gradient that only
-#   an earlier micro-batch produced isn't missing.)
+#   never complete. `finish()` launches what is left, with zeros where `parameter.grad` is None. (If only an earlier
+#   micro-batch used the parameter, its gradient isn't missing: it is in `parameter.grad`, and has to be sent.)
 # - **Micro-batches.** Only the last one of an update should communicate. Inside `with buckets.no_sync():` gradients
 #   only accumulate.
-# - **Every update starts fresh.** `finish()` resets everything that you recorded during the last one.
+# - **Every update starts fresh.** `finish()` resets everything that you recorded during the update.
 # - **Frozen parameters** (`requires_grad` is False) never get a gradient, and autograd doesn't allow a hook on them.
 #   Leave them out of the buckets.
 #
@@ -557,9 +557,9 @@ for part, summed in zip(parts, flat.split([part.numel() for part in parts]), str
     print(summed.view_as(part).tolist())
 
 # %% [markdown]
-# And how can `no_sync` be used in a `with` block? It is a method that yields once, under `@contextmanager`: the code
-# before the `yield` runs at the beginning of the block, and the code after it at the end. The `finally` makes sure that
-# the latter runs even if the block raises an exception.
+# And how can `no_sync` be used in a `with` block? It is a method that yields once, decorated with `@contextmanager`:
+# the code before the `yield` runs at the beginning of the block, and the code after it at the end. The `finally` makes
+# sure that the latter runs even if the block raises an exception.
 
 
 # %% tags=["see"]
@@ -619,9 +619,9 @@ on_ranks(2, accumulated)
 # %% [markdown]
 # ### See it: when do buckets pay off?
 #
-# Your `GradientBuckets` packs the gradients of a Transformer. The times come from a simple model: the backward pass
-# takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One all-reduce is in
-# flight at a time. The picture compares three plans:
+# Your `GradientBuckets` packs the gradients of a Transformer. The times come from a simple model of the costs: the
+# backward pass takes a fixed time for each byte, and an all-reduce takes a latency plus a time for each byte. One
+# all-reduce is in flight at a time. The picture compares three plans:
 #
 # - **all at the end**: as `all_reduce_gradients` does, one message for each parameter;
 # - **each gradient at once**: a bucket for each parameter, as soon as it is ready;
@@ -671,8 +671,9 @@ communication_timeline(pd.DataFrame(plans))
 # <details><summary>What changes?</summary>
 #
 # Only with a latency of 0 are the buckets no better: each gradient at once needs 11.1 ms, and the buckets 12.3 ms,
-# because they wait until they are full. The larger the latency, the more they gain. With buckets of 100 MB it takes
-# 17.4 ms, and with buckets of 1 MB 22.1 ms. Why?
+# because they wait until they are full. The larger the latency, the more they gain. With the latency of 0.2 ms, the
+# exchange ends after 12.5 ms with buckets of 25 MB, 17.4 ms with buckets of 100 MB, and 22.1 ms with buckets of 1 MB.
+# Why?
 #
 # </details>
 
@@ -702,7 +703,7 @@ communication_timeline(pd.DataFrame(plans))
 # ## 6. Split the optimiser's state
 #
 # Every rank makes the same update, so every rank keeps a copy of the same optimiser state: for Adam, a mean of the
-# gradients and a mean of their squares. That is twice the memory of the model.
+# gradients and a mean of their squares. Together they take twice as much memory as the weights.
 #
 # ZeRO (Rajbhandari et al. 2020, section 5.1, stage 1) divides this state among the ranks. Each rank **owns** some of
 # the parameters: it keeps the state for those only, updates them, and sends them to the others.
@@ -807,7 +808,7 @@ named_bars(
 # <details><summary>My run hangs. How do I find out where?</summary>
 #
 # `py-spy dump --pid PID` prints the Python stack of a running process, so you see where each rank is.
-# `TORCH_DISTRIBUTED_DEBUG=DETAIL` lets PyTorch compare the collectives of all ranks and name the first that differs.
+# `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare the collectives of all ranks and name the first that differs.
 # Typical causes: an `if rank == 0:` around a collective, a rank with fewer batches, an exception on one rank only.
 #
 # </details>
@@ -846,5 +847,6 @@ architecture_map(built=finished_exercises())
 
 # %% [markdown]
 # Next: **lesson 13, the final lab**. Many processors, one translator, and your own code in it, if you like. Its
-# training program can use your `shard` and your `global_token_mean`. PyTorch's DDP replaces the others, and every rank
-# keeps the whole state of the optimiser.
+# training program can use your `shard` and your `global_token_mean`. PyTorch's DDP does the work of
+# `broadcast_parameters`, `all_reduce_gradients` and `GradientBuckets`, and every rank keeps the whole state of the
+# optimiser instead of using `ShardedOptimizer`.

@@ -93,7 +93,8 @@ print(Path("my_run.yaml").read_text("utf-8"))
 # course launch --standalone --nproc-per-node=2 -m course_lib.translation.train my_run.yaml
 # ```
 #
-# On a cluster with SLURM, on one node and on two (the script next to this notebook says which lines to adapt):
+# On a cluster with the job scheduler SLURM, on one node and on two (the script next to this notebook says which lines
+# to adapt):
 #
 # ```bash
 # sbatch train.sbatch my_run.yaml
@@ -131,15 +132,15 @@ for lesson, parts in public_curriculum().parts.items():
     print(f"{lesson}: {', '.join(parts)}")
 
 # %% [markdown]
-# Everything else is the program's own, for example `train_step`, the functions from lesson 10, and four of the six
-# from lesson 12. Its training loop must resume exactly after an interruption, its data pipeline must handle corpora
-# that don't fit into memory, and PyTorch's `DistributedDataParallel` connects the processes.
+# Everything else is the program's own, for example `train_step`, the functions from lesson 10, and four of the six from
+# lesson 12. The reasons: its training loop must resume exactly after an interruption, its data pipeline must handle
+# corpora that don't fit into memory, and it connects the processes with PyTorch's `DistributedDataParallel`.
 #
 # ### See it: a small run, live
 #
 # First, a run that takes half a minute on an idle machine: `captions-small`, a single layer with 64 features, for three
-# epochs. It runs in a separate process, and this cell reads its `metrics.jsonl`. (After twenty seconds the cell ends;
-# if the run hasn't finished, the cells below wait for it.)
+# epochs. It runs in a separate process, and this cell draws the metrics that the run writes to its file
+# `metrics.jsonl`. (After twenty seconds the cell ends; if the run hasn't finished, the cells below wait for it.)
 #
 # These are the most important columns of `metrics.jsonl`:
 #
@@ -260,7 +261,7 @@ for sentence, translation in zip(sentences, translator.translate(sentences), str
 #
 # In the sentence below, *er* ("he") refers to the dog. Load the provided model as described above, and find the row
 # `er` of the first picture: in which layer and head does `Hund` get the most weight (hover over its cell), and what
-# else does *er* attend to? Then replace *Ein kleiner Hund* by *Eine kleine Katze* and *er* by *sie*: is it the same
+# else does *er* attend to? Then replace *Ein kleiner Hund* with *Eine kleine Katze* and *er* with *sie*: is it the same
 # head?
 #
 # **Change something:** use your own sentence. Then supply an English one, too, even a wrong one:
@@ -304,9 +305,9 @@ layers_and_heads(
 #
 # <details><summary>What changes?</summary>
 #
-# A row depends only on what the decoder has read so far, not on the word that it writes next. With *Zwei Kinder spielen
-# im Park.* and the provided model, the row that writes *sleeping* attends to *spielen* in three of the four heads of
-# layer 3.
+# A row depends only on the source and on what the decoder has read so far, not on the word that it writes next. With
+# the source *Zwei Kinder spielen im Park.*, the translation *A dog is sleeping.* and the provided model, the row that
+# writes *sleeping* attends to *spielen* in three of the four heads of layer 3.
 #
 # </details>
 #
@@ -388,8 +389,9 @@ pd.DataFrame(rows)
 
 # %% [markdown]
 # The small run is unsure of many words, so it usually gains several points from a beam and from averaging. For a
-# confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Neither makes training
-# slower, so try both.
+# confident model the differences are smaller, and lesson 11 showed why a beam can even lose. Averaging loses if the
+# snapshots reach back to a time when the model was much worse, as in a short run. Neither makes training slower, so
+# try both.
 #
 # From a terminal, a run translates whole files:
 #
@@ -667,7 +669,7 @@ scaling.round(2)
 # - `search`: three runs are enough, because the same weights are decoded in two ways. Call them `A-1` to `A-3`, and set
 #   `SEARCH` below.
 #
-# The cell below reads all runs in `../runs/trial`, whose folders are named after setting and seed.
+# The cell below reads all runs in `../runs/trial`, whose folders are named after the setting and the seed.
 
 # %% tags=["see"]
 EXPERIMENT = Path("../runs/trial")

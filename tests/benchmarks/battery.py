@@ -1,4 +1,4 @@
-"""Check answers written by people who knew only the contracts: `python -m tests.benchmarks.battery`.
+"""Check answers whose authors knew only the contracts: `python -m tests.benchmarks.battery`.
 
 A hash assigns each answer to one of two halves. Misconceptions and messages may be developed with the `open`
 half. The `held-out` half is only counted, never read. `--show TIER` prints answers of the open half, and

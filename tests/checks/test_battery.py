@@ -1,4 +1,4 @@
-"""A fixed sample of the battery: answers by people who knew only the exercises' contract."""
+"""A fixed sample of the battery: answers whose authors knew only the exercises' contract."""
 
 import hashlib
 

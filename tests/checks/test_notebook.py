@@ -478,7 +478,8 @@ def test_an_odd_object_is_no_error_of_the_course(
     monkeypatch.setenv("COURSE_LOG", str(tmp_path))
     (tmp_path / "on").write_text("with code", encoding="utf-8")
     assert message(name, make()).startswith(f"✗ {name}: ")
-    assert '"verdict": "wrong"' in (tmp_path / "check_log.jsonl").read_text(encoding="utf-8")
+    log = (tmp_path / "check_log.jsonl").read_text(encoding="utf-8")
+    assert '"verdict": "wrong"' in log or '"verdict": "unwritten"' in log
 
 
 def _fake() -> torch.Tensor:

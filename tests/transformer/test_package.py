@@ -158,7 +158,7 @@ def test_every_module_of_the_reference_is_under_the_hook(name: str) -> None:
 
 
 def test_the_lab_s_engine_is_under_the_hook() -> None:
-    loader = importlib.util.find_spec("course_lib.translation.data.epoch_plan").loader
+    loader = importlib.util.find_spec("course_lib.translation.train.batches").loader
     assert type(loader).__module__ == "jaxtyping._import_hook"
 
 

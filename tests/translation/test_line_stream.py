@@ -78,6 +78,6 @@ def test_other_bytes_are_refused_by_line_after_those_before_were_taken() -> None
     os.close(sender)
     arriving = arriving_lines(receiver, "a pipe")
     assert next(arriving) == ["eins", "zwei"]
-    with pytest.raises(BadInputError, match="a pipe, line 3: this is not UTF-8 text"):
+    with pytest.raises(BadInputError, match="a pipe, line 3: not valid UTF-8"):
         next(arriving)
     os.close(receiver)

@@ -56,7 +56,7 @@ def test_the_precision_reaches_the_translator(
 ) -> None:
     monkeypatch.setattr(decoding_translator, "has_bfloat16", lambda device: False)
     assert main([str(trained_folder), str(german), "--precision", "bfloat16"]) == ExitCode.BAD_INPUT
-    assert "precision: this device has no bfloat16 matrix products" in capsys.readouterr().err
+    assert "--precision: this device doesn't support bfloat16 matrix" in capsys.readouterr().err
     assert main([str(trained_folder), str(german), "--precision=float32"]) == 0
     with pytest.raises(SystemExit):
         main([str(trained_folder), str(german), "--precision", "int4"])

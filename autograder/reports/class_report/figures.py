@@ -21,13 +21,13 @@ GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "needs manual grading", "
 #: The kinds of entries that a person has to review, the most urgent first.
 KINDS = (
     "not graded",
-    "sandbox violation",
+    "limit exceeded or crash",
     "tampering",
     "check without a verdict",
     "flagged by a grader",
     "graded by hand before",
     "note",
-    "answer in words",
+    "explanation",
 )
 
 #: A student with a smaller share of the points so far needs help. An exercise is listed as weak if the
@@ -213,7 +213,7 @@ def _exercises(records: ClassRecords) -> Iterator[dict[str, object]]:
             yield {
                 "lesson": lesson.name,
                 "exercise": found[0].exercise,
-                "kind": "answer in words" if found[0].by_hand else "check",
+                "kind": "explanation" if found[0].by_hand else "check",
                 "of": found[0].max_points,
                 "students": len(found),
                 "mean_share": fmean(shares) if shares else None,
@@ -323,7 +323,7 @@ def _attention(records: ClassRecords) -> Iterator[tuple[object, ...]]:
 
 def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
     for record in submission.grading:
-        yield from (("sandbox violation", what) for what in record.violations)
+        yield from (("limit exceeded or crash", what) for what in record.violations)
         yield from (("tampering", what) for what in record.tampering)
         yield from (("note", what) for what in record.repairs)
     if submission.flagged:
@@ -335,6 +335,6 @@ def _of_one(submission: SubmissionRecord) -> Iterator[tuple[str, str]]:
             given = f"a person gave {cell.points:g} of {cell.max_points:g} points"
             yield "graded by hand before", f"{cell.exercise}: {given} before it was graded again"
         elif cell.waiting and cell.by_hand:
-            yield "answer in words", f"{cell.exercise}: up to {cell.max_points:g} points"
+            yield "explanation", f"{cell.exercise}: up to {cell.max_points:g} points"
         elif cell.waiting:
             yield "check without a verdict", f"{cell.exercise}: the check gave no points and no reason"

@@ -143,7 +143,7 @@ def _urgent(table: pd.DataFrame) -> list[tuple[str, str, str, str, list[str]]]:
 
     Details of the same kind about the same submission share a row.
     """
-    rows = table[table["kind"] != "answer in words"]
+    rows = table[table["kind"] != "explanation"]
     keys = ["kind", "lesson", "student"]
     return [
         (str(kind), str(lesson), str(group["name"].iloc[0]), str(student), list(group["what"]))
@@ -153,7 +153,7 @@ def _urgent(table: pd.DataFrame) -> list[tuple[str, str, str, str, list[str]]]:
 
 def _answers(table: pd.DataFrame) -> list[tuple[str, str, list[str]]]:
     """Return the written answers that need manual grading: lesson, question and students."""
-    waiting = table[table["kind"] == "answer in words"]
+    waiting = table[table["kind"] == "explanation"]
     return [
         (str(lesson), str(what), list(rows["name"]))
         for (lesson, what), rows in waiting.groupby(["lesson", "what"], sort=False)

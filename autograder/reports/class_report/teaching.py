@@ -1,13 +1,13 @@
 """Material for the next class: explanations of common mistakes, and comparisons with the reference."""
 
 import ast
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable
 from difflib import SequenceMatcher
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
+from autograder.marking.grouping import Piece, differences
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.misconceptions import Misconception
 from course_lib.checks.exercises.registry import catalogue
@@ -37,18 +37,7 @@ def explanations(misconceptions: pd.DataFrame) -> list[tuple[dict[Hashable, Any]
     return found[:EXPLAINED]
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of a comparison.
-
-    `of` says whether the line is in both programs or only in one. A "gap" stands for lines that are left out.
-    """
-
-    of: Literal["both", "student", "reference", "gap"]
-    text: str
-
-
-def differing_lines(code: str, exercise: str) -> list[Line]:
+def differing_lines(code: str, exercise: str) -> list[Piece]:
     """Compare a student's code with the reference. Return the lines that differ, with one line of context.
 
     Comments, docstrings and formatting are ignored. Return an empty list if the exercise is unknown, or if
@@ -58,22 +47,9 @@ def differing_lines(code: str, exercise: str) -> list[Line]:
     if not isinstance(entry, ExerciseCheck):
         return []
     student, reference = (plain_definition(text, entry.name).splitlines() for text in (code, entry.source))
-    matcher = SequenceMatcher(None, reference, student, autojunk=False)
-    if not student or matcher.ratio() < _ALIKE:
+    if not student or SequenceMatcher(None, reference, student, autojunk=False).ratio() < _ALIKE:
         return []
-    return list(_lines(matcher, student, reference))
-
-
-def _lines(matcher: SequenceMatcher[str], student: list[str], reference: list[str]) -> Iterator[Line]:
-    for number, group in enumerate(matcher.get_grouped_opcodes(n=1)):
-        if number:
-            yield Line("gap", "…")
-        for tag, low, high, start, end in group:
-            if tag == "equal":
-                yield from (Line("both", text) for text in student[start:end])
-            else:
-                yield from (Line("student", text) for text in student[start:end])
-                yield from (Line("reference", text) for text in reference[low:high])
+    return list(differences(student, reference, context=1))
 
 
 def plain_definition(code: str, name: str) -> str:

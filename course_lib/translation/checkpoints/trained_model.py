@@ -146,7 +146,7 @@ class Snapshots(StepFiles):
         if not models:
             return None
         if len(models) < self.count:
-            report(f"Averaging {len(models)} snapshots; training.average_last is {self.count}.")
+            report(f"Averaging only {len(models)} snapshots instead of {self.count} (training.average_last).")
         # Tied weights are averaged once, and stay tied.
         names = {memory_of(weight): name for name, weight in models[0].weights.items()}
         average = average_checkpoints(

@@ -117,7 +117,7 @@ def _read(name: str) -> str:
             f"{suggestion}"
         ) from None
     except UnicodeDecodeError:
-        raise BadInputError(f"{name}: not encoded in UTF-8") from None
+        raise BadInputError(f"{name}: not valid UTF-8. Convert the file to UTF-8.") from None
 
 
 class _Loader(yaml.SafeLoader):

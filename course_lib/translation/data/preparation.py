@@ -64,7 +64,9 @@ def prepare(
         vocabulary = Vocabulary.load(vocabulary_file, config.direction)
         notes: list[str] = []
         if empty := len(corpus.train) - len(train):
-            notes.append(f"dropped {empty:,} of {len(corpus.train):,} training pairs with an empty side")
+            notes.append(
+                f"dropped {empty:,} of {len(corpus.train):,} training pairs, because one side is empty"
+            )
         dtype = id_type(len(vocabulary))
         splits = {"train": train, "validation": corpus.validation, "test": corpus.test}
         files = [
@@ -157,7 +159,8 @@ def _write_split(
         split, what = ("training" if name == "train" else name), "dropped" if drop else "truncated"
         counted = ", counted in both directions" if len(directions) > 1 else ""
         notes.append(
-            f"{what} {long:,} of {len(fits):,} {split} pairs longer than {config.max_length} tokens{counted}"
+            f"{what} {long:,} of {len(fits):,} {split} pairs, because they are longer than "
+            f"{config.max_length} tokens{counted}"
         )
     if name == "train":
         return [ids_file, offsets_file]

@@ -81,7 +81,10 @@ class Vocabulary:
         return cls(tokenizer, None if tokenizer.token_to_id(TAGS[direction]) is None else direction)
 
     def save(self, path: Path) -> None:
-        """Write the vocabulary to a JSON file, atomically. The file doesn't depend on the direction."""
+        """Write the vocabulary to a JSON file, atomically.
+
+        The direction of translation isn't saved; pass it to `load`.
+        """
         atomic_write_text(path, self.tokenizer.to_str(pretty=True))
 
     def in_direction(self, direction: Direction) -> "Vocabulary":

@@ -1,22 +1,19 @@
-"""Decoder backends, which compute the logits of the next token with or without a key/value cache."""
+"""Decoder backends, which compute the logits of the next token, for one model or for an ensemble."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard, cast
+from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from course_lib import transformer as reference
-from course_lib.transformer import causal_mask
+from course_lib.transformer import Transformer
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.decoding.inference_model import InferenceTransformer
-from course_lib.translation.model.fast_layers import LAYER_MODULES, FastDecoderLayer, FastEncoderLayer
-from course_lib.translation.model.fused import fused_attention
-from course_lib.translation.model.precision import autocast, has_bfloat16, resolve_precision
+from course_lib.translation.model.precision import has_bfloat16, resolve_precision
 from course_lib.translation.model.seq2seq import TransformerModel
 
 #: The smallest d_model for which a CPU decodes in bfloat16 by default. With AVX-512 bfloat16, models with a
@@ -44,26 +41,19 @@ class Ensemble(nn.ModuleList):
 def make_backend(
     model: TransformerModel | Ensemble, precision: Precision = "float32", any_size: bool = False
 ) -> "DecoderBackend":
-    """Prepare a model for decoding with the fastest backend that supports it.
+    """Prepare a model for decoding with a key/value cache. It must be the reference's Transformer.
 
-    A model that supports the cache runs in bfloat16 if `precision`, the precision of training, is bfloat16
-    and the hardware supports it, but a small model only on a GPU or if `any_size` is true. Otherwise, it runs
-    in the dtype of its weights. A model without a cache runs in `precision`. Each member of an ensemble gets
-    its own backend. A new backend is needed after the weights have changed.
+    It runs in bfloat16 if `precision`, the precision of training, is bfloat16 and the hardware supports it,
+    but a small model only on a GPU or if `any_size` is true. Otherwise, it runs in the dtype of its weights.
+    Each member of an ensemble gets its own backend. A new backend is needed after the weights have changed.
     """
-    assert isinstance(model, nn.Module), "a TransformerModel is a module"
     if isinstance(model, Ensemble):
         members = [make_backend(member, precision, any_size) for member in model.members]
         return DecoderBackend(
             model,
-            all(member.thread_safe for member in members),
             lambda *given: EnsembleDecoder([member.start(*given) for member in members]),
         )
-    if not supports_cache(model):
-        # A student's model may not be thread-safe.
-        return DecoderBackend(
-            model, False, lambda source, mask, _: UncachedDecoder(model, precision, source, mask)
-        )
+    assert type(model) is Transformer, "`reference_view` replaces a student's model"
     weight = model.generator.weight
     worthwhile = any_size or weight.device.type != "cpu" or weight.shape[1] >= BFLOAT16_MIN_D_MODEL
     # A model that was trained in bfloat16 may now be on hardware that doesn't support it.
@@ -75,78 +65,8 @@ def make_backend(
     fast = InferenceTransformer(model, torch.bfloat16 if bfloat16 else weight.dtype)
     return DecoderBackend(
         model,
-        True,
         lambda source, mask, beam: CachedDecoder(fast, fast.encode(source, mask), mask, beam),
     )
-
-
-def supports_cache(model: object) -> TypeGuard[reference.Transformer]:
-    """Return whether a model can be decoded with the key/value cache.
-
-    The cache uses the internals of the reference's classes, so all modules and attention functions must be
-    the reference's or their faster versions. The exercises prescribe what a student's classes compute, but
-    not how. Subclasses of the reference's classes are not supported either, because they may override
-    anything.
-    """
-    return type(model) is reference.Transformer and all(
-        type(module) in _SUPPORTED_MODULES and getattr(module, "attention", None) in _SUPPORTED_ATTENTION
-        for module in model.modules()
-    )
-
-
-_SUPPORTED_MODULES = LAYER_MODULES | {
-    reference.Transformer,
-    reference.TokenEmbedding,
-    reference.PositionalEncoding,
-    nn.Embedding,
-    FastEncoderLayer,
-    FastDecoderLayer,
-}
-_SUPPORTED_ATTENTION = (None, reference.scaled_dot_product_attention, fused_attention)
-
-
-class UncachedDecoder:
-    """A decoder without a cache: like the reference's search, it recomputes the whole prefix at each step."""
-
-    def __init__(
-        self,
-        model: TransformerModel,
-        precision: Precision,
-        source: Int[Tensor, "B S"],
-        source_mask: Bool[Tensor, "B 1 S"],
-    ) -> None:
-        """Encode a batch."""
-        self._model = model
-        self._precision: Precision = precision
-        with autocast(precision, source.device):
-            self._memory: Tensor = model.encode(source, source_mask)
-        self.dtype = self._memory.dtype
-        self._source_mask = source_mask
-        self._prefix = torch.empty(len(source), 1, 0, dtype=torch.int64, device=source.device)
-
-    def step(self, tokens: Int[Tensor, "B K"]) -> Float[Tensor, "B K V"]:
-        """Append a token to the prefix of every beam, and return the logits of the token after it."""
-        beams = tokens.shape[1]
-        prefix = torch.cat([self._prefix.expand(-1, beams, -1), tokens.unsqueeze(-1)], dim=2)
-        self._prefix = prefix
-        with autocast(self._precision, tokens.device):
-            hidden = self._model.decode(
-                self._memory.repeat_interleave(beams, dim=0),
-                self._source_mask.repeat_interleave(beams, dim=0),
-                prefix.flatten(0, 1),
-                causal_mask(prefix.shape[2]).to(tokens.device),
-            )
-            logits: Tensor = self._model.generator(hidden[:, -1])
-        return logits.unflatten(0, tokens.shape)
-
-    def reorder_beams(self, parent: Int[Tensor, "B K"]) -> None:
-        """Reorder the beams: beam k of sentence b continues the previous beam `parent[b, k]`."""
-        self._prefix = self._prefix.gather(1, parent.unsqueeze(-1).expand(-1, -1, self._prefix.shape[2]))
-
-    def keep_sentences(self, sentences: Int[Tensor, "B2"]) -> None:
-        """Remove all sentences from the batch except those at the indices `sentences`."""
-        self._memory, self._source_mask = self._memory[sentences], self._source_mask[sentences]
-        self._prefix = self._prefix[sentences]
 
 
 class EnsembleDecoder:
@@ -180,15 +100,13 @@ class EnsembleDecoder:
 #: A decoder that processes the beams of a batch of sentences token by token. The first step processes one
 #: token per sentence, the start token. Later steps process one per beam. `dtype` is the dtype that the logits
 #: are computed in; they may be returned in a wider one.
-IncrementalDecoder = CachedDecoder | UncachedDecoder | EnsembleDecoder
+IncrementalDecoder = CachedDecoder | EnsembleDecoder
 
 
 @dataclass(frozen=True)
 class DecoderBackend:
-    """A model prepared for decoding with its current weights."""
+    """A model prepared for decoding with its current weights. Several threads can use it at the same time."""
 
     module: nn.Module
-    thread_safe: bool
-    """Whether several threads may decode with it at the same time."""
     start: Callable[[Tensor, Tensor, int], IncrementalDecoder]
     """Encode a batch of sources, given with their masks and the beam size, and return a decoder for it."""

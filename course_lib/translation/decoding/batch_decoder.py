@@ -83,14 +83,14 @@ class BatchDecoder:
         """Decode the sentences in `batches`, which are lists of indices into `sentences`.
 
         Return the index and the hypotheses of each sentence. On a CPU, several batches are decoded in
-        parallel if the backend is thread-safe.
+        parallel.
         """
 
         def decode(batch: Sequence[int]) -> list[tuple[int, list[Hypothesis]]]:
             found = self.decode(backend, [sentences[index] for index in batch], settings)
             return list(zip(batch, found, strict=True))
 
-        if not backend.thread_safe or self.device.type != "cpu":
+        if self.device.type != "cpu":
             found = [decode(batch) for batch in batches]
         else:
             # Each search restores the module's mode when it ends, which would disturb searches in other

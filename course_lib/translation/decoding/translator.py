@@ -199,7 +199,9 @@ def load_translator(
         run = _in_direction(run, direction)
     config, target_device = run.model.config, device_named(device)
     if precision == "bfloat16" and not has_bfloat16(target_device):
-        raise BadInputError("precision: this device has no bfloat16 matrix products. Use float32.")
+        raise BadInputError(
+            "--precision: this device doesn't support bfloat16 matrix multiplication. Use float32."
+        )
     if target_device.type == "cuda":
         choose_kernels(config.training.precision, target_device)
     first = _build(run, target_device)

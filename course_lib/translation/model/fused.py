@@ -297,7 +297,7 @@ def compiled_softmax_step(classes: int) -> Callable[..., tuple[Tensor, Tensor, T
     def for_any_number_of_rows(
         logits: Tensor, labels: Tensor, *settings: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # The number of columns stays a constant, so that the compiler knows that it is a multiple of 64.
+        # Keep the number of columns static, so that the compiler knows that it is a multiple of 64.
         for tensor in (logits, labels):
             torch._dynamo.maybe_mark_dynamic(tensor, 0)
         return compiled(logits, labels, *settings)

@@ -1,5 +1,6 @@
 """The batches of updates: planned for an epoch, divided among the ranks, collated, and copied to a device."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from course_lib.transformer.batching import token_batches
 from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.epoch_plan import epoch_plan
 from course_lib.translation.data.token_pairs import TokenPairs
 from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.distributed import DistributedInfo
@@ -22,6 +24,33 @@ from course_lib.translation.train.metrics import BatchCounts
 
 #: The batches of an update on all ranks, each a list of indices of pairs, as in `epoch_plan`.
 UpdatePlan = Sequence[Sequence[int]]
+
+
+def epoch_plan(
+    lengths: ArrayLike, max_tokens: int, batches_per_update: int, seed: int, epoch: int
+) -> list[list[list[int]]]:
+    """Plan an epoch: a list of updates, each a list of batches, each a list of indices of pairs.
+
+    `lengths`, of shape (pairs, 2), holds the lengths of both sides; the longer one is the length of the pair.
+    The pairs are grouped by `token_batches` of lesson 10, with at most `max_tokens` tokens in a batch. Each
+    update has `batches_per_update` batches, except the last one, which may have fewer. Pairs of the same
+    length are shuffled before they are put into batches, and the batches are shuffled too. The random choices
+    depend only on the seed and the epoch, so the plan is the same for any number of processes and for a
+    resumed run. Raises ValueError if a pair is longer than `max_tokens`.
+    """
+    longer = np.asarray(lengths, np.int64).reshape(-1, 2).max(axis=1)
+    # NumPy guarantees that the numbers of RandomState, unlike those of its newer generators, never change
+    # between versions.
+    digest = hashlib.sha256(f"{seed}, epoch {epoch}".encode()).digest()
+    rng = np.random.RandomState(np.frombuffer(digest, "<u4"))
+    order = rng.permutation(len(longer))
+    # Both sorts are stable. Sorting here makes `token_batches` faster, because its input is then sorted.
+    order = order[np.argsort(longer[order], kind="stable")]
+    batches = [order[batch].tolist() for batch in token_batches(longer[order].tolist(), max_tokens)]
+    shuffled = [batches[number] for number in rng.permutation(len(batches))]
+    return [
+        shuffled[first : first + batches_per_update] for first in range(0, len(shuffled), batches_per_update)
+    ]
 
 
 class DeviceBatch(NamedTuple):

@@ -90,7 +90,9 @@ def _weights_and_biases(run_folder: Path, config: RunConfig, project: str) -> _D
             config=config.model_dump(mode="json"),
         )
     except wandb.errors.Error as error:
-        raise BadInputError(f"{error} WANDB_MODE=offline needs no account.") from None
+        raise BadInputError(
+            f"{str(error).rstrip('.')}. To log without an account, set WANDB_MODE=offline."
+        ) from None
     # W&B's own step count can't decrease, but a resumed run repeats updates. So log the update as a metric.
     run.define_metric("*", step_metric="update")
     return _Dashboard(

@@ -178,7 +178,8 @@ class Experiment:
         if self.student is not None:
             device, ids = self._model.generator.weight.device, self.data.vocabulary
             self._student_search = student_search(self.student.parts, self.config, ids, device)
-            self._model = reference_view(self._model, self.config.model, len(ids), len(ids))
+            view = partial(reference_view, self._model, self.config.model, len(ids), len(ids))
+            self._model = rank_zero_first(self.distributed, view)
 
     def print_introduction(self) -> None:
         """Print a summary of the run before its first update."""

@@ -77,8 +77,8 @@ def _locked(folder: Path) -> Iterator[None]:
             stack.callback(os.close, descriptor)
             if not try_lock(descriptor):
                 raise BadInputError(
-                    f"{folder}: another process prepares data in this folder. Wait until it has finished, or "
-                    "choose another folder."
+                    f"{folder}: another process is preparing data in this folder. Wait until it has "
+                    "finished, or choose another folder."
                 )
         for path in folder.glob(".*.tmp"):
             path.unlink(missing_ok=True)

@@ -151,7 +151,7 @@ def resumed_precision(folder: RunFolder, resolved: Precision, device: torch.devi
         return resolved
     raise BadInputError(
         f"training.precision: the run in {folder.path} was started in {started}, but auto means {resolved} "
-        f"on this hardware ({device_name(device)}). Resume the run on hardware like the first, or choose "
+        f"on this hardware ({device_name(device)}). Resume the run on the same kind of hardware, or choose "
         "another run_folder to start a new one."
     )
 

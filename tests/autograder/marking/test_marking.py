@@ -15,7 +15,7 @@ from autograder.example_class import example_lesson
 from autograder.marking.__main__ import main
 from autograder.marking.answers import Answer, ChangedError, LessonAnswers, Mark, WrittenCell
 from autograder.marking.comment_bank import FILE, CommentBank, CommentError
-from autograder.marking.grouping import differences, grouped
+from autograder.marking.grouping import differing_words, grouped
 from autograder.marking.server import PAGE, POLICY, MarkingServer, _state
 from autograder.release.build import COURSE
 from autograder.release.mark_scheme import Criterion, mark_schemes
@@ -61,9 +61,9 @@ def test_identical_and_nearly_identical_answers_are_grouped() -> None:
     ids = [[[one.id for one in card.answers] for card in group.cards] for group in groups]
     assert ids == [[["3", "4"], ["2"], ["5"]], [["1"]]]
     assert [group.size for group in groups] == [4, 1]
-    found = [(piece.of, piece.text) for piece in differences(answer("2", nearly), answer("3", LONG))]
-    assert ("other", "independent") in found
-    assert ("this", "independent, equal") in found
+    found = [(piece.of, piece.parts) for piece in differing_words(answer("3", LONG), answer("2", nearly))]
+    assert ("first", ["independent"]) in found
+    assert ("second", ["independent,", "equal"]) in found
 
 
 def test_equal_answers_with_unequal_marks_are_marked_one_by_one() -> None:
@@ -369,8 +369,8 @@ def test_points_are_singular_or_plural(marked: MarkedClass) -> None:
         given = Answer("1", "s", "s", "1", WrittenCell(LONG), Mark(*mark))
         return _state(given, replace(question, max_points=max_points))["state"]
 
-    assert state(3, 1.0, "", None, None, True) == "1 point so far: mark it again"
-    assert state(3, 1.5, "", None, None, True) == "1.5 points so far: mark it again"
+    assert state(3, 1.0, "", None, None, True) == "earlier mark: 1 point; mark it again"
+    assert state(3, 1.5, "", None, None, True) == "earlier mark: 1.5 points; mark it again"
     assert state(1, 1.0, "", None, None, False) == "1 of 1 point"
     assert state(3, None, "", 1.0, None, False) == "no answer: 1 point"
     assert state(3, None, "", 0.0, None, False) == "no answer: 0 points"

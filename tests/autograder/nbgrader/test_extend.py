@@ -148,7 +148,10 @@ def test_collecting_before_the_deadline_collects_before_each_students_own(
             ("later", "anna", "--days", "1"),
             "later has no deadline to extend. Set one with `nbgrader db assign",
         ),
-        (("planned", "anna", "--days", "1"), "planned has not been released. Run `nbgrader generate_assignm"),
+        (
+            ("planned", "anna", "--days", "1"),
+            "planned has not been generated. Run `nbgrader generate_assignm",
+        ),
         ((LESSON, "anna"), "such as --days 2; got 0 days, 0 hours, 0 minutes"),
         (
             (LESSON, "anna", "--days", "2", "--hours", "-1"),

@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import re
 import sqlite3
 import threading
 from concurrent.futures import Future
@@ -80,7 +81,9 @@ def test_the_export_equals_nbgraders_own(graded: Classroom, options: dict[str, l
         gradebook.update_or_create_assignment("another", duedate="2025-01-31 12:00:00 UTC")
         gradebook.find_submission(LESSON, "bela").notebooks[0].late_submission_penalty = 0.5
         gradebook.db.commit()
-    assert exported(graded, CsvExport, **options) == exported(graded, CsvExportPlugin, **options)
+    own = exported(graded, CsvExportPlugin, **options)
+    rounded = re.sub(r"\d+\.\d{10,}", lambda number: str(round(float(number[0]), 9)), own)
+    assert exported(graded, CsvExport, **options) == rounded
 
 
 def test_the_export_quotes_commas(graded: Classroom) -> None:

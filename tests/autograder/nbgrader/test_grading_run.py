@@ -420,7 +420,7 @@ def test_a_submission_that_is_not_collected_completely_is_not_graded(
     replacement.begin()  # as by a process that is killed afterwards
     classroom.hand_in("bela", right)
     classroom.autograde()
-    assert "its collection has not finished" in classroom.not_graded["bela"]
+    assert "collecting it was interrupted" in classroom.not_graded["bela"]
     replacement.recover()
     assert classroom.autograde() == []
     assert graded(classroom, "bela")

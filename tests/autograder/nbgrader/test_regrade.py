@@ -128,7 +128,7 @@ def test_a_lesson_that_was_never_released_is_refused(
     classroom: Classroom, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["99-unknown", "--course", str(classroom.course)]) == 1
-    assert "99-unknown has not been released. Check the name" in " ".join(capsys.readouterr().err.split())
+    assert "99-unknown has not been generated. Check the name" in " ".join(capsys.readouterr().err.split())
 
 
 def more_points(classroom: Classroom) -> None:

@@ -387,7 +387,7 @@ def test_an_earlier_submission_does_not_keep_others_from_being_collected(
     assert collect(downloads, monkeypatch) == 1
     said = capfd.readouterr().err
     assert "jdoe: not collected" in said
-    assert "holds an earlier submission; --force replaces it" in said
+    assert "contains an earlier submission. To replace it, add --force." in said
     assert (earlier / f"{LESSON}.ipynb").read_text() == "earlier"
     assert {path.split("/")[0] for path in collected(downloads)} == everyone
 

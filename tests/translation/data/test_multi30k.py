@@ -74,8 +74,6 @@ def test_neither_mirror_nor_download_says_what_would_do(
     url = server(lambda handler, name: handler.send_error(404))
     message = refusal(MULTI30K.fetch, tmp_path, url)
     assert message.startswith(
-        f"{url}train.de.gz: cannot be downloaded (the server responded 404 Not Found); or"
+        f"{url}train.de.gz: cannot be downloaded (the server responded 404 Not Found). Or"
     )
-    assert (
-        "set COURSE_DATA to a mirror folder whose subfolder multi30k holds train.de.gz, train.en" in message
-    )
+    assert "set COURSE_DATA to its path (subfolder multi30k contains train.de.gz, train.en" in message

@@ -60,7 +60,7 @@ def test_empty_files_are_refused(tmp_path: Path) -> None:
 
 def test_other_encodings_are_refused_by_line(tmp_path: Path) -> None:
     german, english = files(tmp_path, "eins\nzw\xf6lf\n".encode("latin-1"), b"one\ntwelve\n")
-    assert refusal(german, english) == f"{german}, line 2: expected text in UTF-8, got other bytes"
+    assert refusal(german, english) == f"{german}, line 2: not valid UTF-8. Convert the file to UTF-8."
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_a_folder_corpus_has_three_splits(corpus_folder: Path) -> None:
 
 def test_a_folder_without_a_file_is_refused_by_its_name(corpus_folder: Path) -> None:
     (corpus_folder / "test.en").unlink()
-    with pytest.raises(BadInputError, match=r"test\.en: no such file, with or without \.gz"):
+    with pytest.raises(BadInputError, match=r"test\.en: there is no such file, and none with \.gz"):
         load_corpus(DataConfig(corpus="folder", folder=str(corpus_folder)))

@@ -90,7 +90,9 @@ def test_long_pairs_are_dropped_and_counted(bench: Bench) -> None:
     data = bench.prepare(too_long="drop")
     assert 0 < len(data.train) == kept < 240
     assert (data.train.lengths + 2).max() <= 40
-    assert data.notes[0] == f"dropped {240 - kept} of 240 training pairs longer than 40 tokens"
+    assert (
+        data.notes[0] == f"dropped {240 - kept} of 240 training pairs, because they are longer than 40 tokens"
+    )
 
 
 def test_long_pairs_are_cut_and_counted(bench: Bench) -> None:
@@ -98,7 +100,10 @@ def test_long_pairs_are_cut_and_counted(bench: Bench) -> None:
     data = bench.prepare(too_long="truncate")
     assert list(data.train) == [(source[:38], target[:38]) for source, target in whole]
     long = (whole.lengths + 2).max(axis=1) > 40
-    assert data.notes[0] == f"truncated {long.sum()} of 240 training pairs longer than 40 tokens"
+    assert (
+        data.notes[0]
+        == f"truncated {long.sum()} of 240 training pairs, because they are longer than 40 tokens"
+    )
 
 
 def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
@@ -112,8 +117,8 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
         assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
         assert data.vocabulary.decode([split.pairs[4][0]]) == ["日本 ☃"]
     assert data.notes[1:] == [
-        "truncated 1 of 5 validation pairs longer than 40 tokens",
-        "truncated 1 of 5 test pairs longer than 40 tokens",
+        "truncated 1 of 5 validation pairs, because they are longer than 40 tokens",
+        "truncated 1 of 5 test pairs, because they are longer than 40 tokens",
     ]
 
 
@@ -131,7 +136,9 @@ def test_training_uses_both_directions_and_evaluation_one(bench: Bench) -> None:
     assert (
         bench.prepare(both_directions=True, max_length=20, too_long="drop")
         .notes[0]
-        .endswith(" of 480 training pairs longer than 20 tokens, counted in both directions")
+        .endswith(
+            " of 480 training pairs, because they are longer than 20 tokens, counted in both directions"
+        )
     )
 
 
@@ -149,7 +156,7 @@ def test_training_pairs_with_an_empty_side_are_dropped_and_counted(bench: Bench)
         "two dogs",
         "five trains",
     ]
-    assert data.notes == ["dropped 3 of 5 training pairs with an empty side"]
+    assert data.notes == ["dropped 3 of 5 training pairs, because one side is empty"]
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,22 @@
 """The lab's search finds, token for token, what the reference's search finds without a cache."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 from course_lib.transformer import length_penalty, padding_mask
-from course_lib.translation.configs.schema import RunConfig
-from course_lib.translation.data.token_pairs import TokenPairs
-from course_lib.translation.data.vocabulary import Vocabulary
 from course_lib.translation.decoding import backends
 from course_lib.translation.decoding import beam_search as batched_search
-from course_lib.translation.decoding.backends import make_backend, supports_cache
+from course_lib.translation.decoding.backends import make_backend
 from course_lib.translation.decoding.beam_search import search
 from course_lib.translation.decoding.cached_decoder import CachedDecoder
 from course_lib.translation.decoding.inference_model import InferenceTransformer
 from course_lib.translation.decoding.search_settings import Hypothesis, SearchSettings
-from course_lib.translation.distributed import SINGLE_PROCESS
 from course_lib.translation.model.precision import has_bfloat16
-from course_lib.translation.train.batches import BatchLoader
-from course_lib.translation.train.trainer import Trainer
 from tests.translation.decoding.taught import (
     END,
     PAD,
@@ -89,7 +82,6 @@ def test_cached_equals_uncached_token_for_token(
     norm_first: bool, seed: int, dtype: torch.dtype, beam: int, alpha: float
 ) -> None:
     model = taught(norm_first, tied=norm_first).to(dtype)
-    assert supports_cache(model)
     compare(model, seed, beam, alpha)
 
 
@@ -127,9 +119,7 @@ def test_these_models_tell_searches_apart(norm_first: bool) -> None:
 
 
 def test_the_fused_attention_has_a_cache_too() -> None:
-    model = taught(fused=True)
-    assert supports_cache(model)
-    compare(model, 11, 3, 0.6)
+    compare(taught(fused=True), 11, 3, 0.6)
 
 
 @pytest.mark.parametrize("beam", [2, 3, 9])
@@ -227,42 +217,6 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
     for row, (best, *_) in zip(rows, got, strict=True):
         assert best.log_probability == pytest.approx(log_probability(model, row, best.ids), rel=0.1, abs=0.3)
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
-
-
-def altered(model: nn.Module) -> nn.Module:
-    """Replace a module of a model with a custom one that computes the same result, and return the model."""
-    own = nn.LayerNorm(16, eps=1e-6).double()
-    norm = model.decoder_layers[0].sublayers[0].norm
-    own.weight, own.bias = norm.scale, norm.shift
-    model.decoder_layers[0].sublayers[0].norm = own
-    return model
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_a_model_of_own_parts_is_searched_without_a_cache(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = altered(taught())
-    assert not supports_cache(model)
-    sizes = counted(monkeypatch)
-    with_own_parts = compare(model, 21, beam, 0.6)
-    assert sizes == []
-    assert with_own_parts == compare(taught(), 21, beam, 0.6)
-    assert sizes
-
-
-def test_a_model_in_training_has_a_cache(tiny_config: Callable[..., RunConfig]) -> None:
-    """The faster modules that replace the reference's during training support the cache too."""
-    subwords = Vocabulary.learn(["ein Hund", "a dog"], 300)
-    config = tiny_config()
-    pairs = TokenPairs.of(zip(subwords.encode(["ein Hund"]), subwords.encode(["a dog"]), strict=True))
-    trainer = Trainer(BatchLoader(config, pairs, subwords, SINGLE_PROCESS, torch.device("cpu")))
-    trainer.update(trainer.plan()[0])
-    assert supports_cache(trainer.model)
-
-
-def test_an_own_attention_function_has_no_cache() -> None:
-    model = taught()
-    model.encoder_layers[1].self_attention.attention = lambda *arguments: None
-    assert not supports_cache(model)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_folder_is_prepared_by_one_process_at_a_time(
     descriptor = os.open(given, os.O_RDONLY)
     assert try_lock(descriptor)
     assert prepare_command([str(config_file), str(given)]) == ExitCode.BAD_INPUT
-    assert "another process prepares data in this folder" in capsys.readouterr().err
+    assert "another process is preparing data in this folder" in capsys.readouterr().err
     os.close(descriptor)
     assert prepare_command([str(config_file), str(given)]) == 0
     assert not [*given.glob(".*.tmp")]

@@ -1,8 +1,6 @@
 """Losses and translations equal those of single sentences, in the same order."""
 
-import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -108,24 +106,6 @@ def test_batches_side_by_side_find_what_they_find_one_after_the_other(
     finally:
         torch.set_num_threads(threads)
     assert model.training, "training mode is restored"
-
-
-def test_a_model_of_the_students_own_is_asked_one_batch_at_a_time(
-    setting: tuple[Evaluator, Transformer, Vocabulary, list[IdPair]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluator, model, _, pairs = setting
-    asked_by = []
-
-    class Own(Transformer):
-        def encode(self, *given: Any) -> torch.Tensor:
-            asked_by.append(threading.current_thread())
-            return super().encode(*given)
-
-    model.__class__ = Own
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    evaluator.translate(model, [source for source, _ in pairs] * 6)
-    assert len(asked_by) > 1
-    assert set(asked_by) == {threading.current_thread()}
 
 
 def test_a_sentence_without_a_token_has_an_empty_translation(

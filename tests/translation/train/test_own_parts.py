@@ -225,10 +225,38 @@ def test_the_view_has_the_weights_and_no_copy(
     trainer.update([[0, 1], [2]])
     for name, value in view.state_dict().items():
         assert torch.equal(value, trainer.model.state_dict()[name])
-    torch.nn.init.zeros_(trainer.model.encoder_layers[0].sublayers[0].norm.scale)
-    trainer.model.encoder_layers[0].sublayers[0].norm.eps = 1.0
-    trainer.model.encoder_layers[0].sublayers[0].norm.scale.data.fill_(2.0)
+
+
+@pytest.mark.parametrize("name", ["make_scheduler", "LabelSmoothingLoss"])
+def test_a_model_without_own_parts_is_its_own_view(
+    student: Student, tiny_config: Callable[..., RunConfig], name: str
+) -> None:
+    student.code = {each: code if each == name else stub(each) for each, code in student.code.items()}
+    student.write()
+    config = tiny_config("training.precision=bfloat16")  # in which the training's layers differ
+    trainer = new_trainer(config, components=parts_of(student, config).components())
+    size = trainer.model.generator.out_features
     assert reference_view(trainer.model, config.model, size, size) is trainer.model
+
+
+@pytest.mark.parametrize(
+    ("exercise", "old", "new"),
+    [
+        ("MultiHeadAttention", "self.heads = heads", "self.heads = 2"),
+        (
+            "Transformer",
+            "EncoderLayer(*sizes, *options) for _ in range(config.layers)",
+            "EncoderLayer(*sizes, *options) for _ in range(2)",
+        ),
+        ("FeedForward", "nn.Dropout(dropout)", "lambda x: nn.functional.dropout(x, dropout)"),
+    ],
+)
+def test_parts_that_differ_only_in_the_run_s_model_are_refused(
+    student: Student, config_file: Path, capsys: pytest.CaptureFixture[str], exercise: str, old: str, new: str
+) -> None:
+    student.swap(exercise, old, new)
+    said = refused(capsys, config_file, student, "model.layers=3", "model.heads=4", "model.dropout=0.5")
+    assert "but not in this run's model (layers 3, d_model 16, heads 4, " in said
 
 
 def refused(capsys: pytest.CaptureFixture[str], config_file: Path, student: Student, *arguments: str) -> str:

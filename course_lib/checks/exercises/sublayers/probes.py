@@ -374,7 +374,7 @@ def _connection_of_the_same(candidate: Candidate, draw: Draw) -> Observed:
     for name, settings in (("post-norm", (6, 0.5)), ("pre-norm", (6, 0.5, True))):
         layer = in_double(candidate, *settings)
         x = _far_apart(draw, 2, 4, 6)
-        # Report only whether x changed, because any elements of the result may be dropped in training mode.
+        # Report only whether x changed: in training mode, dropout makes the result random.
         changed = layer.call(x, unchanged())
         replies[f"{name}, x changed"] = (
             {"in training": bool(changed.changed)} if isinstance(changed, Returned) else changed

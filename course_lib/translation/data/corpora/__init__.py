@@ -62,4 +62,6 @@ def _plain_or_gzipped(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
             return path
-    raise BadInputError(f"{folder / name}: no such file, with or without .gz at the end of its name")
+    raise BadInputError(
+        f"{folder / name}: there is no such file, and none with .gz at the end of its name. Add it."
+    )

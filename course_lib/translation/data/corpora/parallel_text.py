@@ -90,7 +90,7 @@ def _lines(content: bytes, origin: str) -> list[str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise BadInputError(f"{origin}, line {line}: expected text in UTF-8, got other bytes") from None
+        raise BadInputError(f"{origin}, line {line}: not valid UTF-8. Convert the file to UTF-8.") from None
     # Only a line feed ends a line. Other Unicode line separators may occur inside a sentence.
     lines = text.removesuffix("\n").split("\n") if text else []
     return [line.strip() for line in lines]

@@ -95,8 +95,9 @@ class PublishedCorpus:
         except BadInputError as error:
             names = ", ".join(file.name for file in self.files)
             raise BadInputError(
-                f"{error}; or set COURSE_DATA to a mirror folder whose subfolder {self.name} holds {names} "
-                f"(made by `python -m course_lib.translation.fetch {self.name} FOLDER` on another machine)"
+                f"{str(error).rstrip('.')}. Or run `course fetch {self.name} FOLDER` on a machine with "
+                "internet access, copy FOLDER to this machine, and set COURSE_DATA to its path (subfolder "
+                f"{self.name} contains {names})."
             ) from None
 
 

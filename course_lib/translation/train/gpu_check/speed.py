@@ -15,10 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch's stubs don't export it
 from torch.nn import functional as F
 from torch.optim import Adam
-from torch.profiler import profile
 
 from course_lib.errors import BadInputError
 from course_lib.transformer import (
@@ -47,7 +45,7 @@ from course_lib.translation.train.gpu_check.workload import (
     run_config,
     sentence_pairs,
 )
-from course_lib.translation.train.profiling import activities
+from course_lib.translation.train.profiling import UpdateProfiler
 from course_lib.translation.train.trainer import Trainer
 
 Row = dict[str, Any]
@@ -313,42 +311,16 @@ def memory_use(device: torch.device, scale: Scale) -> Iterator[Row]:
         del trainer
 
 
-def trace(device: torch.device, scale: Scale, folder: Path) -> list[Row]:
-    """Profile three updates of the first model of `scale`, and return the longest operations.
-
-    The trace of the updates is written to a file in `folder`.
-    """
-    name, model = next(iter(scale.models.items()))
+def trace(device: torch.device, scale: Scale, folder: Path) -> Iterator[Row]:
+    """Profile three updates of the first model of `scale`, and write them to `profile` in `folder`."""
+    model = next(iter(scale.models.values()))
     trainer = _warmed_up(run_config(model, scale, compile=device.type == "cuda"), scale, device)
-    with profile(activities=activities(device.type == "cuda")) as profiler:
-        for batches in trainer.plan()[:3]:
-            trainer.update(batches)
-        synchronize(device)
-    profiler.export_chrome_trace(str(folder / f"trace-{name}.json"))
-    return top_operations(profiler, device)
-
-
-def top_operations(profiler: profile, device: torch.device) -> list[Row]:
-    """Return the 15 operations that take the most time on the device, with their shares of the total."""
-    on_device = device.type == "cuda"
-    # On a GPU, the profile also contains the operators that launched the kernels, and ranges such as an
-    # optimiser's step. Both would count the kernels' time a second time.
-    times = {
-        each.key: (each.self_device_time_total if on_device else each.self_cpu_time_total, each.count)
-        for each in profiler.key_averages()
-        if not on_device or (each.device_type == DeviceType.CUDA and not each.is_user_annotation)
-    }
-    total = sum(spent for spent, _ in times.values()) or 1
-    longest = sorted(times.items(), key=lambda item: -item[1][0])[:15]
-    return [
-        {
-            "operation": key[:60],
-            "calls": calls,
-            "ms": round(spent / 1000, 2),
-            "share": round(spent / total, 3),
-        }
-        for key, (spent, calls) in longest
-    ]
+    messages: list[str] = []
+    profiler = UpdateProfiler(folder / "profile", 3, messages.append)
+    for batches in itertools.islice(itertools.cycle(trainer.plan()), 8):  # The profiler skips the first five.
+        trainer.update(batches)
+        profiler.step()
+    yield {"result": " ".join(messages)}
 
 
 def left_out(error: BadInputError) -> Row:
