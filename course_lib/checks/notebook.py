@@ -146,6 +146,8 @@ def _result_of_exercise(
     finding = Finding(exercise.name, verdict.name, misconceptions, statements, verdict.forbidden)
     if verdict.passed:
         correct = f"correct: all {len(exercise.probes)} tests passed."
+        if names.get(exercise.name) is exercise.reference:
+            correct += " But this is the course's own code, which earns no points. Write yours."
         return _Result(finding, messages.line("✓", exercise.name, correct))
     # If the code timed out, don't check its parts: each of them may time out, too.
     wrong_parts = () if verdict.unwritten or verdict.stopped else _wrong_parts(exercise.name, names)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from course_lib.charts import Picture, architecture_map
 from course_lib.charts.map_layout import ARROWS, BOXES, HEADINGS, HEIGHT, SIGNS, TIES, WAVES, Box
 from course_lib.charts.theme import WIDTH
-from course_lib.curriculum import public_curriculum
+from course_lib.curriculum import Curriculum, public_curriculum
 
 ALL_BOXES = (*BOXES, *WAVES)
 BLOCKS = public_curriculum().blocks
@@ -14,6 +15,22 @@ BLOCKS = public_curriculum().blocks
 
 def test_every_block_is_drawn_and_nothing_else() -> None:
     assert {box.name for box in ALL_BOXES} == set(BLOCKS)
+
+
+def test_exercises_that_a_course_leaves_out_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = public_curriculum()
+    lessons = [
+        replace(lesson, exercises=[exercise for exercise in lesson.exercises if exercise.name != "sinusoids"])
+        for lesson in whole.lessons
+        if lesson.name != "12-data-parallel"
+    ]
+    monkeypatch.setattr(
+        "course_lib.charts.architecture.public_curriculum", lambda: Curriculum(lessons=lessons)
+    )
+    drawn = str(architecture_map(built=["attention_scores"]).to_dict())
+    assert "'attention_scores'" in drawn
+    assert "'sinusoids'" not in drawn
+    assert "'GradientBuckets'" not in drawn
 
 
 def test_every_block_says_what_it_does() -> None:

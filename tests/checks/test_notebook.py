@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
@@ -63,10 +64,16 @@ def graded(found: object, costs: dict[str, float], **keywords: object) -> float 
 
 
 def test_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check("attention_scores", {"attention_scores": attention_scores}) is None
+    own = partial(attention_scores)
+    assert check("attention_scores", {"attention_scores": own}) is None
     written = capsys.readouterr()
     assert re.fullmatch(r"✓ attention_scores: correct: all \d+ tests passed\.\n", written.out)
     assert written.err == ""
+
+
+def test_the_courses_own_code_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    check("attention_scores", {"attention_scores": attention_scores})
+    assert "This is the course's own code".lower() in " ".join(capsys.readouterr().out.split()).lower()
 
 
 def test_a_named_mistake_says_what_why_and_where_to_read() -> None:

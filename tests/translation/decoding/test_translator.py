@@ -165,7 +165,9 @@ def test_the_precision_of_decoding(trained_folder: Path, monkeypatch: pytest.Mon
     if has_bfloat16(torch.device("cpu")):
         assert log_probabilities("bfloat16") != exact
     monkeypatch.setattr(decoding_translator, "has_bfloat16", lambda device: False)
-    with pytest.raises(BadInputError, match=r"precision: this device has no bfloat16 .* Use float32"):
+    with pytest.raises(
+        BadInputError, match=r"precision: this device doesn.t support bfloat16 .* Use float32"
+    ):
         log_probabilities("bfloat16")
 
 
