@@ -152,9 +152,8 @@ def _strength(layer: Candidate, kind: Callable[..., nn.Module], part: str, rate:
     if not isinstance(reply, Returned) or not isinstance(reply.value, Tensor):
         return reply
     steps = (reply.value.double() - x).abs() if reply.value.shape == x.shape else None
-    found = None if steps is None else sorted({round(step, 2) for step in steps.flatten().tolist()})
-    name = f"what {_PARTS[kind][part]} adds to inputs of 1, with a dropout of {rate:g},"
-    return {name: None if found is None else " or ".join(f"{step:g}" for step in found)}
+    found = None if steps is None else tuple(sorted({round(step, 2) for step in steps.flatten().tolist()}))
+    return {f"the amounts that {_PARTS[kind][part]} adds to inputs of 1, with a dropout of {rate:g},": found}
 
 
 def _modes(candidate: Candidate, draw: Draw, kind: Callable[..., nn.Module]) -> Observed:
