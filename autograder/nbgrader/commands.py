@@ -80,7 +80,7 @@ def transfer_files(app: ZipCollectApp, collected: Mapping[str, Any]) -> None:
         write_prefixes(folder, read_prefixes(folder) | new)
     except (OSError, ValueError) as error:
         app.fail(
-            "The submissions were collected, but the names of the downloaded files were not saved, so "
+            "Submissions were collected, but the names of the downloaded files were not saved, so "
             f"feedback can't be returned: {error}. Correct this, and run the command again with --force."
         )
     left_out = app.extractor_plugin_inst.left_out + app.collector_plugin_inst.left_out

@@ -297,10 +297,10 @@ print(pairwise_differences(torch.tensor([5, 7, 10])))
 # | **Your code returned a ValueError instead of raising it.** | the line needs `raise` in place of `return` |
 # | **This should be true, but isn't: ...** | a property that the expected result has, and yours doesn't |
 # | **incorrect.** | no mistake that the check knows explains all of your results |
-# | **In this test, a known mistake gives the same result ...** | a mistake that explains your result in this test (or **in another test**), and may be yours |
-# | **But it doesn't explain ...** | a test in which that mistake gives a different result from yours |
+# | **In this test, a known mistake gives the same result ...** | a mistake (or **a combination of mistakes**) that explains your result in this test (or **in another test**), and may be yours |
+# | **But it doesn't explain ...**, **But ... fails in a different way** | a test, or the rest of your result, for which that mistake gives something else |
 # | **But it would also fail ...** | a test that your code passes |
-# | **the likely cause is ...**, or **in all failing tests, ...** | a mistake that explains most or all of the failing tests |
+# | **the likely cause is ...**, **in both failing tests, ...**, or **in all ... failing tests, ...** | a mistake that explains most or all of the failing tests |
 # | **Every number is ...**, **The wrong elements are ...** | how your numbers are related to the expected ones |
 # | **First correct ...** | a function from an earlier cell that yours uses, and that fails its own check |
 # | **Your code reads the notebook's variable ...** | a variable from outside your function, where you may have meant an argument |

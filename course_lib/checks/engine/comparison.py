@@ -335,8 +335,10 @@ def describe(value: Value) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, tuple) and 0 < len(value) < len(_NUMBER_WORDS) and all(map(_is_number, value)):
-        numbers = ", ".join(map(describe, value))
-        return f"the list [{numbers}]" if isinstance(value, FrozenList) else f"the tuple ({numbers})"
+        numbers = ", ".join(map(describe, value)) + ("," if len(value) == 1 else "")
+        return (
+            f"the list [{numbers.rstrip(',')}]" if isinstance(value, FrozenList) else f"the tuple ({numbers})"
+        )
     if isinstance(value, tuple):
         count = _NUMBER_WORDS[len(value)] if len(value) < len(_NUMBER_WORDS) else str(len(value))
         return f"{'a list' if isinstance(value, FrozenList) else 'a tuple'} of {count}"

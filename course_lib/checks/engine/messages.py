@@ -9,6 +9,7 @@ from course_lib.checks.engine.diagnosis import Verdict
 from course_lib.checks.engine.example import Example
 from course_lib.checks.engine.exceptions import shortened
 from course_lib.checks.engine.misconceptions import Misconception, WrongNumber
+from course_lib.checks.engine.prediction import UNANSWERED
 from course_lib.checks.engine.probe import Probe
 from course_lib.checks.engine.search import Resemblance
 
@@ -111,7 +112,8 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
     statement, count, failed = _statements(similar.mistakes), similar.others + 1, len(failures)
     if similar.is_likely:
         most = f"This mistake explains {count} of the {failed} failing tests."
-        return f"the likely cause is that {statement}", [f"{most} The others may have a different cause."]
+        rest = "The other one" if failed - count == 1 else "The others"
+        return f"the likely cause is that {statement}", [f"{most} {rest} may have a different cause."]
     is_vague = _is_vague(similar, failures[0])
     parts = [name for name in similar.parts if not claim_in(name) and name != "the result"]
     where, result = "this test", f"{' and '.join(parts)} as your code" if parts else "result as your code"
@@ -181,7 +183,7 @@ def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
     """Return the message for a wrong prediction. It doesn't reveal the answer."""
     if isinstance(wrong, WrongNumber):
         return _lines(f"✗ {name}: incorrect. This is a common mistake.", f"Why: {wrong.hint}")
-    return line("✗", name, wrong)
+    return line("○" if wrong == UNANSWERED else "✗", name, wrong)
 
 
 def _lines(first: str, *more: str) -> str:

@@ -275,12 +275,18 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
         if size < 3 or expected.numel() == size:
             continue
         is_last = axis == expected.dim() - 1
-        name = "Each row" if is_last else f"Along axis {axis}, each slice of your result"
+        name = (
+            "Each row is the expected one"
+            if is_last
+            else f"Along axis {axis}, your numbers are the expected ones"
+        )
+        a_constant = "its own constant" if is_last else "a constant, which depends on the other axes"
+        a_factor = a_constant.replace("constant", "factor")
         offsets = found - expected
         spread = (offsets.amax(axis) - offsets.amin(axis)).max()
         if spread <= _NEAR * max(1e-6, float(expected.abs().max())) and _varied(expected):
             low, high = _number(float(offsets.min())), _number(float(offsets.max()))
-            yield f"{name} is the expected one plus its own constant (from {low} to {high})."
+            yield f"{name} plus {a_constant} (from {low} to {high})."
         zero = expected.abs() <= 1e-9 * expected.abs().max()
         if (zero & (found.abs() > _NEAR)).any():
             continue
@@ -292,7 +298,7 @@ def _by_rows(expected: Tensor, found: Tensor) -> Iterator[str]:
         full = highest.isfinite()
         if full.any() and ((highest - lowest)[full].abs() <= _NEAR * highest[full].abs()).all():
             low, high = _number(float(lowest[full].min())), _number(float(highest[full].max()))
-            yield f"{name} is the expected one times its own factor (from {low} to {high})."
+            yield f"{name} times {a_factor} (from {low} to {high})."
 
 
 def _masked(expected: Tensor, found: Tensor, inputs: Mapping[str, Tensor]) -> Iterator[str]:

@@ -537,7 +537,7 @@ def _weight(observed: Value) -> int:
         return len(observed.split())
     if isinstance(observed, str):
         # A fact that contains a number is unlikely to agree by chance.
-        return 3 if any(letter.isdigit() for letter in observed) else 0
+        return 3 if observed != "0" and any(letter.isdigit() for letter in observed) else 0
     if isinstance(observed, tuple):
         return sum(max(_weight(item), 1) for item in observed)
     if isinstance(observed, dict):

@@ -70,7 +70,7 @@ def slips_in(source: str, target: str) -> tuple[Misconception, ...]:
         for start, end, new in sorted(slip.edits, reverse=True):
             changed = changed[:start] + new + changed[end:]
         # The student's code may be written differently, so state only what its results show.
-        statement = f"your results are those of the course's code with this slip: {slip.statement}"
+        statement = f"the results are those of the course's code with this slip: {slip.statement}"
         replaced = ((target, changed.decode()),)
         found.setdefault(
             changed.decode(),

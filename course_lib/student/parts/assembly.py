@@ -58,7 +58,12 @@ class Parts:
         return exercise in self.parts
 
     def __getitem__(self, exercise: str) -> Any:
-        """Return the function or class of an exercise. Raises PartsError if there is none."""
+        """Return the function or class of an exercise.
+
+        It is the reference's if the course has no such part. Raises PartsError if there is none.
+        """
+        if exercise in transformer.__all__ and not any(exercise in names for names in LESSONS.values()):
+            return getattr(transformer, exercise)
         return self.part(exercise).value
 
     def part(self, exercise: str) -> Part:

@@ -12,7 +12,7 @@ import torch
 
 from course_lib import transformer
 from course_lib.curriculum import public_curriculum
-from course_lib.student.parts import LESSONS, PartsError, build_transformer, load_parts
+from course_lib.student.parts import LESSONS, PartsError, assembly, build_transformer, load_parts
 from course_lib.transformer import TransformerConfig
 from tests.student.parts.conftest import Student, cell, reference_code, stub
 
@@ -62,6 +62,14 @@ def test_only_the_lessons_asked_for_are_read(student: Student) -> None:
     assert load_parts(student.folder, through=9).yours == load_parts(student.folder, through=8).yours
     with pytest.raises(PartsError, match="there is no part 'learning_rate'"):
         parts["learning_rate"]
+
+
+def test_a_part_that_the_course_leaves_out_is_the_references(
+    student: Student, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = load_parts(student.write(), through=6)
+    monkeypatch.setattr(assembly, "LESSONS", {"01-attention": ("attention_scores",)})
+    assert parts["shard"] is transformer.shard
 
 
 def test_the_students_earlier_parts_replace_the_references(student: Student) -> None:

@@ -87,7 +87,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("arguments", "expected"),
     [
         (["training.epochz=1"], 'there is no key "training.epochz"; did you mean "training.epochs"?'),
-        (["data.folder=/nowhere"], "/nowhere/train.de: no such file"),
+        (["data.folder=/nowhere"], "/nowhere/train.de: there is no such file"),
         (
             ["data.corpus=multi30k", "data.folder=null", "data.mirror=/nowhere"],
             "multi30k: train.de.gz, ",

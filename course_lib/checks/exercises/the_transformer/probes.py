@@ -264,7 +264,7 @@ def _encoder_full_mask(candidate: Candidate, draw: Draw) -> Observed:
 def _encoder_of_one(candidate: Candidate, draw: Draw) -> Observed:
     layer = _encoder(candidate, draw, (5, 1, 7), dropout=0.3)
     x, mask = draw.normal(1, 1, 5), torch.ones(1, 1, 1, dtype=torch.bool)
-    return {"the result": layer.call(x, mask), "the result if the token is masked": layer.call(x, ~mask)}
+    return {"the result": layer.call(x, mask), "the result with a masked token": layer.call(x, ~mask)}
 
 
 _add_shared_probes(

@@ -40,7 +40,7 @@ from course_lib.translation.train.student_code.adapters import StudentSchedule, 
 UnequalParts = Literal["refuse", "reference"]
 
 #: The exercises whose code doesn't affect the weights.
-_AFTER_TRAINING = ("greedy_decode", *LESSONS["11-decoding"])
+_AFTER_TRAINING = ("greedy_decode", *LESSONS.get("11-decoding", ()))
 _NOT_USED = "not used: "
 _MAX_MESSAGE = 200
 
@@ -208,7 +208,7 @@ def _unequal(
 
     The exercises in `unused` are skipped. Must be called on every rank.
     """
-    skipped = {*unused, *LESSONS["12-data-parallel"]}
+    skipped = {*unused, *LESSONS.get("12-data-parallel", ())}
     model_parts = [name for name in parts.yours if name not in skipped]
     found = broadcast_from_rank_zero(distributed, lambda: unequal_parts(parts.only(model_parts), device))
     differences: dict[str, str] = {}
@@ -257,11 +257,12 @@ def _unused(config: RunConfig) -> dict[str, str]:
     reasons = {"average_checkpoints": "a run averages its snapshots file by file"}
     reasons |= dict.fromkeys(search_exercises(2 if beam == 1 else 1), f"evaluation.beam_size is {beam}")
     if config.model.attention == "fused":
-        reasons |= dict.fromkeys(LESSONS["01-attention"], "model.attention is fused")
+        reasons |= dict.fromkeys(LESSONS.get("01-attention", ()), "model.attention is fused")
     if not config.model.tie_embeddings:
         reasons["tie_embeddings"] = "model.tie_embeddings is false"
     if config.training.schedule != "paper":
-        reasons |= dict.fromkeys(LESSONS["07-schedule"], f"training.schedule is {config.training.schedule}")
+        names = LESSONS.get("07-schedule", ())
+        reasons |= dict.fromkeys(names, f"training.schedule is {config.training.schedule}")
     return {name: f"{_NOT_USED}{reason}" for name, reason in reasons.items()}
 
 
