@@ -324,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 console.print(f"{notes} written to {escape(str(course.folder / NOTES / options.lesson))}.")
     finally:
         for student, reason in sorted(regrading.failed.items()):
-            console.print(f"[bold red]✗[/] {escape(student)}: skipped: {escape(reason)}")
+            console.print(f"[bold red]✗[/] {escape(student)}: not corrected: {escape(reason)}")
     return int(bool(regrading.failed))
 
 

@@ -128,7 +128,7 @@ def test_a_mistake_that_explains_all_failing_tests_is_in_the_first_line() -> Non
             ("the result for swapped batch and length axes",),
             "result for swapped batch and length axes",
         ),
-        (("the loss", "the result of the copy"), "loss and the result of the copy"),
+        (("the loss", "the result of the copy"), "loss and result of the copy"),
         (("«the mean is near 0»",), "result"),
     ],
 )

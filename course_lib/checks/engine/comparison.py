@@ -301,7 +301,7 @@ class Comparison:
             return f"Expected {name} to be {expected}, got {found}."
         fact = expected if type(expected) is str else describe(expected)
         facts = f"Expected {name} to be {fact}, got {describe(found)}."
-        if found is None and name in ("the result", "the returned value"):
+        if found is None and name == "the result":
             return f"{facts} Is a `return` missing?"
         if isinstance(found, Opaque) and (cause := _CAUSES_OF_TYPES.get(found.type_name)):
             return f"{facts} {cause}"
@@ -335,10 +335,10 @@ def describe(value: Value) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, tuple) and 0 < len(value) < len(_NUMBER_WORDS) and all(map(_is_number, value)):
-        numbers = ", ".join(map(describe, value)) + ("," if len(value) == 1 else "")
-        return (
-            f"the list [{numbers.rstrip(',')}]" if isinstance(value, FrozenList) else f"the tuple ({numbers})"
-        )
+        numbers = ", ".join(map(describe, value))
+        if isinstance(value, FrozenList):
+            return f"the list [{numbers}]"
+        return f"the tuple ({numbers},)" if len(value) == 1 else f"the tuple ({numbers})"
     if isinstance(value, tuple):
         count = _NUMBER_WORDS[len(value)] if len(value) < len(_NUMBER_WORDS) else str(len(value))
         return f"{'a list' if isinstance(value, FrozenList) else 'a tuple'} of {count}"

@@ -115,14 +115,15 @@ def _similar(similar: Resemblance, failures: Sequence[Probe]) -> tuple[str, list
         rest = "The other one" if failed - count == 1 else "The others"
         return f"the likely cause is that {statement}", [f"{most} {rest} may have a different cause."]
     is_vague = _is_vague(similar, failures[0])
-    parts = [name for name in similar.parts if not claim_in(name) and name != "the result"]
+    names = [name for name in similar.parts if not claim_in(name) and name != "the result"]
+    parts = [name.removeprefix("the ") for name in names]
     where, result = "this test", f"{' and '.join(parts)} as your code" if parts else "result as your code"
     if similar.probe is not failures[0]:
         where = f"another test ({similar.probe.description})"
     elif similar.others:
         where += f" and {similar.others} other{'s' if similar.others > 1 else ''}"
         result = "results as your code"
-    action = f"gives the same {result}".replace("the same the ", "the same ")
+    action = f"gives the same {result}"
     if similar.is_error:
         action = "has the same effect as yours" if similar.others else "raises the same error"
     subject, it = "a known mistake", "it"

@@ -165,7 +165,7 @@ def test_a_resubmission_is_not_a_correction(classroom: Classroom, capsys: pytest
     assert "1 grade written, and recorded in" in shown
     assert "1 note written to" in shown
     assert (
-        f"bela: skipped: it has changed since it was graded. Run `nbgrader autograde {LESSON}` first."
+        f"bela: not corrected: it has changed since it was graded. Run `nbgrader autograde {LESSON}` first."
     ) in shown
     assert classroom.state()["gradings"]["bela"] == before
     assert trail(classroom) == ["anna"]
@@ -221,7 +221,7 @@ def test_an_interrupted_regrade_writes_the_notes_of_those_who_were_graded_again(
     with monkeypatch.context() as patch:
         patch.setattr(CourseAutograde, "init_assignment", interrupted)
         assert main(command) == 1
-    assert "bela: skipped: the command was interrupted. Run it again" in capsys.readouterr().out
+    assert "bela: not corrected: the command was interrupted. Run it again" in capsys.readouterr().out
     notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
     assert [path.name for path in notes.iterdir()] == ["anna.md"]
     gradings = classroom.state()["gradings"]
@@ -247,7 +247,7 @@ def test_one_failure_keeps_no_others_note_back(
     monkeypatch.setattr(CourseAutograde, "grade", fail_for_bela)
     assert main([LESSON, "--write", "--notes", "--course", str(classroom.course)]) == 1
     shown = " ".join(capsys.readouterr().out.split())
-    assert "bela: skipped: 1 of 2 submissions could not be graded" in shown
+    assert "bela: not corrected: 1 of 2 submissions could not be graded" in shown
     assert trail(classroom) == ["anna"]
     notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
     assert [path.name for path in notes.iterdir()] == ["anna.md"]
