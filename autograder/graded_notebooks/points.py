@@ -109,12 +109,20 @@ class GradedCell:
             if self.waiting:
                 return "The points are those of an earlier answer. A person still has to grade this one."
             return "A person has graded your answer."
-        found = self._found()
+        found = " ".join(filter(None, [self._found(), self._replaced()]))
         extra = f" They include {rounded(self.extra)} of extra credit." if self.extra else ""
         if self.person is None:
             return found + extra
         gave = f"A person gave these points instead of the check's {rounded(self.automatic or 0)}."
         return f"{gave}{extra} The check: {found}"
+
+    def _replaced(self) -> str:
+        replaced = self.verdict.replaced if self.verdict else ()
+        if not replaced:
+            return ""
+        names = " and ".join(replaced)
+        yours = "yours fails its own check" if len(replaced) == 1 else "yours fail their own checks"
+        return f"It was checked with the course's {names}, because {yours}."
 
     def _found(self) -> str:
         verdict = self.verdict

@@ -5,7 +5,7 @@ import compileall
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
@@ -29,14 +29,15 @@ class LessonContext:
     """The modules that the fork server imports, because the lesson's cells use them."""
 
 
-def prepare_lesson_context(source: LessonSource) -> LessonContext:
+def prepare_lesson_context(source: LessonSource, available: Collection[str] = ()) -> LessonContext:
     """Return the context of a lesson, or of an instructor's own assignment, which isn't in the curriculum.
 
-    The kernels of such an assignment can import all of `course_lib`. The caller must close the descriptor
-    `archive`.
+    Kernels can import the course's code for the lesson's exercises only if they are in `available`. The
+    kernels of an instructor's own assignment can import all of `course_lib`. The caller must close the
+    descriptor `archive`.
     """
     lesson = source.lesson
-    view = _compiled(lesson_view(source.curriculum, lesson)) if lesson else {}
+    view = _compiled(lesson_view(source.curriculum, lesson, available)) if lesson else {}
     may_not_call = source.may_not_call
     return LessonContext(
         pack_files({f"course/{path}": content for path, content in view.items()} or whole_course()),

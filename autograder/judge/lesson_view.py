@@ -6,7 +6,7 @@ The answers are not hidden by permissions: the copied files don't contain them.
 import ast
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import course_lib
@@ -59,14 +59,15 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definition = _Function | ast.ClassDef
 
 
-def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
+def lesson_view(curriculum: Curriculum, lesson: Lesson, available: Collection[str] = ()) -> dict[str, bytes]:
     """Return the files of `course_lib` for a lesson, keyed by path, such as `course_lib/time_limit.py`.
 
     In the exercises of this lesson and of all later ones, function bodies are replaced by a statement that
-    raises NotImplementedError. Signatures and docstrings, which students know, remain. Only the part of the
+    raises NotImplementedError, except in the exercises called `available`. Signatures and docstrings, which
+    students know, remain. Only the part of the
     checks that serves the judge's requests is included. The result is deterministic.
     """
-    withheld = _withheld(curriculum, lesson)
+    withheld = _withheld(curriculum, lesson, available)
     view: dict[str, bytes] = {}
     for path in _included_files(_fixtures(lesson)):
         file = path.relative_to(PACKAGE.parent)
@@ -77,11 +78,14 @@ def lesson_view(curriculum: Curriculum, lesson: Lesson) -> dict[str, bytes]:
     return dict(sorted(view.items()))
 
 
-def _withheld(curriculum: Curriculum, lesson: Lesson) -> dict[str, dict[str, str]]:
+def _withheld(
+    curriculum: Curriculum, lesson: Lesson, available: Collection[str]
+) -> dict[str, dict[str, str]]:
     """Return the error messages of withheld definitions, keyed by module and then by name."""
     withheld: dict[str, dict[str, str]] = {}
     for exercise, its_lesson in withheld_exercises(curriculum, lesson).items():
-        if isinstance(entry := catalogue().get(exercise), ExerciseCheck):
+        entry = catalogue().get(exercise)
+        if isinstance(entry, ExerciseCheck) and exercise not in available:
             definition = inspect.unwrap(entry.reference)
             number = its_lesson.partition("-")[0]
             when = "is being graded" if its_lesson == lesson.name else "comes later"

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
@@ -21,6 +21,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from autograder.judge.cell_dependencies import cells_to_run
+from autograder.judge.inherited_mistakes import answers_to_check_again, use_new_results, with_course_code
 from autograder.judge.job import Job, NotComputedError, Result
 from autograder.judge.lesson_context import LessonContext
 from autograder.judge.locked_cells import judge
@@ -30,9 +31,8 @@ from autograder.sandbox.fork_server import ForkServer, ForkServerError
 from autograder.sandbox.kernel import JUDGE
 from autograder.sandbox.limits import Limits
 from autograder.sandbox.provisioner import PROVISIONER, Launch
-from course_lib.checks.engine.findings import NOT_SOLVED, Finding, VerdictName
+from course_lib.checks.engine.findings import Finding, VerdictName
 from course_lib.checks.exercises.final_lab.hand_in import handed_in
-from course_lib.checks.notebook import names_used_by_reference
 from course_lib.checks.remote.client import student_objects
 from course_lib.checks.remote.serialization import pack
 from course_lib.checks.remote.transport import Channel
@@ -55,17 +55,28 @@ class _KernelNotStartedError(_KernelFailedError):
     """The error raised if a kernel ended, or ran out of time, before its first answer."""
 
 
-def run(job: Job, lesson: LessonContext, fork_server: ForkServer) -> Result:
+def run(job: Job, context: Callable[[Collection[str]], LessonContext], fork_server: ForkServer) -> Result:
     """Run a job's notebook. Return a result even if its code fails or ends the kernel.
 
-    Time limits don't count time in which the student's code is ready to run but has no core.
+    Answers that may fail only because earlier ones fail are checked again with the course's code for those.
+    Called with the names of exercises, `context` returns the lesson's context in which the course's code for
+    them is available. Time limits don't count time in which the student's code is ready to run but has no
+    core.
 
     Raises NotComputedError if a check crashes or doesn't exist in this version of the course, if kernels
     don't start and the files next to the notebook aren't the cause, or if the notebook waits for a core for
     a minute longer than its time limit.
     """
     start = time.monotonic()
-    result = asyncio.run(_Run(job, lesson, fork_server).run())
+    lesson = context(())
+    clock = _Clock(fork_server, job.limits.notebook_seconds + _START_TIMEOUT)
+    deadline = clock.seconds() + job.limits.notebook_seconds
+    result = asyncio.run(_Run(job, lesson, fork_server, clock, deadline).run())
+    for parts, checks in answers_to_check_again(job, result).items():
+        if clock.seconds() < deadline:
+            again = with_course_code(job, parts, checks)
+            new = asyncio.run(_Run(again, context(parts), fork_server, clock, deadline).run())
+            use_new_results(job, result, again, new, parts, checks)
     observed = {name for finding in result.findings.values() for name in finding["forbidden"]}
     result.warnings[:0] = static_warnings(job.cells, lesson.may_not_call, observed)
     result.mechanism = fork_server.confinement.name
@@ -122,10 +133,12 @@ class _Clock:
 class _Run:
     """One run of a notebook. If a kernel ends, a new one is started, up to the limit on restarts."""
 
-    def __init__(self, job: Job, lesson: LessonContext, fork_server: ForkServer) -> None:
+    def __init__(
+        self, job: Job, lesson: LessonContext, fork_server: ForkServer, clock: _Clock, deadline: float
+    ) -> None:
         self.job, self.lesson, self.fork_server = job, lesson, fork_server
+        self.clock, self.deadline = clock, deadline
         self.result = Result([[] for _ in job.cells])
-        self.clock = _Clock(fork_server, job.limits.notebook_seconds + _START_TIMEOUT)
         self.failed: set[int] = set()
         """The indices of cells that ended a kernel. They are not run again."""
         self.reached = 0
@@ -145,7 +158,6 @@ class _Run:
         judged = {cell.id for cell in self.job.cells if cell.judged}
         optional = {cell.id for cell in self.job.cells if cell.optional}
         runs = cells_to_run(cells, optional, judged, self.lesson.may_not_call)
-        deadline = self.clock.seconds() + self.job.limits.notebook_seconds
         reason, failed = f"the kernel ended {self.job.limits.restarts + 1} times", None
         verdict: VerdictName = "kernel-died"
         for _ in range(self.job.limits.restarts + 1):
@@ -158,7 +170,9 @@ class _Run:
                         if cell.id in judged and not again:
                             await self._judge_cell(kernel, index)
                         elif runs[index] and index not in self.failed:
-                            await self._run_cell(kernel, cell, index, deadline - self.clock.seconds(), again)
+                            await self._run_cell(
+                                kernel, cell, index, self.deadline - self.clock.seconds(), again
+                            )
                 failed = None
                 break
             except _KernelFailedError as ended:
@@ -168,7 +182,7 @@ class _Run:
                 if self.silent_kernels > _MAX_SILENT_KERNELS:
                     reason = "the kernel stopped responding to the checks"
                     break
-                if self.clock.seconds() > deadline:
+                if self.clock.seconds() > self.deadline:
                     reason = f"the notebook took longer than {self.job.limits.notebook_seconds:g} seconds"
                     verdict = "out-of-time"
                     break
@@ -291,12 +305,6 @@ class _Run:
         self.clock.require_core()
         self.result.outputs[index] = judged.outputs
         for finding in judged.findings:
-            if parts := self._wrong_parts(finding):
-                text = (
-                    f"Solutions that fail their own checks: {', '.join(parts)}. "
-                    "If your code here uses them, correct them first.\n"
-                )
-                self.result.outputs[index].append(new_output("stream", name="stdout", text=text))
             self.result.findings[cell.id] = asdict(finding)
             self.result.warnings += filter(None, [finding.review])
         if not channel.dead:
@@ -305,18 +313,6 @@ class _Run:
                 await self.clock.limit(_wait_for_reply(kernel.client, request), _RETURN_TIMEOUT)
                 return
         raise _KernelFailedError(f"{cell.id}: {channel.dead or 'the kernel is stuck after the check'}")
-
-    def _wrong_parts(self, finding: Finding) -> list[str]:
-        """Return the failed exercises of this notebook that the reference of a wrong one uses.
-
-        The student's own code can't be read without trusting the kernel.
-        """
-        used = names_used_by_reference(finding.name) if finding.verdict == "wrong" else ()
-        return [
-            f"`{earlier['name']}`"
-            for earlier in self.result.findings.values()
-            if earlier["verdict"] in NOT_SOLVED and earlier["name"] in used
-        ]
 
     def _give_up(self, reason: str, verdict: VerdictName) -> None:
         """Record why the run was abandoned, and that the remaining locked cells were not run."""

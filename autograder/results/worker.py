@@ -5,6 +5,8 @@ import faulthandler
 import os
 import signal
 from collections import OrderedDict
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from autograder.judge.job import Job, NotComputedError
@@ -22,7 +24,7 @@ _PARENT_DEATH_SIGNAL = 1  # prctl(PR_SET_PDEATHSIG)
 #: Seconds that a job may take in addition to twice the limit of its notebook.
 _EXTRA_SECONDS = 300.0
 
-#: The number of lessons that a worker keeps prepared.
+#: The number of contexts of lessons that a worker keeps prepared.
 _LESSONS = 20
 
 
@@ -31,7 +33,7 @@ class GradingWorker:
 
     def __init__(self, confinement: Confinement) -> None:
         self._fork_server = ForkServer(confinement)
-        self._lessons: OrderedDict[str, LessonContext] = OrderedDict()
+        self._lessons: OrderedDict[tuple[str, frozenset[str]], LessonContext] = OrderedDict()
 
     def start(self) -> None:
         """Start the sandbox, and import the modules for judging."""
@@ -66,20 +68,21 @@ class GradingWorker:
         # Every wait in a job has a timeout. If it hangs anyway, end this process: its parent starts another.
         faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)
         try:
-            result = run(job, self._context(source), self._fork_server)
+            result = run(job, partial(self._context, source), self._fork_server)
         finally:
             faulthandler.cancel_dump_traceback_later()
         return result.to_json(), result.seconds
 
-    def _context(self, source: LessonSource) -> "LessonContext":
+    def _context(self, source: LessonSource, available: Collection[str]) -> "LessonContext":
         from autograder.judge.lesson_context import prepare_lesson_context
 
-        if source.digest not in self._lessons:
-            self._lessons[source.digest] = prepare_lesson_context(source)
+        key = (source.digest, frozenset(available))
+        if key not in self._lessons:
+            self._lessons[key] = prepare_lesson_context(source, available)
             if len(self._lessons) > _LESSONS:
                 os.close(self._lessons.popitem(last=False)[1].archive)
-        self._lessons.move_to_end(source.digest)
-        return self._lessons[source.digest]
+        self._lessons.move_to_end(key)
+        return self._lessons[key]
 
 
 #: This process's worker: a global variable, because an executor's initializer can't pass it to the jobs.

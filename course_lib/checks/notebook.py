@@ -207,12 +207,6 @@ def names_used(found: object) -> set[str]:
     return used
 
 
-def names_used_by_reference(exercise: str) -> set[str]:
-    """Return the global names that the reference of an exercise uses; empty if there is no such exercise."""
-    entry = catalogue().get(exercise)
-    return names_used(entry.reference) if isinstance(entry, ExerciseCheck) else set()
-
-
 def _result_of_prediction(
     prediction: PredictionCheck, backend: Backend, grading: GradingOptions | None
 ) -> _Result:

@@ -4,22 +4,22 @@ nbgrader's own part is the same for all lessons, and `test_nbgrader_commands` te
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import nbformat
 import pytest
-from nbformat import NotebookNode
 from nbgrader.utils import determine_grade
 
 from autograder.example_class import example_class
 from autograder.graded_notebooks.verdicts import is_check
+from autograder.judge.inherited_mistakes import used_by_reference
 from autograder.nbgrader.sandboxed_execute import SandboxedExecute, insert_outputs
 from autograder.release.build import COURSE
 from autograder.results.local_executor import SharedExecutor
 from autograder.results.results import Results
 from autograder.sandbox.confinement import probe
 from course_lib.curriculum import Lesson
-from course_lib.curriculum.course_file import SOURCES, load_curriculum
+from course_lib.curriculum.course_file import LESSONS, SOURCES, load_curriculum
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="submissions are graded on Linux"),
@@ -39,31 +39,58 @@ def running() -> Iterator[tuple[SandboxedExecute, Results]]:
         yield execute, results
 
 
-@pytest.fixture
-def scores(running: tuple[SandboxedExecute, Results], lesson: Lesson) -> dict[str, dict[str, float]]:
-    """The points of each check, including hidden tests, by student."""
+def points(
+    running: tuple[SandboxedExecute, Results],
+    lesson: Lesson,
+    student: str,
+    released: Collection[str] = (),
+) -> dict[str, float]:
+    """Return the points of a student's checks, including hidden tests.
+
+    The cells called `released` are replaced by those of the released lesson.
+    """
     execute, results = running
-    master = nbformat.read(COURSE / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
-    locked = {cell.id: cell.source for cell in master.cells if is_check(cell)}
-    found: dict[str, dict[str, float]] = {}
-    for submission in example_class(COURSE, lesson):
-        if submission.student not in (RIGHT, AS_IT_WAS):
-            continue
-        notebook = submission.notebook
-        for cell in notebook.cells:
-            cell.source = locked.get(cell.id, cell.source)
-        job = execute.job(lesson.name, notebook, submission.files)
-        insert_outputs(notebook, results.get(execute.source(lesson.name), job))
-        found[submission.student] = points(notebook)
-    return found
+    [submission] = (entry for entry in example_class(COURSE, lesson) if entry.student == student)
+    notebook = submission.notebook
+    sources = {name: source for name, source in cells(LESSONS, lesson).items() if name in released}
+    checks = {cell.id for cell in notebook.cells if is_check(cell)}
+    sources |= {name: source for name, source in cells(SOURCES, lesson).items() if name in checks}
+    for cell in notebook.cells:
+        cell.source = sources.get(cell.id, cell.source)
+    job = execute.job(lesson.name, notebook, submission.files)
+    insert_outputs(notebook, results.get(execute.source(lesson.name), job))
+    return {cell.id: determine_grade(cell)[0] for cell in notebook.cells if cell.id in checks}
 
 
-def points(notebook: NotebookNode) -> dict[str, float]:
-    return {cell.id: determine_grade(cell)[0] for cell in notebook.cells if is_check(cell)}
+def cells(folder: str, lesson: Lesson) -> dict[str, str]:
+    notebook = nbformat.read(COURSE / folder / lesson.name / f"{lesson.name}.ipynb", as_version=4)
+    return {cell.id: cell.source for cell in notebook.cells}
+
+
+def all_points(lesson: Lesson) -> dict[str, float]:
+    return {name: float(points) for name, points in lesson.points.items() if name.startswith("check_")}
 
 
 @pytest.mark.parametrize("lesson", CURRICULUM.lessons, ids=lambda lesson: lesson.name)
-def test_solutions_earn_all_and_stubs_nothing(lesson: Lesson, scores: dict[str, dict[str, float]]) -> None:
-    checks = {name: float(points) for name, points in lesson.points.items() if name.startswith("check_")}
-    assert scores[RIGHT] == checks
-    assert scores[AS_IT_WAS] == dict.fromkeys(checks, 0.0)
+def test_solutions_earn_all_and_stubs_nothing(
+    running: tuple[SandboxedExecute, Results], lesson: Lesson
+) -> None:
+    assert points(running, lesson, RIGHT) == all_points(lesson)
+    assert points(running, lesson, AS_IT_WAS) == dict.fromkeys(all_points(lesson), 0.0)
+
+
+def used_exercises(lesson: Lesson) -> set[str]:
+    """Return the exercises of a lesson that its other exercises use."""
+    names = {entry.name for entry in lesson.exercises}
+    return {used for name in names for used in used_by_reference(name) & (names - {name})}
+
+
+@pytest.mark.parametrize(
+    "lesson", [*filter(used_exercises, CURRICULUM.lessons)], ids=lambda lesson: lesson.name
+)
+def test_exercises_that_use_unwritten_ones_keep_their_points(
+    running: tuple[SandboxedExecute, Results], lesson: Lesson
+) -> None:
+    unwritten = used_exercises(lesson)
+    expected = all_points(lesson) | {f"check_{name}": 0.0 for name in unwritten}
+    assert points(running, lesson, RIGHT, unwritten) == expected

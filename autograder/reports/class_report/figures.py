@@ -12,8 +12,6 @@ from autograder.graded_notebooks.points import GradedCell
 from autograder.graded_notebooks.verdicts import IN_WORDS
 from autograder.reports.class_report.records import ClassRecords, SubmissionRecord
 from autograder.reports.class_report.similarity import similar_answers
-from course_lib.checks.engine.findings import NOT_SOLVED
-from course_lib.checks.notebook import names_used_by_reference
 
 #: The states of a submission.
 GRADED, WAITING, NOT_GRADED, NOT_HANDED_IN = "graded", "needs manual grading", "not graded", "not handed in"
@@ -57,8 +55,7 @@ class Figures:
     The discrimination is the correlation of the points for the cell with those for the rest of the lesson.
     """
     misconceptions: pd.DataFrame
-    """A row for each mistake that was made, the most frequent first. `after_another` counts the students
-    whose mistake may follow from another one, because they also failed an exercise that this one uses."""
+    """A row for each mistake that was made, the most frequent first."""
     similar_answers: pd.DataFrame
     """A row for each pair of answers that are unusually alike, the most similar first."""
     time_per_lesson: pd.DataFrame
@@ -85,8 +82,8 @@ def figures(records: ClassRecords) -> Figures:
         ),
         misconceptions=_table(
             _misconceptions(records),
-            "lesson exercise misconception statement students of_students after_another example_student "
-            "example all_students",
+            "lesson exercise misconception statement students of_students example_student example "
+            "all_students",
         ),
         similar_answers=_table(
             similar_answers(records), "lesson exercise students other similarity usual code other_code"
@@ -258,7 +255,6 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
     for (lesson, exercise, name, statement), submissions in sorted(
         made.items(), key=lambda entry: (-len(entry[1]), entry[0])
     ):
-        used = names_used_by_reference(exercise)
         # The shortest answer is the best example, because it contains the least unrelated code.
         example = min(
             submissions, key=lambda entry: (len(entry.code.get(exercise, "")) or 10**9, entry.student)
@@ -270,20 +266,10 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "statement": statement,
             "students": len(submissions),
             "of_students": examined[lesson, exercise],
-            "after_another": sum(bool(used & _failed(entry)) for entry in submissions),
             "example_student": example.student,
             "example": example.code.get(exercise, ""),
             "all_students": [entry.student for entry in submissions],
         }
-
-
-def _failed(submission: SubmissionRecord) -> set[str]:
-    """Return the names of a submission's exercises with a wrong or missing solution."""
-    return {
-        cell.exercise
-        for cell in submission.cells
-        if cell.verdict is not None and cell.verdict.verdict in NOT_SOLVED
-    }
 
 
 def _times(records: ClassRecords) -> Iterator[dict[str, object]]:

@@ -10,9 +10,6 @@ VerdictName = Literal[
     "right", "wrong", "unwritten", "forbidden", "out-of-time", "kernel-died", "missing", "error"
 ]
 
-#: The verdicts on an exercise whose solution is wrong or missing.
-NOT_SOLVED: tuple[VerdictName, ...] = ("wrong", "forbidden", "unwritten")
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -28,6 +25,8 @@ class Finding:
     """The functions that were called although the exercise does not allow them."""
     review: str = ""
     """A description of what a person should review; empty if there is nothing."""
+    replaced: tuple[str, ...] = ()
+    """The student's other exercises that were replaced by the course's code, because they are wrong."""
 
 
 _recorded: ContextVar[list[Finding] | None] = ContextVar("recorded", default=None)

@@ -52,22 +52,85 @@ def test_cells_share_names_and_outputs_are_kept(classroom: Classroom) -> None:
     assert result.outputs[1][1].execution_count == 2
 
 
-def test_a_wrong_answer_that_may_use_another_wrong_one_says_so(classroom: Classroom) -> None:
-    wrong = RIGHT.replace("** 0.5", "** 0.4")
-    uses = """
-from torch import softmax
-def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
-    weights = softmax(attention_scores(query, key), -1)
-    return weights @ value, weights
+WRONG = RIGHT.replace("** 0.5", "** 0.4")
+WEIGHTS = """\
+import torch
+def attention_weights(scores, mask=None):
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~mask, 0)
 """
-    second = CHECK.replace('"attention_scores"', '"scaled_dot_product_attention"')
-    *_, alone = said(classroom.run(RIGHT, CHECK, uses, second))
-    assert "mask" in alone
-    assert "their own checks" not in alone
-    *_, with_the_other = said(classroom.run(wrong, CHECK, uses, second))
-    assert (
-        "Solutions that fail their own checks: `attention_scores`. If your code here uses" in with_the_other
+USES_BOTH = """\
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
+    weights = attention_weights(attention_scores(query, key), mask)
+    return (weights if dropout is None else dropout(weights)) @ value, weights
+"""
+CHECK_USES = CHECK.replace('"attention_scores"', '"scaled_dot_product_attention"')
+CHECK_WEIGHTS = CHECK.replace('"attention_scores"', '"attention_weights"')
+
+
+@pytest.mark.parametrize(
+    ("scores", "later"),
+    [
+        (WRONG, ""),
+        ("def attention_scores(q, k:", ""),
+        ("def attention_scores(q, k):\n    raise NotImplementedError", ""),
+        ("def attention_scores(q, k):\n    import os\n    os._exit(1)", ""),
+        (RIGHT, f"{WRONG}\nattention_scores.missing"),
+    ],
+)
+def test_an_earlier_mistake_does_not_cost_the_points_of_a_later_answer(
+    classroom: Classroom, scores: str, later: str
+) -> None:
+    cells = (scores, later, CHECK, WEIGHTS, CHECK_WEIGHTS, USES_BOTH, CHECK_USES)
+    result = classroom.run(*cells, lesson="01-attention")
+    first, second, third = (result.findings[f"cell-{place}"] for place in (2, 4, 6))
+    assert first["verdict"] != "right"
+    assert (second["verdict"], second["replaced"]) == ("right", [])
+    assert (third["verdict"], third["replaced"]) == ("right", ["attention_scores"])
+    assert said(result)[6] == (
+        "✓ scaled_dot_product_attention: correct: all 15 tests passed.\n | This code was checked with the "
+        "course's `attention_scores`, because yours fails its own check.\n"
     )
+
+
+def test_a_later_answer_is_judged_by_its_own_mistakes(classroom: Classroom) -> None:
+    no_mask = USES_BOTH.replace(", mask)", ", None)")
+    cells = (WRONG, CHECK, WEIGHTS, CHECK_WEIGHTS, no_mask, CHECK_USES)
+    result = classroom.run(*cells, lesson="01-attention")
+    finding = result.findings["cell-5"]
+    assert (finding["verdict"], finding["replaced"]) == ("wrong", ["attention_scores"])
+    assert finding["misconceptions"] == ["mask_not_passed"]
+    alone = classroom.run(RIGHT, *cells[1:], lesson="01-attention")
+    assert alone.findings["cell-5"] == finding | {"replaced": []}
+    assert alone.outputs[5] == result.outputs[5][:-1]
+
+
+def test_an_answer_that_allows_for_the_students_own_mistake_keeps_its_points(classroom: Classroom) -> None:
+    squared = RIGHT.replace("** 0.5", "** 1.0")
+    allows = USES_BOTH.replace(
+        "attention_scores(query, key)", "attention_scores(query, key) * query.shape[-1] ** 0.5"
+    )
+    cells = (squared, CHECK, WEIGHTS, CHECK_WEIGHTS, allows, CHECK_USES)
+    finding = classroom.run(*cells, lesson="01-attention").findings["cell-5"]
+    assert (finding["verdict"], finding["replaced"]) == ("right", [])
+
+
+def test_only_the_code_of_the_wrong_exercise_is_available(classroom: Classroom) -> None:
+    takes = """\
+from course_lib.transformer import attention
+def scaled_dot_product_attention(*arguments, **options):
+    return attention.scaled_dot_product_attention(*arguments, **options)
+"""
+    reads = """\
+def scaled_dot_product_attention(*arguments, **options):
+    names = attention_scores.__globals__
+    return names["scaled_dot_product_attention"](*arguments, **options)
+"""
+    for answer in (takes, reads):
+        cells = (WRONG, CHECK, WEIGHTS, CHECK_WEIGHTS, answer, CHECK_USES)
+        result = classroom.run(*cells, lesson="01-attention")
+        assert result.findings["cell-5"]["verdict"] in ("wrong", "unwritten"), said(result)[5]
 
 
 def test_the_same_job_gives_the_same_result(classroom: Classroom) -> None:

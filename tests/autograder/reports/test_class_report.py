@@ -12,13 +12,9 @@ import nbformat
 import pandas as pd
 import pytest
 
-from autograder.graded_notebooks.points import GradedCell
 from autograder.reports.class_report import as_csv
 from autograder.reports.class_report.charts import misconceptions_chart
-from autograder.reports.class_report.figures import figures
-from autograder.reports.class_report.records import ClassRecords, LessonRecord, SubmissionRecord
 from autograder.reports.class_report.teaching import differing_lines, explanations
-from course_lib.checks.engine.findings import Finding, VerdictName
 from course_lib.checks.exercises.registry import catalogue
 from tests.autograder.reports.graded_class import (
     CODE,
@@ -198,22 +194,6 @@ def test_misconceptions_are_counted_with_an_example(report: Report) -> None:
     assert first.all_students == "ben; cem"
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script" not in page
-
-
-def test_a_mistake_that_may_follow_from_another_is_counted_as_such() -> None:
-    def submission(student: str, first: VerdictName) -> SubmissionRecord:
-        def cell(finding: Finding) -> GradedCell:
-            return GradedCell(f"check_{finding.name}", False, 0.0, 1.0, 0.0, None, 0.0, finding)
-
-        scaled = Finding("scaled_dot_product_attention", "wrong", ("not_scaled",), ("it isn't scaled",))
-        cells = (cell(Finding("attention_scores", first)), cell(scaled))
-        return SubmissionRecord("01-first", student, True, 0.0, None, None, cells, {}, (), False)
-
-    lesson = LessonRecord("01-first", "First", 2.0, None, None, ())
-    found = [submission("ann", "right"), submission("ben", "wrong"), submission("cem", "unwritten")]
-    students = {student: student for student in ("ann", "ben", "cem")}
-    [row] = figures(ClassRecords([lesson], students, found)).misconceptions.itertuples()
-    assert (row.exercise, row.students, row.after_another) == ("scaled_dot_product_attention", 3, 2)
 
 
 def test_times_lie_between_the_same_students_hand_ins(report: Report) -> None:
