@@ -1,6 +1,5 @@
 """The charts of the class report. Every value shown by colour is also printed as a number."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,8 +7,9 @@ import altair as alt
 import pandas as pd
 
 from autograder.reports.class_report.figures import Figures
-from course_lib.charts import Picture
-from course_lib.charts.theme import AMOUNTS, CATEGORIES, INK, LINE, QUIET_INK, ink_on, on_ramp
+from course_lib.charts import Picture, named_bars
+from course_lib.charts.marks import Grid, Shades, captioned, scale_of
+from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK, ink_on
 
 WIDTH = 560
 """The width of a chart in pixels, without its labels. With its labels, a chart fits on a printed page."""
@@ -21,7 +21,6 @@ SHOWN = 20
 _LETTER = 7.5
 
 _TENTHS = [f"{tenth * 10}–{tenth * 10 + 9} %" for tenth in range(9)] + ["90–100 %"]
-_TENTHS_AXIS: dict[str, Any] = {"labelAngle": 0, "grid": False, "labelFontSize": 10, "ticks": False}
 #: Lessons are bold headings above their exercises, which show only the part of their label after the "/".
 _HEADED = {
     "labelExpr": "slice(datum.value, indexof(datum.value, '/') + 1)",
@@ -42,8 +41,9 @@ def totals_chart(figures: Figures) -> Picture | None:
         return None
     counts = _tenths(shares).value_counts().reindex(_TENTHS, fill_value=0)
     data = counts.rename_axis("tenth").reset_index(name="students")
+    axis = alt.Axis(labelAngle=0, grid=False, labelFontSize=10, ticks=False)
     base = alt.Chart(data).encode(
-        x=alt.X("tenth:N", sort=_TENTHS, title="share of the points so far", axis=alt.Axis(**_TENTHS_AXIS)),
+        x=alt.X("tenth:N", sort=_TENTHS, title="share of the points so far", axis=axis),
         y=alt.Y("students:Q", title="students", axis=alt.Axis(format="d", tickMinStep=1)),
     )
     bars = base.mark_bar(color=CATEGORIES[0])
@@ -51,12 +51,11 @@ def totals_chart(figures: Figures) -> Picture | None:
         base.mark_text(dy=-6, color=INK).encode(text="students:Q").transform_filter("datum.students > 0")
     )
     described = f"Median {shares.median():.0%}, from {shares.min():.0%} to {shares.max():.0%}."
-    return finished(
-        bars + numbers,
+    return captioned(
+        (bars + numbers).properties(width=WIDTH, height=170),
         "Totals",
         "A lesson that was not handed in counts as zero. Points that a person has yet to award are left out.",
         f"Number of students for each tenth of the points so far. {described}",
-        170,
     )
 
 
@@ -68,34 +67,18 @@ def scores_chart(figures: Figures) -> Picture | None:
     scored = figures.scores.dropna(subset=["share"])
     if scored.empty:
         return None
-    grouped = scored.assign(tenth=_tenths(scored["share"])).groupby(["lesson", "tenth"], as_index=False)
-    data = grouped.agg(students=("student", "size"))
-    maximum = int(data["students"].max())
-    data["ink"] = [ink_on(on_ramp(AMOUNTS, 0.15 + 0.85 * count / maximum)) for count in data["students"]]
     lessons = list(dict.fromkeys(scored["lesson"]))
-    base = alt.Chart(data).encode(
-        x=alt.X(
-            "tenth:N",
-            sort=_TENTHS,
-            scale=alt.Scale(domain=_TENTHS),
-            title="share of the lesson's points",
-            axis=alt.Axis(**_TENTHS_AXIS, domain=False),
-        ),
-        y=rows_of("lesson", lessons),
-    )
-    fills = [on_ramp(AMOUNTS, 0.15), *AMOUNTS[1:]]
-    cells = base.mark_rect(stroke=LINE).encode(
-        color=alt.Color("students:Q", scale=alt.Scale(domain=[0, maximum], range=fills), legend=None)
-    )
-    numbers = base.mark_text(fontSize=13).encode(text="students:Q", color=alt.Color("ink:N", scale=None))
+    tenths = pd.crosstab(scored["lesson"], _tenths(scored["share"]))
+    counts = tenths.reindex(index=lessons, columns=_TENTHS, fill_value=0).to_numpy(float)
+    grid = Grid(lessons, _TENTHS, 58, ("lesson", "share of the lesson's points", "students"), row_height=30)
+    cells = grid.numbers(counts, Shades.spanning(counts), write=lambda count: f"{count:.0f}" if count else "")
     medians = scored.groupby("lesson")["share"].median()
     described = "; ".join(f"{lesson}: {medians[lesson]:.0%}" for lesson in lessons)
-    return finished(
-        (cells + numbers).resolve_scale(color="independent"),
+    return captioned(
+        grid.draw(cells),
         "Students by share of points",
         "Each number is a count of students. Points that a person has yet to award are left out.",
         f"Number of students in each tenth of the points, by lesson. Medians: {described}.",
-        30 * len(lessons),
     )
 
 
@@ -114,43 +97,39 @@ def exercises_chart(figures: Figures) -> Picture | None:
         id_vars=["label", "students"], value_vars=list(_OUTCOMES), var_name="outcome", value_name="count"
     )
     data["share"] = data["count"] / data["students"]
-    data = data.sort_values("label", kind="stable")
-    data["end"] = data.groupby("label")["share"].cumsum()
-    data["start"] = data["end"] - data["share"]
-    data["middle"] = (data["start"] + data["end"]) / 2
-    data["outcome"] = data["outcome"].map(_OUTCOMES)
-    fills = dict(zip(_OUTCOMES.values(), _OUTCOME_FILLS, strict=True))
-    data["ink"] = [ink_on(fills[outcome]) for outcome in data["outcome"]]
-    data = data[data["count"] > 0]
+    data = data[data["count"] > 0].replace({"outcome": _OUTCOMES}).reset_index(names="order")
+    outcomes = list(_OUTCOMES.values())
     shown = [label.rpartition("/")[2] for label in labels]
-    base = alt.Chart(data).encode(y=rows_of("label", labels, shown, **_HEADED))
+    share = alt.X(
+        "share:Q",
+        stack="zero",
+        title="share of the students who handed the lesson in",
+        axis=alt.Axis(format="%", grid=False),
+        scale=alt.Scale(domain=[0, 1]),
+    )
+    base = alt.Chart(data).encode(x=share, y=rows_of("label", labels, shown, **_HEADED), order="order:Q")
     bars = base.mark_bar(stroke=QUIET_INK, strokeWidth=0.7, height={"band": 0.82}).encode(
-        x=alt.X(
-            "start:Q",
-            title="share of the students who handed the lesson in",
-            axis=alt.Axis(format="%", grid=False),
-            scale=alt.Scale(domain=[0, 1]),
-        ),
-        x2="end:Q",
         color=alt.Color(
             "outcome:N",
-            scale=alt.Scale(domain=list(fills), range=list(fills.values())),
+            scale=scale_of(outcomes, _OUTCOME_FILLS),
             legend=alt.Legend(title="points", orient="top", symbolStrokeColor=QUIET_INK, symbolType="square"),
         ),
     )
     numbers = base.mark_text(fontSize=10).encode(
-        x="middle:Q", text="count:Q", color=alt.Color("ink:N", scale=None)
+        x=alt.X("share:Q", stack="zero", bandPosition=0.5),
+        text="count:Q",
+        color=alt.Color("outcome:N", scale=scale_of(outcomes, [*map(ink_on, _OUTCOME_FILLS)]), legend=None),
     )
     hardest = table.dropna(subset=["mean_share"]).nsmallest(3, "mean_share")
     described = "; ".join(
         f"{row.exercise}: {row.mean_share:.0%} of the points" for row in hardest.itertuples()
     )
-    return finished(
-        (bars + numbers).resolve_scale(color="independent"),
+    chart = (bars + numbers).resolve_scale(color="independent")
+    return captioned(
+        chart.properties(width=WIDTH, height=18 * len(labels)),
         "Points earned in each exercise",
         "From left to right: all points, some, none, needs manual grading. Numbers are counts of students.",
         f"How many students got all, some or none of each exercise's points. Fewest on average: {described}.",
-        18 * len(labels),
     )
 
 
@@ -163,36 +142,20 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     if table.empty:
         return None
     statements = table["statement"].map(lambda text: text if len(text) <= 64 else text[:63].rstrip() + "…")
-    data = pd.DataFrame({"label": table["exercise"] + ": " + statements, "students": table["students"]})
-    data = data.drop_duplicates("label")
-    top = int(data["students"].max())
-    base = alt.Chart(data).encode(
-        y=rows_of("label", list(data["label"])),
-        x=alt.X(
-            "students:Q",
-            title="students",
-            # Explicit ticks: for small counts, Vega would place ticks at fractions and round their labels.
-            axis=alt.Axis(format="d", values=list(range(0, top + 1, math.ceil(top / 5)))),
-            scale=alt.Scale(domain=[0, top]),
-        ),
-    )
-    bars = base.mark_bar(color=CATEGORIES[0], height={"band": 0.7})
-    numbers = base.mark_text(align="left", dx=4, color=INK).encode(text="students:Q")
+    data = pd.DataFrame({"bar": table["exercise"] + ": " + statements, "size": table["students"]})
+    data = data.drop_duplicates("bar")
     first = data.iloc[0]
     more = len(figures.misconceptions) - len(table)
-    note = (
+    which = (
         f"The {len(table)} most frequent; the table below has {more} more."
         if more
-        else "All mistakes that were recognised."
+        else "All that were found."
     )
-    return finished(
-        bars + numbers,
-        "Mistakes of the class",
-        note,
-        f"How many students made each mistake. Most frequent, {first.students} students: {first.label}.",
-        22 * len(data),
-        width=300,
+    title, note = "Mistakes of the class", f"Numbers are counts of students. {which}"
+    described = (
+        f"How many students made each mistake. Most frequent, {first['size']} students: {first['bar']}."
     )
+    return captioned(named_bars(data, title=title), title, note, described)
 
 
 def times_chart(figures: Figures) -> Picture | None:
@@ -216,12 +179,11 @@ def times_chart(figures: Figures) -> Picture | None:
     )
     medians = data.groupby("lesson")["days"].median()
     described = "; ".join(f"{lesson}: {medians[lesson]:.1f} days" for lesson in lessons)
-    return finished(
-        dots + middle + values,
+    return captioned(
+        (dots + middle + values).properties(width=WIDTH, height=44 * len(lessons)),
         "Days between hand-ins",
         "Each circle is a student. The bar and its number are the median.",
         f"Days between each student's hand-ins of successive lessons, as circles. Medians: {described}.",
-        44 * len(lessons),
     )
 
 
@@ -252,19 +214,4 @@ def rows_of(field: str, values: list[str], shown: Sequence[str] = (), **axis: An
         scale=alt.Scale(domain=values),
         title=None,
         axis=alt.Axis(ticks=False, domain=False, labelLimit=1000, minExtent=room, **axis),
-    )
-
-
-def finished(
-    chart: alt.LayerChart, title: str, subtitle: str, description: str, height: int, width: int = WIDTH
-) -> Picture:
-    """Add a title, a subtitle, a text alternative and the size in pixels to a chart.
-
-    The text alternative is `description`. The height is at least 30 pixels.
-    """
-    return chart.properties(
-        width=width,
-        height=max(height, 30),
-        title=alt.Title(title, subtitle=subtitle),
-        description=description,
     )

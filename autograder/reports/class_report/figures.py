@@ -86,7 +86,7 @@ def figures(records: ClassRecords) -> Figures:
             "all_students",
         ),
         similar_answers=_table(
-            similar_answers(records), "lesson exercise students other similarity usual code other_code"
+            similar_answers(records), "lesson exercise students other similarity usual answer other_answer"
         ),
         time_per_lesson=_table(
             _times(records), "lesson student name handed_in_utc due_utc days_since_lesson_before hours_late"
@@ -257,7 +257,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
     ):
         # The shortest answer is the best example, because it contains the least unrelated code.
         example = min(
-            submissions, key=lambda entry: (len(entry.code.get(exercise, "")) or 10**9, entry.student)
+            submissions, key=lambda entry: (len(entry.answers.get(exercise, "")) or 10**9, entry.student)
         )
         yield {
             "lesson": lesson,
@@ -267,7 +267,7 @@ def _misconceptions(records: ClassRecords) -> Iterator[dict[str, object]]:
             "students": len(submissions),
             "of_students": examined[lesson, exercise],
             "example_student": example.student,
-            "example": example.code.get(exercise, ""),
+            "example": example.answers.get(exercise, ""),
             "all_students": [entry.student for entry in submissions],
         }
 

@@ -50,8 +50,8 @@ class SubmissionRecord:
     due: datetime | None
     """The due date in UTC, including the student's extension, or None if there is none."""
     cells: tuple[GradedCell, ...]
-    code: Mapping[str, str]
-    """The source of the student's own cells, by name."""
+    answers: Mapping[str, str]
+    """The source of the student's own cells, by name: code and written answers."""
     grading: tuple[GradingRecord, ...]
     """How each notebook was graded."""
     flagged: bool
@@ -140,14 +140,14 @@ class _Reader:
     def _submission(self, submission: SubmittedAssignment, lesson: LessonRecord) -> SubmissionRecord:
         student = submission.student_id
         cells: list[GradedCell] = []
-        code: dict[str, str] = {}
+        answers: dict[str, str] = {}
         grading: list[GradingRecord] = []
         for notebook in submission.notebooks:
             read = self._notebook(submission, notebook)
             verdicts: dict[str, Finding] = {}
             if read is not None:
-                verdicts, code_here, record = read
-                code |= code_here
+                verdicts, answers_here, record = read
+                answers |= answers_here
                 grading.append(record)
             cells += (GradedCell.of(grade, verdicts.get(grade.name)) for grade in notebook.grades)
         index = {name: number for number, name in enumerate(lesson.cells)}
@@ -167,7 +167,7 @@ class _Reader:
             handed_in=submission.timestamp,
             due=due + submission.extension if due and submission.extension else due,
             cells=tuple(cells),
-            code=code,
+            answers=answers,
             grading=tuple(grading),
             flagged=any(notebook.flagged for notebook in submission.notebooks),
         )
@@ -186,14 +186,14 @@ class _Reader:
     def _notebook(
         self, submission: SubmittedAssignment, notebook: SubmittedNotebook
     ) -> tuple[dict[str, Finding], dict[str, str], GradingRecord] | None:
-        """Return a graded notebook's verdicts, code and grading record, or None if it can't be read."""
+        """Return a graded notebook's verdicts, answers and grading record, or None if it can't be read."""
         folder = graded_folder(self._course, submission.student_id, submission.name)
         path = folder / f"{notebook.name}.ipynb"
         if not path.is_file():
             return None
         try:
             read = nbformat.read(path, as_version=4)
-            return verdicts_in(read), _code(read), GradingRecord.of(read)
+            return verdicts_in(read), _answers(read), GradingRecord.of(read)
         except UNREADABLE as error:
             student, lesson = submission.student_id, submission.name
             self._records.notes.append(
@@ -245,10 +245,8 @@ def _lesson(assignment: Assignment, curriculum: Curriculum | None) -> LessonReco
     )
 
 
-def _code(notebook: NotebookNode) -> dict[str, str]:
+def _answers(notebook: NotebookNode) -> dict[str, str]:
     about = ((cell, cell.metadata.get("nbgrader", {})) for cell in notebook.cells)
     return {
-        note["grade_id"]: cell.source
-        for cell, note in about
-        if note.get("solution") and note.get("grade_id") and cell.cell_type == "code"
+        note["grade_id"]: cell.source for cell, note in about if note.get("solution") and note.get("grade_id")
     }
