@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from course_lib.charts.marks import captioned, fixed_x, scale_of, tips
-from course_lib.charts.theme import CATEGORIES, INK, Picture, ink_on
+from course_lib.charts.theme import CATEGORIES, Picture, ink_on
 
 
 def communication_timeline(table: pd.DataFrame) -> Picture:
@@ -51,14 +51,7 @@ def communication_timeline(table: pd.DataFrame) -> Picture:
     subtitle = ("Time until all gradients are summed:", f"{details}.")
     chart = alt.layer(bars, names).properties(width=520, height=26 * len(rows))
     header = alt.Header(
-        title=None,
-        orient="top",
-        labelAnchor="start",
-        labelAngle=0,
-        labelFontSize=13,
-        labelFontWeight="bold",
-        labelColor=INK,
-        labelPadding=0,
+        orient="top", labelAnchor="start", labelFontSize=13, labelFontWeight="bold", labelPadding=0
     )
     faceted: alt.FacetChart = chart.facet(row=alt.Row("plan:N", sort=plans, header=header), spacing=6)
     return captioned(faceted, title, subtitle, " ".join(subtitle))

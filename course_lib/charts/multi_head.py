@@ -14,8 +14,8 @@ from course_lib.charts.inputs import (
     from_tensor,
     weights_from_tensor,
 )
-from course_lib.charts.marks import WEIGHT_SHADES, Canvas, Cell, Grid, captioned, cell_size, tips
-from course_lib.charts.theme import CATEGORIES, INK, WIDTH, Picture, on_ramp
+from course_lib.charts.marks import WEIGHT_SHADES, Cell, Grid, captioned, cell_size, index_x, index_y
+from course_lib.charts.theme import CATEGORIES, WIDTH, Picture, on_ramp
 
 TINTS = [on_ramp(("#ffffff", colour), 0.45) for colour in CATEGORIES[:6]]
 """A colour for each word, pale enough to write on."""
@@ -87,57 +87,37 @@ def heads_overview(weights: Numbers, queries: Sequence[str], keys: Sequence[str]
     aren't Q `queries` and K `keys`, or if a weight isn't between 0 and 1.
     """
     maps = weights_from_tensor(weights, (4,))
-    layer_count, heads, query_count, key_count = maps.shape
+    _, heads, query_count, key_count = maps.shape
     check_count(heads, 16, "weights", "heads")
     rows, columns = as_words(queries, query_count, "queries"), as_words(keys, key_count, "keys")
-    margin, legend, gap, head_line = 60, 30, 10, 18
-    size = max(2.0, min(16.0, ((WIDTH - margin - legend) / heads - gap) / key_count))
-    wide, high = key_count * size + gap, query_count * size + gap
+    gap = 10
+    size = max(2.0, min(16.0, ((WIDTH - 100) / heads - gap) / key_count))
     table = pd.DataFrame(
-        {
-            "layer": layer + 1,
-            "head": head + 1,
-            "query": rows[q],
-            "key": columns[k],
-            "weight": round(float(weight), 4),
-            "left": margin + head * wide + k * size,
-            "top": head_line + layer * high + q * size,
-        }
-        for (layer, head, q, k), weight in np.ndenumerate(maps)
+        (
+            (layer + 1, head + 1, q, k, rows[q], columns[k], round(float(weight), 4))
+            for (layer, head, q, k), weight in np.ndenumerate(maps)
+        ),
+        columns=["layer", "head", "row", "column", "query", "key", "weight"],
     )
-    table["right"], table["bottom"] = table["left"] + size, table["top"] + size
-    canvas = Canvas(margin + heads * wide, head_line + layer_count * high)
-    boxes = (
-        alt.Chart(table)
-        .mark_rect(stroke="white", strokeWidth=0.5 if size >= 6 else 0, aria=False)
-        .encode(
-            x=canvas.x("left"),
-            x2="right:Q",
-            y=canvas.y("top"),
-            y2="bottom:Q",
-            fill=WEIGHT_SHADES.fill("weight"),
-            tooltip=tips(
-                ("layer:O", "layer"),
-                ("head:O", "head"),
-                ("query:N", "query"),
-                ("key:N", "key"),
-                ("weight:Q", "weight", ".3f"),
-            ),
-        )
+    boxes = alt.Chart(table).mark_rect(stroke="white", strokeWidth=0.5 if size >= 6 else 0, aria=False)
+    squares = boxes.encode(
+        x=index_x("column", key_count),
+        y=index_y("row", query_count),
+        fill=WEIGHT_SHADES.fill("weight"),
+        tooltip=["layer:O", "head:O", "query:N", "key:N", alt.Tooltip("weight:Q", format=".3f")],
+    ).properties(width=key_count * size, height=query_count * size)
+    layer_names, head_names = (alt.Header(labelExpr=f"'{name} ' + datum.value") for name in ("layer", "head"))
+    chart = squares.facet(
+        row=alt.Row("layer:O", header=layer_names),
+        column=alt.Column("head:O", header=head_names),
+        spacing=gap,
     )
-    above = [(margin + (head + 0.5) * wide - gap / 2, 8.0, f"head {head + 1}") for head in range(heads)]
-    beside = [
-        (4.0, head_line + (layer + 0.5) * high - gap / 2, f"layer {layer + 1}")
-        for layer in range(layer_count)
-    ]
     details = [
-        f"layer {layer + 1}, head {head + 1}: {maps[layer, head].max(axis=-1).mean():.2f}"
-        for layer in range(layer_count)
-        for head in range(heads)
+        f"layer {layer + 1}, head {head + 1}: {mean:.2f}"
+        for (layer, head), mean in np.ndenumerate(maps.max(axis=-1).mean(axis=-1))
     ]
-    layers = [boxes, canvas.texts(above), canvas.texts(beside, size=12, colour=INK, align="left")]
     return captioned(
-        alt.LayerChart(layer=layers, width=canvas.width, height=canvas.height),
+        chart,
         "All layers and heads at a glance",
         "In each square, a row is a query and a column is a key. Hover to read a weight.",
         f"The mean of the largest weight of each query: {'; '.join(details)}.",

@@ -109,7 +109,7 @@ def course_theme() -> alt.theme.ThemeConfig:
         "view": {"stroke": None},
         "axis": labels | quiet_title | lines,
         "title": title | subtitle,
-        "header": labels | {"labelFontWeight": "bold"},
+        "header": labels | {"title": None, "labelAngle": 0, "labelPadding": -6},
         "legend": labels | quiet_title,
         "text": {"fontSize": 12, "color": INK},
         "range": {
@@ -131,6 +131,8 @@ def show_offline() -> None:
     """
     alt.theme.enable(NAME)
     alt.renderers.enable(NAME)
+    # altair limits tables to 5,000 rows. A long sentence has more weights in all layers and heads.
+    alt.data_transformers.disable_max_rows()
 
 
 def _as_widget(spec: dict[str, Any], **_: object) -> Any:
@@ -205,7 +207,8 @@ def as_table(chart: Picture) -> pd.DataFrame:
     The columns are the fields of the tooltips. If marks have different fields, the table contains only
     the group of marks with the most values. Raises ValueError if the chart has no tooltips with values.
     """
-    spec = chart.to_dict()
+    with alt.data_transformers.disable_max_rows():
+        spec = chart.to_dict()
     tables: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for tips, rows in _described_marks(spec, spec.get("data", {}), spec.get("datasets", {})):
         fields = {tip["field"]: tip.get("title") or tip["field"] for tip in tips if tip.get("field") in rows}

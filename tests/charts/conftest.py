@@ -30,9 +30,10 @@ def texts_of() -> Callable[..., list[str]]:
 
 @pytest.fixture
 def altair_restored() -> Iterator[None]:
-    """Restore altair's theme and renderer after a test that changes them."""
-    theme, renderer = alt.theme.active, alt.renderers.active
+    """Restore altair's theme, renderer and limit on rows after a test that changes them."""
+    theme, renderer, data = alt.theme.active, alt.renderers.active, alt.data_transformers.active
     options = dict(alt.renderers.options)
     yield
     alt.theme.enable(theme)
     alt.renderers.enable(renderer, **options)
+    alt.data_transformers.enable(data)

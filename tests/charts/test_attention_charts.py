@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
-from course_lib.charts import Picture, attention_heatmap, mask_effect
+from course_lib.charts import Picture, as_svg, attention_heatmap, mask_effect
 from course_lib.charts.marks import hundredths, short
 
 TextsOf = Callable[[Picture], list[str]]
@@ -43,6 +43,10 @@ def _scores() -> torch.Tensor:
 )
 def test_short_numbers(value: float, text: str) -> None:
     assert short(value) == text
+
+
+def test_a_cell_tells_its_row_column_and_value() -> None:
+    assert 'aria-label="a, c: weight 0.75"' in as_svg(attention_heatmap([[0.25, 0.75]], ["a"], ["b", "c"]))
 
 
 def test_exact_zero_differs_from_very_little() -> None:

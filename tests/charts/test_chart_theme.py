@@ -6,7 +6,15 @@ import pytest
 import torch
 from altair.jupyter import JupyterChart
 
-from course_lib.charts import Picture, as_svg, attention_heatmap, found_beside_expected, show_offline
+from course_lib.charts import (
+    Picture,
+    as_svg,
+    as_table,
+    attention_heatmap,
+    found_beside_expected,
+    heads_overview,
+    show_offline,
+)
 from course_lib.charts.theme import FONT, NAME
 
 
@@ -25,6 +33,15 @@ def test_show_offline_shows_a_widget_that_loads_nothing_from_outside() -> None:
     script = str(JupyterChart._esm)
     assert len(script) > 500_000  # contains Vega itself
     assert not re.search(r'import[^;]{0,200}from\s*"https?:', script)
+
+
+@pytest.mark.usefixtures("altair_restored")
+def test_a_chart_may_have_more_values_than_altair_allows() -> None:
+    words = [str(number) for number in range(30)]
+    chart = heads_overview(torch.full((3, 2, 30, 30), 1 / 30), words, words)
+    assert len(as_table(chart)) == 5_400
+    show_offline()
+    assert chart.to_dict()
 
 
 def test_svg_does_not_change_the_theme_of_the_session() -> None:

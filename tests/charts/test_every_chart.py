@@ -125,8 +125,8 @@ EXAMPLES: dict[str, Callable[[], Picture]] = {
     ),
     "run_progress": lambda: charts.run_progress(
         [
-            {"step": 10, "loss": 5.0, "rate": 1e-4, "tokens_per_second": 4000.0, "padded": 0.1},
-            {"step": 20, "loss": 4.0, "rate": 2e-4, "tokens_per_second": 4100.0, "padded": 0.0},
+            {"step": 10, "loss": 5.0, "lr": 1e-4, "tokens_per_second": 4000.0, "padded": 0.1},
+            {"step": 20, "loss": 4.0, "lr": 2e-4, "tokens_per_second": 4100.0, "padded": 0.0},
             {"step": 20, "validation_loss": 3.5},
         ]
     ),

@@ -53,7 +53,7 @@ def test_features_that_cannot_be_drawn(cuts: dict[str, torch.Tensor], words: lis
 def test_the_overview_has_every_weight_of_every_head() -> None:
     weights = torch.softmax(torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0)), dim=-1)
     chart = heads_overview(weights, ["a", "b", "c", "d"], ["v", "w", "x", "y", "z"])
-    rows = next(iter(chart.layer[0].to_dict()["datasets"].values()))
+    (rows,) = chart.to_dict()["datasets"].values()
     assert len(rows) == weights.numel()
     last = rows[-1]
     assert (last["layer"], last["head"], last["query"], last["key"]) == (2, 3, "d", "z")

@@ -1,5 +1,6 @@
 """The charts of the class report. Every value shown by colour is also printed as a number."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from autograder.reports.class_report.figures import Figures
-from course_lib.charts import Picture, named_bars
+from course_lib.charts import Picture
 from course_lib.charts.marks import Grid, Shades, captioned, scale_of
 from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK, ink_on
 
@@ -70,7 +71,7 @@ def scores_chart(figures: Figures) -> Picture | None:
     lessons = list(dict.fromkeys(scored["lesson"]))
     tenths = pd.crosstab(scored["lesson"], _tenths(scored["share"]))
     counts = tenths.reindex(index=lessons, columns=_TENTHS, fill_value=0).to_numpy(float)
-    grid = Grid(lessons, _TENTHS, 58, ("lesson", "share of the lesson's points", "students"), row_height=30)
+    grid = Grid(lessons, _TENTHS, 60, ("", "share of the lesson's points", "students"), row_height=30)
     cells = grid.numbers(counts, Shades.spanning(counts), write=lambda count: f"{count:.0f}" if count else "")
     medians = scored.groupby("lesson")["share"].median()
     described = "; ".join(f"{lesson}: {medians[lesson]:.0%}" for lesson in lessons)
@@ -142,20 +143,34 @@ def misconceptions_chart(figures: Figures) -> Picture | None:
     if table.empty:
         return None
     statements = table["statement"].map(lambda text: text if len(text) <= 64 else text[:63].rstrip() + "…")
-    data = pd.DataFrame({"bar": table["exercise"] + ": " + statements, "size": table["students"]})
-    data = data.drop_duplicates("bar")
+    data = pd.DataFrame({"label": table["exercise"] + ": " + statements, "students": table["students"]})
+    data = data.drop_duplicates("label")
+    top = int(data["students"].max())
+    base = alt.Chart(data).encode(
+        y=rows_of("label", list(data["label"])),
+        x=alt.X(
+            "students:Q",
+            title="students",
+            # Explicit ticks: for small counts, Vega would place ticks at fractions and round their labels.
+            axis=alt.Axis(format="d", values=list(range(0, top + 1, math.ceil(top / 5)))),
+            scale=alt.Scale(domain=[0, top]),
+        ),
+    )
+    bars = base.mark_bar(color=CATEGORIES[0], height={"band": 0.7})
+    numbers = base.mark_text(align="left", dx=4, color=INK).encode(text="students:Q")
     first = data.iloc[0]
     more = len(figures.misconceptions) - len(table)
-    which = (
+    note = (
         f"The {len(table)} most frequent; the table below has {more} more."
         if more
-        else "All that were found."
+        else "All mistakes that were recognised."
     )
-    title, note = "Mistakes of the class", f"Numbers are counts of students. {which}"
-    described = (
-        f"How many students made each mistake. Most frequent, {first['size']} students: {first['bar']}."
+    return captioned(
+        (bars + numbers).properties(width=300, height=22 * len(data)),
+        "Mistakes of the class",
+        note,
+        f"How many students made each mistake. Most frequent, {first.students} students: {first.label}.",
     )
-    return captioned(named_bars(data, title=title), title, note, described)
 
 
 def times_chart(figures: Figures) -> Picture | None:

@@ -8,11 +8,12 @@ from markupsafe import Markup
 
 from autograder.graded_notebooks.points import rounded
 from autograder.graded_notebooks.safe_html import templates
-from autograder.reports.class_report.charts import finished, rows_of
+from autograder.reports.class_report.charts import WIDTH, rows_of
 from autograder.reports.learning.concept_test import TESTS, ConceptTest
 from autograder.reports.learning.figures import MIN_FOR_GAIN, MIN_FOR_INTERVAL, Figures, gain
 from autograder.reports.learning.records import LearningRecords
 from course_lib.charts import Picture, as_svg
+from course_lib.charts.marks import captioned
 from course_lib.charts.theme import CATEGORIES, INK, QUIET_INK
 
 _HERE = Path(__file__).parent
@@ -76,6 +77,5 @@ def questions_chart(questions: pd.DataFrame, students: int) -> Picture:
     counts = "; ".join(f"{row.question}: {row.pre} and {row.post}" for row in questions.itertuples())
     described = f"Correct answers of {students} students in the pre-test and the post-test. {counts}."
     subtitle = "Students who took both tests."
-    return finished(
-        lines + dots, "Correct answers before and after", subtitle, described, 24 * len(questions)
-    )
+    chart = (lines + dots).properties(width=WIDTH, height=24 * len(questions))
+    return captioned(chart, "Correct answers before and after", subtitle, described)

@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
 import pytest
 
 from autograder.reports.class_report import as_csv
+from autograder.reports.class_report.charts import misconceptions_chart
 from autograder.reports.class_report.teaching import differing_lines, explanations
 from course_lib.checks.exercises.registry import catalogue
 from tests.autograder.reports.graded_class import (
@@ -339,6 +341,15 @@ def test_the_command_writes_page_and_tables(graded: GradedClass) -> None:
         "similar_answers.csv",
     }
     assert "the scores are not divided" in (graded.root / "mine" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("maximum", "ticks"), [(1, [0, 1]), (2, [0, 1, 2]), (12, [0, 3, 6, 9, 12])])
+def test_the_axis_of_mistakes_has_whole_numbers(maximum: int, ticks: list[int]) -> None:
+    table = pd.DataFrame(
+        {"exercise": ["scores"], "statement": ["they are not divided"], "students": [maximum]}
+    )
+    chart = misconceptions_chart(SimpleNamespace(misconceptions=table)).to_dict()
+    assert chart["layer"][0]["encoding"]["x"]["axis"]["values"] == ticks
 
 
 def test_an_example_of_code_shows_its_last_line(graded: GradedClass) -> None:
