@@ -240,12 +240,15 @@ def fused_layers(config: RunConfig) -> FusedKernels:
     def run(tokens: int) -> None:
         model = _transformer(config.model.model_copy(update={"layers": 1}), 2)
         use_fused_layers(model)
-        refresh(use_fast_layers(model, torch.bfloat16))
+        weights, memory_weights = use_fast_layers(model, torch.bfloat16)
+        assert memory_weights is not None, "attention is fused"
+        refresh(weights)
         for layer in (*model.encoder_layers, *model.decoder_layers):
             layer.compile(dynamic=False)
         source = torch.ones(tokens // LENGTH, LENGTH, dtype=torch.int64)
         mask = REFERENCE.padding_mask(source, 0)
-        hidden_with_fused_attention(model, source, mask, source, torch.bfloat16).sum().backward()
+        inputs = source, mask, source, torch.bfloat16
+        hidden_with_fused_attention(model, *inputs, memory_weights).sum().backward()
 
     return FusedKernels.of(run, constant_kernels=2)
 
@@ -289,6 +292,10 @@ def predicted(config: RunConfig, sentences: int, layers: FusedKernels, softmax: 
         each.numel() for each in (*model.encoder_layers.parameters(), *model.decoder_layers.parameters())
     ]
     moved = 3 * 4 * sum(sizes)
+    # For all decoder layers together, the gradients of keys and values are concatenated and summed, and those
+    # of their weights are converted. The launches of this are part of `one` as well.
+    width = 2 * config.model.d_model
+    moved += (4 + 2) * tokens * width + (2 + 4) * config.model.d_model * width
     layer = layer.plus(Count(Counter(), moved / BANDWIDTH, moved))
     return result.plus(layer, config.model.layers)
 

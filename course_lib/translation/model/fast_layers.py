@@ -42,14 +42,17 @@ LAYER_MODULES = {
 }
 
 
-def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights]":
+def use_fast_layers(
+    model: nn.Module, dtype: torch.dtype
+) -> "tuple[list[MergedWeights], MergedWeights | None]":
     """Replace the layers of the reference's Transformer with faster ones that compute in `dtype`.
 
-    Return the merged weights of each new layer, to be passed to `refresh`. Layers that contain modules
-    of other classes are left unchanged, because a student's classes may compute something different.
+    Return the merged weights of the new layers, to be passed to `refresh`, and those among them that
+    `hidden_with_fused_attention` needs, or None if it can't be used. Layers that contain modules of other
+    classes are left unchanged, because a student's classes may compute something different.
     """
     if type(model) is not Transformer:
-        return []
+        return [], None
     replaced: list[MergedWeights] = []
     for layers in (model.encoder_layers, model.decoder_layers):
         for index, layer in enumerate(layers):
@@ -59,7 +62,16 @@ def use_fast_layers(model: nn.Module, dtype: torch.dtype) -> "list[MergedWeights
             fast = (FastEncoderLayer if isinstance(layer, EncoderLayer) else FastDecoderLayer)(layer, dtype)
             layers[index] = fast
             replaced.append(fast.merged)
-    return replaced
+    own = [layer.memory_weights for layer in model.decoder_layers if isinstance(layer, FastDecoderLayer)]
+    if len(replaced) < len(model.encoder_layers) + len(model.decoder_layers) or any(
+        module.attention is not fused_attention
+        for module in model.modules()
+        if isinstance(module, MultiHeadAttention)
+    ):
+        return replaced + own, None
+    weights, biases = ([part for each in own for part in each._groups[kind]] for kind in (0, 1))
+    memory_weights = MergedWeights([weights, biases], dtype)
+    return [*replaced, memory_weights], memory_weights
 
 
 def refresh(weights: "Sequence[MergedWeights]") -> None:
@@ -77,10 +89,12 @@ def hidden_with_fused_attention(
     source_mask: Bool[Tensor, "B 1 S"],
     target: Int[Tensor, "B T"],
     dtype: torch.dtype,
+    memory_weights: "MergedWeights",
 ) -> Float[Tensor, "B T D"]:
     """Compute the decoder's output as `Transformer` does, but with the masks that suit fused attention best.
 
-    Every layer must be a fast layer with `fused_attention`. The source mask is converted once, to a bias in
+    `memory_weights` is the second result of `use_fast_layers`. One product with it computes the keys and
+    values of the encoder's output for all decoder layers. The source mask is converted once, to a bias in
     `dtype` that is added to the scores: 0 for tokens, minus infinity for padding. The decoder's
     self-attention uses only a causal mask: padding is on the right, so no real position attends to it.
     """
@@ -95,9 +109,10 @@ def hidden_with_fused_attention(
     for layer in model.encoder_layers:
         memory = layer(memory, bias)
     memory = memory if model.encoder_norm is None else model.encoder_norm(memory)
+    projected = F.linear(memory.to(dtype), *memory_weights.tensors()).chunk(2 * len(model.decoder_layers), -1)
     x = model.positions(model.target_embedding(target)).to(residual_dtype)
-    for layer in model.decoder_layers:
-        x = layer(x, memory, bias, None)
+    for layer, key, value in zip(model.decoder_layers, projected[::2], projected[1::2], strict=True):
+        x = layer(x, (key, value), bias, None)
     return x if model.decoder_norm is None else model.decoder_norm(x)
 
 
@@ -260,11 +275,8 @@ class _FastLayer(nn.Module):
         ]
         if isinstance(layer, DecoderLayer):
             cross = self.cross_attention
-            groups += [
-                *_projections(cross, "query"),
-                *_projections(cross, "key", "value"),
-                *_singles(cross.output_projection),
-            ]
+            groups += [*_projections(cross, "query"), *_singles(cross.output_projection)]
+            self.memory_weights = MergedWeights(_projections(cross, "key", "value"), dtype)
         self.merged = MergedWeights(groups, dtype)
 
     def _self_attend(
@@ -308,11 +320,11 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S D"],
+        memory: Float[Tensor, "B S D"] | tuple[Float[Tensor, "B S D"], Float[Tensor, "B S D"]],
         source_mask: Bool[Tensor, "..."] | Float[Tensor, "..."] | None,
         target_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Compute the layer's output.
+        """Compute the layer's output. `memory` is the encoder's output, or the keys and values made from it.
 
         With fused attention, a target mask of None means a causal mask, and the source mask may also be a
         bias added to the scores. In all other cases, a mask of None masks nothing.
@@ -320,7 +332,7 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
         weights = self.merged.tensors()
         self_weights, feed_weights = weights[:4], weights[4:8]
         attend_norm, cross_norm, feed_norm = weights[8:10], weights[10:12], weights[12:14]
-        w_q, b_q, w_kv, b_kv, w_out, b_out = weights[14:]
+        w_q, b_q, w_out, b_out = weights[14:]
         causal = target_mask is None and self.self_attention.attention is fused_attention
         attend, cross, feed = self.sublayers
         with torch.autocast(x.device.type, enabled=False):
@@ -328,7 +340,11 @@ class FastDecoderLayer(_FastLayer, DecoderLayer):
             y = self._self_attend(_before(attend, x, attend_norm), self_weights, target_mask, causal)
             x = _after(attend, x, y, attend_norm)
             query = F.linear(_before(cross, x, cross_norm), w_q, b_q)
-            key, value = F.linear(memory.to(w_kv.dtype), w_kv, b_kv).chunk(2, -1)
+            if isinstance(memory, Tensor):
+                memory = memory.to(w_q.dtype)
+                key, value = F.linear(memory, *self.memory_weights.tensors()).chunk(2, -1)
+            else:
+                key, value = memory
             y = _attend(self.cross_attention, query, key, value, source_mask, False)
             x = _after(cross, x, F.linear(y, w_out, b_out), cross_norm)
             y = self._feed(_before(feed, x, feed_norm), feed_weights)

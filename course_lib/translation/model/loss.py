@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.transformer import LabelSmoothingLoss, MultiHeadAttention, Transformer
+from course_lib.transformer import LabelSmoothingLoss, Transformer
 from course_lib.translation.configs.schema import Precision
 from course_lib.translation.model.fast_layers import (
     MergedWeights,
@@ -20,7 +20,6 @@ from course_lib.translation.model.fast_layers import (
 )
 from course_lib.translation.model.fused import (
     chunk_bytes,
-    fused_attention,
     fused_decoder_mask,
     fused_smoothed_loss,
     use_fused_layers,
@@ -69,18 +68,13 @@ class LossSum(nn.Module):
         self.simcut_p = simcut_p
         self._compiled = compiled
         self._weights: Sequence[MergedWeights] = ()
-        self._masks_for_kernels = False
+        self._memory_weights: MergedWeights | None = None
 
     def use_fast_layers(self, device: torch.device) -> None:
         """Replace the reference's layers with faster ones. After this, call `refresh` before each update."""
         use_fused_layers(self)
         assert isinstance(self.model, nn.Module), "a TransformerModel is a module"
-        self._weights = use_fast_layers(self.model, self._dtype(device))
-        self._masks_for_kernels = bool(self._weights) and all(
-            module.attention is fused_attention
-            for module in self.model.modules()
-            if isinstance(module, MultiHeadAttention)
-        )
+        self._weights, self._memory_weights = use_fast_layers(self.model, self._dtype(device))
 
     def refresh(self) -> None:
         """Update the fast layers' converted copies of the weights."""
@@ -150,10 +144,10 @@ class LossSum(nn.Module):
         components = self.components
         decoder_input, labels = components.shift_target(target)
         source_mask = components.padding_mask(source, self.pad_id)
-        if self._masks_for_kernels:
+        if self._memory_weights is not None:
             assert isinstance(self.model, Transformer), "only its layers were replaced"
-            dtype = self._dtype(source.device)
-            hidden = hidden_with_fused_attention(self.model, source, source_mask, decoder_input, dtype)
+            inputs = source, source_mask, decoder_input, self._dtype(source.device)
+            hidden = hidden_with_fused_attention(self.model, *inputs, self._memory_weights)
         else:
             memory = self.model.encode(source, source_mask)
             mask = components.decoder_mask(decoder_input, self.pad_id)

@@ -77,7 +77,7 @@ def test_other_models_keep_their_layers() -> None:
         pass
 
     sizes = TransformerConfig(2, 8, 2, 16, 0.1)
-    assert use_fast_layers(OwnModel(9, 9, sizes), torch.float32) == []
+    assert use_fast_layers(OwnModel(9, 9, sizes), torch.float32) == ([], None)
     model = Transformer(9, 9, sizes)
     model.encoder_layers[0] = OwnLayer(8, 2, 16)
     use_fast_layers(model, torch.float32)
