@@ -13,8 +13,8 @@ from nbformat.v4 import new_output
 
 from autograder.judge.job import Cell, Job, Result
 from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.engine.kept_values import names_used
 from course_lib.checks.exercises.registry import catalogue
-from course_lib.checks.notebook import names_used
 
 
 def answers_to_check_again(job: Job, result: Result) -> dict[tuple[str, ...], list[str]]:

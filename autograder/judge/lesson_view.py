@@ -26,6 +26,7 @@ INCLUDED = (
     "checks/engine/__init__.py",
     "checks/engine/call_recorder.py",
     "checks/engine/candidate.py",
+    "checks/engine/kept_values.py",
     "checks/engine/local_backend.py",
     "checks/engine/reply.py",
     "checks/engine/tracebacks.py",

@@ -1,11 +1,8 @@
 """The function that a notebook's check cells call."""
 
 import contextlib
-import dis
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
 from typing import NotRequired, TypedDict, cast
 
 from torch import Tensor
@@ -17,6 +14,7 @@ from course_lib.checks.engine.comparison import Difference
 from course_lib.checks.engine.diagnosis import examine, succeeds
 from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.findings import Finding, emit
+from course_lib.checks.engine.kept_values import names_used
 from course_lib.checks.engine.local_backend import LocalBackend
 from course_lib.checks.engine.misconceptions import WrongNumber
 from course_lib.checks.engine.prediction import UNANSWERED, PredictionCheck, examine_prediction
@@ -184,27 +182,6 @@ def _variables_used(name: str, names: Mapping[str, object]) -> list[str]:
             if isinstance(names[used], int | float | Tensor) and not used.isupper()
         ]
     return []
-
-
-#: The instructions that read a global name. The code of a class's body uses LOAD_NAME.
-_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
-
-
-def names_used(found: object) -> set[str]:
-    """Return the global names in the code of a function, or of a class's methods.
-
-    Decorators that keep the original function, such as `torch.no_grad()`, are ignored.
-    """
-    members = vars(found).values() if isinstance(found, type) else [found]
-    functions = map(inspect.unwrap, filter(callable, members))
-    waiting = [function.__code__ for function in functions if isinstance(function, FunctionType)]
-    used: set[str] = set()
-    while waiting:
-        code = waiting.pop()
-        # `co_names` would also contain the names of attributes.
-        used.update(each.argval for each in dis.get_instructions(code) if each.opname in _GLOBALS)
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return used
 
 
 def _result_of_prediction(

@@ -18,11 +18,14 @@ from course_lib.checks.engine.reply import Handle, Reply, Returned
 STUDENT_OBJECT = Handle(0)
 
 Action = Literal[
-    "call", "gradients", "build", "fixture", "copy", "load", "weights", "train", "modes", "number"
+    "call", "gradients", "build", "fixture", "copy", "load", "weights", "train", "modes", "number", "forget"
 ]
 
 #: The actions that create an object. Their replies contain its handle.
 MAKING = ("build", "fixture", "copy")
+
+#: The actions that call the student's code.
+CALLING = ("call", "gradients")
 
 #: The time limit of a request in seconds. Correct answers take milliseconds.
 SECONDS = 10.0
@@ -49,7 +52,9 @@ class Request:
     """A request to perform one operation on the object with the handle `of`.
 
     The actions "call" and "gradients" call the object's `method`. For "gradients", `toward` is the gradient
-    of a loss with respect to the result, from which backpropagation starts.
+    of a loss with respect to the result, from which backpropagation starts. After "forget" with the argument
+    True, calls start without the values that earlier calls have left in variables and attributes. With False,
+    this ends, and the reply contains the names of these variables and attributes.
     """
 
     action: Action

@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend
+from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Request
 from course_lib.checks.engine.comparison import (
     GRADIENTS_ARE_CUT,
     Arguments,
@@ -166,8 +167,14 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
         facts = (*facts, f"Your code passes all tests except those for gradients.{causes}")
     kinds = {reply.kind for reply in raised}
     if not explanation.named and not kinds & _STOPPED.keys() and not was_open:
+        kept, explains_all = _kept_values(exercise, backend, seed, versions, differences)
+        if kept and explains_all:
+            mistake = special_misconception("kept")
+            explanation = Explanation((replace(mistake, hint=f"{kept} {mistake.hint}"),))
+        elif kept:
+            facts = (*facts, kept)
         again = outcome_of(exercise.probes[first], backend, seed)
-        if _changes_when_repeated(exercise.probes[first], found[first], again):
+        if not kept and _changes_when_repeated(exercise.probes[first], found[first], again):
             facts = (*facts, _CHANGES)
     unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
     failed = [found[number] for number in differences]
@@ -243,6 +250,42 @@ def _explanation(
         similar = Resemblance((cause,), probes[first], others=others, unexplained=probes[other])
         return Explanation(similar=similar)
     return explanation
+
+
+def _kept_values(
+    exercise: ExerciseCheck,
+    backend: Backend,
+    seed: str,
+    versions: Versions,
+    differences: Mapping[int, Difference],
+) -> tuple[str, bool]:
+    """Repeat the failed probes so that each call starts without the values that earlier calls have left.
+
+    If the first one succeeds, return a sentence that names these values, and whether all of them succeed.
+    """
+    count = 0
+    backend.ask(Request("forget", STUDENT_OBJECT, (True,)))
+    for number in differences:
+        outcome = outcome_of(exercise.probes[number], backend, seed)
+        _close_process_group()
+        if first_difference(exercise.probes[number], versions.reference(number), outcome) is not None:
+            break
+        count += 1
+    reply = backend.ask(Request("forget", STUDENT_OBJECT, (False,)))
+    kept = reply.value if isinstance(reply, Returned) else ()
+    # The student's process chooses the names, so they can be anything.
+    names = [f"`{name}`" for name in kept if isinstance(name, str) and _NAME.fullmatch(name)][:3]
+    if not count or not names:
+        return "", False
+    tests = "this test passes" if count < len(differences) or count == 1 else "all failed tests pass"
+    sentence = (
+        f"Your code keeps values in {' and '.join(names)} from one call to the next. If each call starts "
+        f"without them, {tests}."
+    )
+    return sentence, count == len(differences)
+
+
+_NAME = re.compile(r"[\w.]{1,60}")
 
 
 def _changes_when_repeated(probe: Probe, found: Outcome, again: Outcome) -> bool:

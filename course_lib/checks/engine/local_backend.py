@@ -1,19 +1,21 @@
 """A backend that holds a student's object in this process, for the check cells in JupyterLab."""
 
 import copy
+import inspect
 import io
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
-from types import CoroutineType
+from types import CoroutineType, FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_lib.checks.engine.call_recorder import CallRecorder
-from course_lib.checks.engine.candidate import MAKING, SECONDS, Backend, Fixture, Request
+from course_lib.checks.engine.candidate import CALLING, MAKING, SECONDS, Backend, Fixture, Request
+from course_lib.checks.engine.kept_values import KeptValues
 from course_lib.checks.engine.reply import (
     LEFTOVER_STUB,
     OUT_OF_TIME,
@@ -88,12 +90,17 @@ class LocalBackend(Backend):
         self._caught = (catches, SystemExit, OutOfTime)
         self.stopped: Raised | None = None
         """The timeout of an earlier request, after which the student's code is not run again."""
+        self._found = found
+        self._kept_values: KeptValues | None = None
+        """The values of earlier calls, if calls start without them."""
 
     def ask(self, request: Request) -> Reply:
         """Perform a request on copies of the arguments, so that the probe's own arguments stay unchanged.
 
         After the first timeout, the student's code is not run again: every later request returns the timeout.
         """
+        if request.action == "forget":
+            return self._forget(begins=request.arguments == (True,))
         found = self.stopped or self._objects[request.of.number]
         if type(found) is Raised:  # `isinstance` would run a student's `__getattribute__`.
             return self._kept(found) if request.action in MAKING else found
@@ -104,7 +111,9 @@ class LocalBackend(Backend):
             with time_limit(SECONDS), as_torch_starts(), torch.random.fork_rng(devices=[]):
                 given = tuple(self._given(argument) for argument in request.arguments)
                 keywords = {name: self._given(argument) for name, argument in request.keywords.items()}
-                with self._surroundings() as (caught, calls), redirect_stdout(printed):
+                forgets = self._kept_values if request.action in CALLING else None
+                reset = forgets.reset(found) if forgets else nullcontext()
+                with reset, self._surroundings() as (caught, calls), redirect_stdout(printed):
                     value = _ACTIONS[request.action](found, request, given, keywords)
                 self.calls += calls.calls
                 if request.action not in MAKING:
@@ -121,6 +130,16 @@ class LocalBackend(Backend):
         else:
             return self._kept(value)
         return self._kept(raised) if request.action in MAKING else raised
+
+    def _forget(self, begins: bool) -> Returned:
+        names = sorted(self._kept_values.names) if self._kept_values else []
+        self._kept_values, self._objects[0] = None, self._found
+        if begins:
+            self._kept_values = KeptValues()
+            if type(self._found) is FunctionType:
+                with suppress(ValueError):  # The decorators of a function can form a loop.
+                    self._objects[0] = self._kept_values.forgetting(inspect.unwrap(self._found))
+        return Returned(tuple(names[:MAX_CALLS]))
 
     def _returned(
         self,

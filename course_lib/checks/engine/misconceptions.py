@@ -114,7 +114,7 @@ class WrongNumber:
     @property
     def statement(self) -> str:
         """What is wrong, as a clause."""
-        return f"{shown_number(self.value)} is a common wrong answer"
+        return f"{shown_number(self.value)} is a plausible wrong answer"
 
 
 def shown_number(number: float) -> str:
@@ -183,11 +183,11 @@ def common_misconceptions() -> tuple[Misconception, ...]:
 
 
 @cache
-def special_misconception(kind: Literal["stub", "more"]) -> Misconception:
+def special_misconception(kind: Literal["stub", "more", "kept"]) -> Misconception:
     """Return a misconception that the check recognises without a version of the reference.
 
-    "stub" is that a finished function still contains the stub's `raise`, and "more" that a function returns
-    other values together with the result.
+    "stub" is that a finished function still contains the stub's `raise`, "more" that a function returns
+    other values together with the result, and "kept" that a result depends on values of earlier calls.
     """
     return Misconception(**_tables(_COMMON, kind)[0], patch=())
 

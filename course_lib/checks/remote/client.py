@@ -138,6 +138,7 @@ def _refuse_unfitting(request: Request, reply: Returned, made: Handle) -> None:
         "load": value is None,
         "train": value is None,
         "gradients": _are_gradients(value),
+        "forget": isinstance(value, tuple),
     }
     fits = value == made if action in MAKING else expected.get(action, True)
     if not fits or any(index >= len(request.arguments) for index in reply.changed):

@@ -1,0 +1,160 @@
+"""Diagnosis of results that depend on earlier calls, through caches, counters and attributes."""
+
+import math
+import socket
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.checks.engine import messages
+from course_lib.checks.engine.candidate import Backend
+from course_lib.checks.engine.diagnosis import Verdict, examine
+from course_lib.checks.engine.local_backend import LocalBackend
+from course_lib.checks.exercises.registry import catalogue
+from course_lib.checks.remote.client import student_objects
+from course_lib.checks.remote.serialization import pack
+from course_lib.checks.remote.server import serve
+from course_lib.checks.remote.transport import Channel
+from course_lib.transformer import smooth_targets
+
+RATE = "factor * d_model ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)"
+
+#: Answers that keep values, with the name of the exercise and that of the variable.
+ANSWERS = {
+    "a global dictionary": (
+        "learning_rate",
+        "rates",
+        f"""
+rates = {{}}
+def learning_rate(step, d_model, warmup, factor=1.0):
+    if step not in rates:
+        rates[step] = {RATE}
+    return rates[step]
+""",
+    ),
+    "a dictionary of another function": (
+        "learning_rate",
+        "_rates",
+        f"""
+from collections import defaultdict
+_rates = defaultdict(float)
+def cached(step, d_model, warmup, factor):
+    _rates[step] = _rates[step] or {RATE}
+    return _rates[step]
+def learning_rate(step, d_model, warmup, factor=1.0):
+    return cached(step, d_model, warmup, factor)
+""",
+    ),
+    "a default argument": (
+        "learning_rate",
+        "known",
+        f"""
+def learning_rate(step, d_model, warmup, factor=1.0, known={{}}):
+    return known.setdefault(step, {RATE})
+""",
+    ),
+    "a global variable": (
+        "causal_mask",
+        "triangle",
+        """
+triangle = None
+def causal_mask(length):
+    global triangle
+    if triangle is None:
+        triangle = torch.ones(length, length, dtype=torch.bool).tril()
+    return triangle[None, :length, :length]
+""",
+    ),
+    "a counter": (
+        "learning_rate",
+        "calls",
+        f"""
+calls = 0
+def learning_rate(step, d_model, warmup, factor=1.0):
+    global calls
+    calls += 1
+    return {RATE} / calls
+""",
+    ),
+    "an attribute": (
+        "LabelSmoothingLoss",
+        "self.tokens",
+        """
+class LabelSmoothingLoss(nn.Module):
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        super().__init__()
+        self.vocab_size, self.pad_id, self.smoothing = vocab_size, pad_id, smoothing
+        self.tokens = None
+    def forward(self, logits, labels):
+        if self.tokens is None:
+            self.tokens = max((labels != self.pad_id).sum().item(), 1)
+        wanted = smooth_targets(labels, self.vocab_size, self.pad_id, self.smoothing).to(logits.dtype)
+        return -(wanted * logits.log_softmax(-1)).sum() / self.tokens
+""",
+    ),
+}
+
+
+def namespace(code: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"math": math, "nn": nn, "smooth_targets": smooth_targets, "torch": torch}
+    exec(code, names)
+    return names
+
+
+def verdict(exercise: str, backend: Backend) -> Verdict:
+    return examine(catalogue()[exercise], backend, "practice")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_the_variable_is_named(kind: str) -> None:
+    exercise, variable, code = ANSWERS[kind]
+    names = namespace(code)
+    found = verdict(exercise, LocalBackend(names[exercise]))
+    assert [mistake.name for mistake in found.explanation.named] == ["values_kept_between_calls"]
+    assert f"keeps values in `{variable}` from one call to the next" in " ".join(
+        messages.failure(found).split()
+    )
+
+
+def test_the_variable_is_named_if_it_was_filled_before_the_check() -> None:
+    _, _, code = ANSWERS["a global variable"]
+    names = namespace(code)
+    names["causal_mask"](3)
+    assert verdict("causal_mask", LocalBackend(names["causal_mask"])).tier == "exact"
+    assert names["triangle"] is not None  # The check hasn't changed the notebook's variable.
+
+
+def test_the_variable_is_named_through_a_connection() -> None:
+    _, _, code = ANSWERS["a global dictionary"]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        server = threading.Thread(target=serve, args=(theirs, namespace(code)))
+        server.start()
+        channel = Channel(ours)
+        found = verdict("learning_rate", student_objects(channel)["learning_rate"])
+        channel.send(pack({"do": "done"}))
+        server.join()
+    assert "`rates`" in found.explanation.named[0].hint
+
+
+def test_kept_values_are_not_blamed_for_another_mistake() -> None:
+    code = """
+lengths = []
+def causal_mask(length):
+    lengths.append(length)
+    return torch.ones(length, length, dtype=torch.bool).triu()[None]
+"""
+    found = verdict("causal_mask", LocalBackend(namespace(code)["causal_mask"]))
+    assert "lengths" not in messages.failure(found)
+
+
+def test_one_of_several_mistakes_is_stated_as_a_fact() -> None:
+    _, _, code = ANSWERS["a global dictionary"]
+    code = code.replace("return rates[step]", "return rates[step] if factor != 200 else 1")
+    found = verdict("learning_rate", LocalBackend(namespace(code)["learning_rate"]))
+    assert found.explanation.named == ()
+    assert "keeps values in `rates` from one call to the next" in found.facts[-1]
+    assert "this test passes" in found.facts[-1]
