@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from course_lib.checks.engine.candidate import STUDENT_OBJECT, Backend, Request
+from course_lib.checks.engine.candidate import CALLING, STUDENT_OBJECT, Backend, Request
 from course_lib.checks.engine.comparison import (
     GRADIENTS_ARE_CUT,
     Arguments,
@@ -339,12 +339,12 @@ def _part(reply: Reply, parts: int | slice) -> Reply:
 
 
 def _arguments(exercise: ExerciseCheck, outcome: Outcome) -> Arguments:
-    """Return the arguments of the last call in an outcome.
+    """Return the arguments of the last call in an outcome. Calls without arguments don't count.
 
     Their names are known only if all calls are to the student's function, or to the same method of the
     student's class.
     """
-    calls = [request for request in outcome.requests if request.action in ("call", "gradients")]
+    calls = [request for request in outcome.requests if request.action in CALLING and request.arguments]
     if not calls:
         return Arguments()
     made = {
@@ -386,7 +386,7 @@ def _facts(
     for right, actual, request in zip(expected.replies, found.replies, found.requests, strict=False):
         if isinstance(right, Returned) and isinstance(actual, Raised) and actual.note == RAISED_BY_NAME:
             # If a constructor failed, the first request to the object returns the failure.
-            if request.action in ("call", "gradients") and request.of in working:
+            if request.action in CALLING and request.of in working:
                 given = replace(arguments, values=request.arguments).described()
                 facts += [given] if given else []
             break

@@ -9,7 +9,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -69,6 +69,20 @@ class KeptValues:
             return result
 
         return call
+
+    def watch(self, module: nn.Module) -> None:
+        """Reset a module after each call, even if other code calls it."""
+        resets: list[AbstractContextManager[None]] = []
+
+        def begin(called: nn.Module, _: object) -> None:
+            resets.append(self.reset(called))
+            resets[-1].__enter__()
+
+        def end(*_: object) -> None:
+            resets.pop().__exit__(None, None, None)
+
+        module.register_forward_pre_hook(begin)
+        module.register_forward_hook(end)
 
     @contextmanager
     def reset(self, instance: object) -> Iterator[None]:

@@ -187,6 +187,8 @@ class LocalBackend(Backend):
                 torch.set_warn_always(warns_always)
 
     def _kept(self, made: object) -> Returned:
+        if self._kept_values and isinstance(made, nn.Module):
+            self._kept_values.watch(made)
         self._objects.append(made)
         return Returned(Handle(len(self._objects) - 1))
 

@@ -86,8 +86,8 @@ def failure(verdict: Verdict, wrong_parts: Sequence[str] = (), variables: Sequen
         return _lines(f"✗ {name}: {summary}.", *test, *verdict.facts, *resemblance, *why, *printed, *after)
     if verdict.tier == "structural":
         has_wrong_shape = verdict.difference.found is not None and verdict.difference.wrong is None
-        after = [] if verdict.facts else [_NEXT_FOR_SHAPES if has_wrong_shape else _NEXT]
-        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed, *after)
+        next_step = _NEXT_FOR_SHAPES if has_wrong_shape else _NEXT
+        return _lines(f"✗ {name}: incorrect.", *test, *verdict.facts, *printed, next_step)
     example = _lines_of_example(verdict.example) if verdict.example else []
     unknown = "The check doesn't recognise this mistake."
     return _lines(f"✗ {name}: incorrect.", *test, *printed, *_successes(verdict), *example, unknown, _NEXT)

@@ -95,6 +95,29 @@ class LabelSmoothingLoss(nn.Module):
         return -(wanted * logits.log_softmax(-1)).sum() / self.tokens
 """,
     ),
+    "an attribute of a module that a fixture calls": (
+        "MultiHeadAttention",
+        "self.known",
+        """
+from course_lib.transformer import merge_heads, split_heads, scaled_dot_product_attention
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, heads, dropout=0.1, attention=scaled_dot_product_attention):
+        super().__init__()
+        for name in ("query", "key", "value", "output"):
+            setattr(self, f"{name}_projection", nn.Linear(d_model, d_model))
+        self.dropout, self.heads, self.attention = nn.Dropout(dropout), heads, attention
+        self.known = [None, None, None]
+    def forward(self, query, key, value, mask=None):
+        if not len(query) == len(key) == len(value):
+            raise ValueError("batch sizes")
+        if self.known[0] is not key:
+            self.known = [key, self.key_projection(key), self.value_projection(value)]
+        mask = mask.unsqueeze(1) if mask is not None and mask.dim() == 3 else mask
+        k, v = (split_heads(x, self.heads) for x in self.known[1:])
+        q = split_heads(self.query_projection(query), self.heads)
+        return self.output_projection(merge_heads(self.attention(q, k, v, mask, self.dropout)[0]))
+""",
+    ),
 }
 
 
