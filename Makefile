@@ -17,7 +17,7 @@ help:
 	@echo "make test         run make check, then the tests (about 20 minutes)"
 	@echo "make nightly      run the tests that repeat others with more cases or on whole services"
 	@echo "make quick        run the fast tests only (about three minutes)"
-	@echo "make check        check format, lint and types, run all lessons, and compare lessons/ with solutions/"
+	@echo "make check        check format, lint and types, and run course check, which runs all lessons"
 	@echo "make lessons      build lessons/ from solutions/"
 	@echo "make doctor       test how students' code is confined on this machine, and whether grading works"
 	@echo "make bench        measure checks, lessons, training and grading (over an hour; STUDENTS=5 takes less)"

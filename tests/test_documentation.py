@@ -50,6 +50,9 @@ def test_the_plan_for_the_term_has_the_minutes_and_points_of_the_lessons() -> No
         others = (*lesson.exercises, *lesson.predictions, *lesson.hand_ins)
         expected.append((lesson.name, lesson.minutes, sum(one.points for one in others), explanations))
     assert [(name, *map(int, numbers)) for name, *numbers in rows] == expected
+    automatic, by_hand = (sum(row[column] for row in expected) for column in (2, 3))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"give {automatic + by_hand} points, {automatic} of them from automatic checks" in readme
 
 
 def test_a_changed_chart_makes_the_pages_of_the_lessons_outdated(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class GradedCell:
 
     @property
     def why(self) -> str:
-        """The reason for the points, in one or more sentences."""
+        """The reason for the points, in one or more sentences. Empty if `status` says everything."""
         if self.by_hand:
             if self.status == "no answer":
                 return "There was no answer."
@@ -110,11 +110,11 @@ class GradedCell:
                 return "The points are those of an earlier answer. A person still has to grade this one."
             return "A person has graded your answer."
         found = " ".join(filter(None, [self._found(), self._replaced()]))
-        extra = f" They include {rounded(self.extra)} of extra credit." if self.extra else ""
+        extra = f"They include {rounded(self.extra)} of extra credit." if self.extra else ""
         if self.person is None:
-            return found + extra
+            return f"{found} {extra}".strip()
         gave = f"A person gave these points instead of the check's {rounded(self.automatic or 0)}."
-        return f"{gave}{extra} The check: {found}"
+        return " ".join(filter(None, [gave, extra, found and f"The check: {found}"]))
 
     def _replaced(self) -> str:
         replaced = self.verdict.replaced if self.verdict else ()
@@ -125,12 +125,13 @@ class GradedCell:
         return f"It was checked with the course's {names}, because {yours}."
 
     def _found(self) -> str:
+        """Return what the check found, unless `status` says it."""
         verdict = self.verdict
         if verdict is None:
-            return f"The check says: {self.status}."
+            return ""
         match verdict.verdict:
-            case "right":
-                return "It is correct."
+            case "right" | "unwritten":
+                return ""
             case "wrong" if verdict.statements:
                 left = (
                     " That costs some of the points." if 0 < (self.automatic or 0) < self.max_points else ""
@@ -138,8 +139,6 @@ class GradedCell:
                 return f"{_sentence('; and '.join(verdict.statements))}{left}"
             case "wrong":
                 return "It is incorrect. The check doesn't recognise the mistake."
-            case "unwritten":
-                return "It has not been written yet."
             case "missing" if verdict.statements:  # The statements name the missing file.
                 return _sentence("; and ".join(verdict.statements))
             case "missing":
@@ -170,7 +169,7 @@ def rounded(value: float | None, decimals: int = 2) -> str:
 def points_line(cell: GradedCell) -> str:
     """Return the HTML of the line above a check's output, with the points and the reason for them."""
     verdict = f"<b>{cell.sign} {escape(cell.status)}: {cell.sum}.</b>"
-    return f'<p class="course-points {_colour(cell)}">{verdict} {escape(cell.why)}</p>'
+    return f'<p class="course-points {_colour(cell)}">{f"{verdict} {escape(cell.why)}".strip()}</p>'
 
 
 def summary(

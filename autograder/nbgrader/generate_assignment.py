@@ -35,15 +35,24 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
     def init_notebooks(self) -> None:
         """Rebuild stale solution notebooks, log their problems, and find the notebooks to release.
 
-        Raises NbGraderException if `course.toml` is not valid or there is nothing to release.
+        Raises NbGraderException if `course.toml` is not valid, if a lesson to release has an invalid
+        misconception or names that the checks don't know, or if there is nothing to release.
         """
+        course = Path(self.coursedir.root)
         try:
-            for problem in refresh(Path(self.coursedir.root)):
+            for problem in refresh(course):
                 self.log.error("%s", problem)
+            super().init_notebooks()
+            lessons = [each for each in load_curriculum(course).lessons if each.name in self._lessons()]
+            # Import this module here, because it imports torch, which takes seconds, and all of nbgrader's
+            # commands load this file.
+            from autograder.release.consistency import inconsistencies
+
+            if problems := inconsistencies(lessons):
+                raise CourseError(problems)
         except (CourseError, OSError) as error:
             self.log.error("%s", error)
             raise NbGraderException(str(error)) from None
-        super().init_notebooks()
 
     def init_assignment(self, assignment_id: str, student_id: str) -> None:
         """Prepare the folder of the release, and copy the files that all lessons share into it."""
@@ -57,10 +66,13 @@ class CourseGenerateAssignment(ReplacingConverter, GenerateAssignment):
 
         If a copy cannot be saved, only a warning is logged.
         """
-        lessons = [Path(os.path.normpath(source)).name for source in self.assignments]
+        lessons = self._lessons()
         self._keep_releases(lessons)
         super().convert_notebooks()
         self._keep_releases(lessons)
+
+    def _lessons(self) -> list[str]:
+        return [Path(os.path.normpath(source)).name for source in self.assignments]
 
     def _keep_releases(self, lessons: list[str]) -> None:
         try:

@@ -32,9 +32,9 @@ AHEAD = 4
 #: nbgrader's own files in the folder of a submission.
 _OF_NBGRADER = ("timestamp.txt", "submission_secret.txt")
 
-_EARLIER = "it is from an earlier release of this lesson; "
-_KEPT = f"{_EARLIER}the given cells are those of that release, and the checks and points are the current ones"
-_RENEWED = f"{_EARLIER}its graded cells differ from the current ones, so all given cells are the current ones"
+_UPDATED = "The lesson was updated after you fetched it."
+_KEPT = f"{_UPDATED} Your answers were graded with the current checks and points."
+_RENEWED = f"{_UPDATED} Its graded cells have changed, so all given cells were replaced by the current ones."
 
 
 @dataclass

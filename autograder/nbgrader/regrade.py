@@ -53,8 +53,20 @@ class Change:
     """The automatic points from the current checks, or None if a person has to grade the cell."""
     manual: float | None
     """The points that a person gave instead, or None. They are kept."""
+    max_before: float
+    """The points that the cell was worth when it was graded."""
     max_points: float
     """The points that the cell is worth now."""
+
+    @property
+    def points_before(self) -> str:
+        """The automatic points in the gradebook and their maximum, as in "5 of 5"."""
+        return _points(self.before, self.max_before)
+
+    @property
+    def points_after(self) -> str:
+        """The automatic points from the current checks and their maximum, as in "7 of 7"."""
+        return _points(self.after, self.max_points)
 
 
 class Regrading:
@@ -185,22 +197,25 @@ class Regrading:
         return written
 
     def write_notes(self, changes: Sequence[Change]) -> list[Path]:
-        """Write a note for each student whose points change, and return the paths of the notes.
+        """Write a note for each student whose points change into a new folder, and return the notes' paths.
 
-        Changes to cells with manual points are left out, because the manual points are kept.
+        The folder's name is the time, so it contains the notes of this correction only. Changes to cells with
+        manual points are left out, because the manual points are kept.
         """
-        folder = self._course.folder / NOTES / self._lesson
-        folder.mkdir(parents=True, exist_ok=True)
+        now = datetime.now(UTC)
+        folder = self._course.folder / NOTES / self._lesson / f"{now:%Y-%m-%dT%H.%M.%SZ}"
         notes = []
         for student in sorted({change.student for change in changes if change.manual is None}):
             lines = [f"# {self._lesson}: your points were corrected", ""]
             lines += [
-                f"- {change.cell.removeprefix('check_')}: {_points(change.before)} before, "
-                f"{_points(change.after)} of {change.max_points:g} points now"
+                f"- {change.cell.removeprefix('check_')}: {change.points_before} points before, "
+                f"{change.points_after} points now"
                 for change in changes
                 if change.student == student and change.manual is None
             ]
-            lines += ["", "A check or its points were corrected, and all submissions were graded again."]
+            reason = "a check or its points were corrected, and all submissions were graded again."
+            lines += ["", f"On {now:%-d %B %Y}, {reason}"]
+            folder.mkdir(parents=True, exist_ok=True)
             atomic_write_text(folder / f"{student}.md", "\n".join(lines) + "\n")
             notes.append(folder / f"{student}.md")
         return notes
@@ -240,15 +255,21 @@ class Regrading:
     def _compare(
         self, gradebook: Gradebook, student: str, name: str, notebook: NotebookNode
     ) -> Iterator[Change]:
+        graded = graded_folder(self._directory, student, self._lesson) / f"{name}.ipynb"
+        points = {
+            cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points
+            for cell in nbformat.read(graded, as_version=4).cells
+            if is_grade(cell)
+        }
         for cell in notebook.cells:
             if is_grade(cell):
                 cell_name = cell.metadata.nbgrader.grade_id
                 grade = gradebook.find_grade(cell_name, name, self._lesson, student)
                 after, max_points = determine_grade(cell, self._log)
                 if after != grade.auto_score:
-                    yield Change(
-                        student, name, cell_name, grade.auto_score, after, grade.manual_score, max_points
-                    )
+                    before, manual = grade.auto_score, grade.manual_score
+                    max_before = points.get(cell_name, max_points)
+                    yield Change(student, name, cell_name, before, after, manual, max_before, max_points)
 
     def _require_current_release(self) -> None:
         """Raise CourseError if locked cells or points in the solution notebooks differ from the gradebook."""
@@ -320,8 +341,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             trail = escape(str(course.folder / AUDIT))
             console.print(f"{counted(len(written), 'grade')} written, and recorded in {trail}.")
             if options.notes:
-                notes = counted(len(regrading.write_notes(written)), "note")
-                console.print(f"{notes} written to {escape(str(course.folder / NOTES / options.lesson))}.")
+                notes = regrading.write_notes(written)
+                folder = course.folder / NOTES / options.lesson
+                console.print(
+                    f"{counted(len(notes), 'note')} written to a new folder in {escape(str(folder))}."
+                )
     finally:
         for student, reason in sorted(regrading.failed.items()):
             console.print(f"[bold red]✗[/] {escape(student)}: not corrected: {escape(reason)}")
@@ -331,22 +355,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _show(console: Console, changes: Sequence[Change]) -> None:
     if not changes:
         return
-    table = Table("Student", "Cell", "Before", "After", "Of", "Remarks")
+    table = Table("Student", "Cell", "Before", "After", "Remarks")
     for change in sorted(changes, key=lambda each: (each.student, each.cell)):
         remark = "" if change.manual is None else f"keeps {change.manual:g} manual points; needs another look"
         table.add_row(
             escape(change.student),
             escape(change.cell),
-            _points(change.before),
-            _points(change.after),
-            f"{change.max_points:g}",
+            change.points_before,
+            change.points_after,
             remark,
         )
     console.print(table)
 
 
-def _points(points: float | None) -> str:
-    return "none" if points is None else f"{points:g}"
+def _points(points: float | None, max_points: float) -> str:
+    return f"{'none' if points is None else f'{points:g}'} of {max_points:g}"
 
 
 if __name__ == "__main__":

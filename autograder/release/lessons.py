@@ -1,8 +1,9 @@
 """Release the lessons with nbgrader, and write the result to `lessons/`."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,15 +26,39 @@ IGNORED = {".ipynb_checkpoints", "__pycache__", PAGE, "runs"}
 _WITHOUT_GRADEBOOK = {"GenerateAssignment": {"no_database": True}, "SaveCells": {"enabled": False}}
 
 
-@contextmanager
-def released(course: Path) -> Iterator[Path]:
-    """Release every lesson to a temporary folder, and yield the path of its `lessons/`.
+def select(curriculum: Curriculum, names: Collection[str]) -> Curriculum:
+    """Return the curriculum with only the named lessons or, if `names` is empty, with all of them.
 
-    Stale solution notebooks are rebuilt first. nbgrader runs with the course's configuration, but without a
-    gradebook. Raises CourseError if `course.toml` is not valid, or if a lesson cannot be built or released.
+    Raises CourseError if there is no lesson with one of the names.
     """
-    curriculum = load_curriculum(course)
-    if problems := refresh(course):
+    known = [lesson.name for lesson in curriculum.lessons]
+    if unknown := [name for name in names if name not in known]:
+        raise CourseError(
+            f"there is no lesson called {name!r}. The lessons are: {', '.join(known)}" for name in unknown
+        )
+    return replace(
+        curriculum, lessons=[lesson for lesson in curriculum.lessons if lesson.name in (names or known)]
+    )
+
+
+@contextmanager
+def released(course: Path, names: Collection[str] = ()) -> Iterator[Path]:
+    """Release lessons to a temporary folder, and yield the path of its `lessons/`.
+
+    These are the lessons called `names`, or all lessons if there are no names. Stale solution notebooks are
+    rebuilt first. nbgrader runs with the course's configuration, but without a gradebook. Raises CourseError
+    if `course.toml` or a misconception is not valid, or if a lesson cannot be built or released. If all
+    lessons are released, the concept test must be valid, too.
+    """
+    curriculum = select(load_curriculum(course), names)
+    stale = refresh(course, names)
+    # Import this module here, because it imports torch, which takes seconds.
+    from autograder.release.consistency import concept_test_problems, inconsistencies
+
+    problems = [*inconsistencies(curriculum.lessons), *stale]
+    if not problems and not names:
+        problems = concept_test_problems(course)
+    if problems:
         raise CourseError(problems)
     with TemporaryDirectory(prefix="release-") as folder:
         root = Path(folder)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -12,18 +13,20 @@ from course_lib.curriculum import CURRICULUM, Curriculum, Lesson, public_curricu
 from course_lib.curriculum.course_file import SOURCES, CourseError, load_curriculum
 
 
-def refresh(course: Path) -> list[str]:
+def refresh(course: Path, names: Collection[str] = ()) -> list[str]:
     """Build missing and stale solution notebooks, and return the problems that were found.
 
-    A notebook that cannot be built is deleted, so that no outdated one is released or shown. If the course
-    contains the `course_lib` package, its `curriculum.json` is updated as well.
-    Raises CourseError if `course.toml` is not valid.
+    If `names` is not empty, only the lessons with these names are built. A notebook that cannot be built is
+    deleted, so that no outdated one is released or shown. If the course contains the `course_lib` package,
+    its `curriculum.json` is updated as well. Raises CourseError if `course.toml` is not valid.
     """
     curriculum = load_curriculum(course)
     write_curriculum(course, curriculum)
     digests = _digests(course, curriculum)
     problems: list[str] = []
     for lesson in curriculum.lessons:
+        if names and lesson.name not in names:
+            continue
         if _built_from(course, lesson) != digests[lesson.name]:
             problems += _write_solution(course, lesson, digests[lesson.name])
     return problems

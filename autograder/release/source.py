@@ -34,7 +34,7 @@ class SourceCell:
     """The name that follows the role in the header, or an empty string."""
     text: str
     location: str
-    """The file and the cell, for messages."""
+    """The file, the line of the header, and the role and the name, for messages."""
 
 
 def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
@@ -55,15 +55,19 @@ def read_source(course: Path, lesson: Lesson) -> list[SourceCell]:
     except (OSError, UnicodeDecodeError) as error:
         raise CourseError(f"{shown}: cannot be read: {error}") from None
     notebook = jupytext.reads(text, fmt="py:percent")
+    lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.startswith("# %%")]
     for number, cell in enumerate(notebook.cells, start=1):
+        # jupytext doesn't number the lines, so they are known only if it finds as many cells as this search.
+        known = len(lines) == len(notebook.cells)
+        where = f"{shown}, line {lines[number - 1]}" if known else f"{shown}, cell {number}"
         header = {key: value for key, value in cell.metadata.items() if key not in _JUPYTEXT_CELL_METADATA}
         try:
             role, name = _role(cell.cell_type, header)
         except ValueError as error:
             first_line = cell.source.strip().partition("\n")[0]
-            problems.append(f"{shown}, cell {number} ({first_line[:40]!r}): {error}")
+            problems.append(f"{where} ({first_line[:40]!r}): {error}")
             continue
-        location = f'{shown}, cell {role}="{name}"' if name else f"{shown}, cell {number}"
+        location = f'{where}, {role}="{name}"' if name else where
         cells.append(SourceCell(role, name, cell.source.strip("\n"), location))
     problems += _mismatches(shown, cells, lesson)
     if problems:
@@ -99,13 +103,13 @@ def _role(cell_type: str, header: dict[str, object]) -> tuple[str, str]:
 
 def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str]:
     """Return the problems found by comparing the source's cells with course.toml."""
-    exercises = {entry.name for entry in lesson.exercises}
+    exercises = [entry.name for entry in lesson.exercises]
     wanted = {
         "build": exercises,
-        "predict": {entry.name for entry in lesson.predictions},
-        "check": set(lesson.checked),
+        "predict": [entry.name for entry in lesson.predictions],
+        "check": list(lesson.checked),
         "hints": exercises,
-        "explain": {entry.name for entry in lesson.explanations},
+        "explain": [entry.name for entry in lesson.explanations],
     }
     found = Counter((cell.role, cell.name) for cell in cells if cell.name)
     problems = [
@@ -126,10 +130,16 @@ def _mismatches(shown: str, cells: list[SourceCell], lesson: Lesson) -> list[str
         if count > 1
     ]
     # Given cells are also restored by name, so their names must differ from all others.
-    taken = wanted["check"] | wanted["explain"]
+    taken = {*wanted["check"], *wanted["explain"]}
     problems += [
         f'{shown}, cell given="{name}": another cell has the same name. Choose a different one.'
         for role, name in found
         if role == "given" and name in taken
     ]
+    built = [cell.name for cell in cells if cell.role == "build"]
+    if built != exercises and sorted(built) == sorted(exercises):
+        problems.append(
+            f"{shown}: expected the exercises in the order of course.toml, {', '.join(exercises)}, "
+            f"got {', '.join(built)}. Change one of the two orders."
+        )
     return problems

@@ -1,11 +1,10 @@
-"""Validate a course for `make check`. Each problem is one line with the file, the cell and what to do."""
+"""Validate a course for `course check`. Each problem is one line with the file, the cell and what to do."""
 
 import copy
 import os
-import pkgutil
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,11 +17,10 @@ from nbgrader.utils import determine_grade, has_failed, is_grade, is_solution
 
 from autograder.example_class import example_files
 from autograder.judge.cell_dependencies import cells_to_run
-from autograder.release.lessons import files_in, released
+from autograder.release.lessons import files_in, released, select
 from autograder.release.solutions import stale_curriculum
-from course_lib.checks.exercises.final_lab.hand_in import FileCheck
-from course_lib.checks.exercises.registry import catalogue
-from course_lib.curriculum import Curriculum, Exercise, HandIn, Lesson
+from autograder.release.source import read_source
+from course_lib.curriculum import Curriculum, Lesson
 from course_lib.curriculum.course_file import LESSONS, SOURCES, CourseError, load_curriculum
 
 #: The minimum length of a line that counts as secret. Shorter ones, such as `return x`, reveal nothing.
@@ -36,27 +34,31 @@ MAX_NOTEBOOKS = 4
 #: The time limit of a cell, in seconds.
 _SECONDS = 180
 
+#: The suffix of the ids of checks as students see them.
+_SEEN = "-as-seen"
 
-def validate(course: Path) -> list[str]:
-    """Validate a whole course, and return its problems. Stale solution notebooks are rebuilt.
 
-    The notebooks are run only if there are no other problems.
+def validate(course: Path, names: Collection[str] = ()) -> list[str]:
+    """Validate the lessons called `names`, or the whole course without names, and return the problems.
+
+    Stale solution notebooks are rebuilt. The notebooks are run only if there are no other problems.
     """
     try:
-        curriculum = load_curriculum(course)
+        whole = load_curriculum(course)
+        curriculum = select(whole, names)
     except CourseError as error:
         return error.problems
+    skipped = {lesson.name for lesson in whole.lessons} - {lesson.name for lesson in curriculum.lessons}
     problems = [
         *(
             f"{name}: does not match {SOURCES}/course.toml. Run `make lessons`."
-            for name in stale_curriculum(course, curriculum)
+            for name in stale_curriculum(course, whole)
         ),
-        *unknown_names(curriculum),
-        *stray_sources(course, curriculum),
+        *stray_sources(course, whole, skipped),
     ]
     try:
-        with released(course) as folder:
-            problems += differences(course, folder)
+        with released(course, names) as folder:
+            problems += differences(course, folder, skipped)
             for lesson in curriculum.lessons:
                 problems += leaks(course, lesson)
             # Run the notebooks only if nothing else is wrong: that takes longest, and reveals little about
@@ -68,56 +70,11 @@ def validate(course: Path) -> list[str]:
     return problems
 
 
-def unknown_names(curriculum: Curriculum) -> list[str]:
-    """Return a problem for each unknown check, deduction or function, or wrong file, in `course.toml`."""
-    known = catalogue()
-    problems: list[str] = []
-    for lesson in curriculum.lessons:
-        for name, entry in lesson.checked.items():
-            location = f"{SOURCES}/course.toml, lesson {lesson.name}, {name}"
-            if name not in known:
-                problems.append(
-                    f"{location}: course_lib.checks has no check with this name. It has: {', '.join(known)}"
-                )
-                continue
-            check = known[name]
-            if isinstance(entry, HandIn):
-                if not isinstance(check, FileCheck):
-                    problems.append(
-                        f"{location}: the check with this name in course_lib.checks doesn't check a file"
-                    )
-                elif entry.file != check.file:
-                    problems.append(
-                        f"{location}, file: expected {check.file}, which the check reads, got {entry.file}"
-                    )
-            misconceptions = [misconception.name for misconception in check.misconceptions]
-            problems += [
-                f"{location}, deductions: {mistake!r} is not a misconception of this exercise. "
-                f"Its misconceptions are: {', '.join(misconceptions)}"
-                for mistake in getattr(entry, "deductions", {})
-                if mistake not in misconceptions
-            ]
-            forbidden = entry.may_not_call if isinstance(entry, Exercise) else []
-            problems += [
-                f"{location}, may_not_call: there is no function {function!r}. Correct its spelling."
-                for function in forbidden
-                if not _exists(function)
-            ]
-    return problems
-
-
-def _exists(name: str) -> bool:
-    try:
-        pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError):
-        return False
-    return True
-
-
-def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
+def stray_sources(course: Path, curriculum: Curriculum, skipped: Collection[str]) -> list[str]:
     """Return a problem for each file in `solutions/` that `course.toml` doesn't list.
 
-    nbgrader would release such a file to students if it is in a lesson's folder.
+    nbgrader would release such a file to students if it is in a lesson's folder. The folders of the lessons
+    in `skipped` are ignored.
     """
     # The questions of the concept tests are at the top of solutions/, so nbgrader doesn't release them.
     expected = {"course.toml", "concept_test.toml", *curriculum.files}
@@ -127,18 +84,21 @@ def stray_sources(course: Path, curriculum: Curriculum) -> list[str]:
     return [
         f"{SOURCES}/{name}: course.toml does not list this file. Add it there or remove it."
         for name in files_in(course / SOURCES)
-        if name not in expected
+        if name not in expected and name.partition("/")[0] not in skipped
     ]
 
 
-def differences(course: Path, folder: Path) -> list[str]:
+def differences(course: Path, folder: Path, skipped: Collection[str]) -> list[str]:
     """Return a problem for each file that differs between `lessons/` and a fresh release in `folder`.
 
-    A file that is in only one of the two folders counts as different, too.
+    A file that is in only one of the two folders counts as different, too. The folders of the lessons in
+    `skipped` are ignored.
     """
     expected, found = files_in(folder), files_in(course / LESSONS)
     problems = [
-        f"{LESSONS}/{name}: no source produces this file. Remove it." for name in found.keys() - expected
+        f"{LESSONS}/{name}: no source produces this file. Remove it."
+        for name in found.keys() - expected
+        if name.partition("/")[0] not in skipped
     ]
     for name, path in expected.items():
         if name not in found:
@@ -237,20 +197,20 @@ def failing_solutions(course: Path, lesson: Lesson, folder: Path) -> list[str]:
     Each check runs twice: once as it is graded, and once as students see it. `folder` contains the released
     lessons, because the notebook runs next to the lesson's released files.
     """
-    source = f"{SOURCES}/{lesson.name}/{lesson.name}.py"
     notebook = nbformat.read(course / SOURCES / lesson.name / f"{lesson.name}.ipynb", as_version=4)
+    locations: dict[str, str] = {}
+    for cell, source in zip(notebook.cells, read_source(course, lesson), strict=True):
+        locations |= {cell.id: source.location, f"{cell.id}{_SEEN}": f"{source.location}, as students see it"}
     notebook.cells = list(_with_practice(notebook.cells))
     _run(notebook, _with_files(folder / lesson.name, lesson))
     problems: list[str] = []
     for cell in notebook.cells:
         if has_failed(cell):
-            problems.append(f"{source}, cell {cell.id}: it fails with the solutions: {_failure(cell)}")
+            problems.append(f"{locations[cell.id]}: it fails with the solutions: {_failure(cell)}")
         elif is_grade(cell) and cell.cell_type == "code":
             score, max_score = determine_grade(cell)
             if score != max_score:
-                problems.append(
-                    f"{source}, cell {cell.id}: the solution earns {score:g} of {max_score:g} points"
-                )
+                problems.append(f"{locations[cell.id]}: the solution earns {score:g} of {max_score:g} points")
     return problems
 
 
@@ -272,7 +232,7 @@ def _with_practice(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
         yield cell
         if is_grade(cell) and cell.cell_type == "code":
             seen, _ = ClearHiddenTests().preprocess_cell(copy.deepcopy(cell), {}, 0)
-            yield new_code_cell(seen.source, id=f"{cell.id}-as-seen")
+            yield new_code_cell(seen.source, id=f"{cell.id}{_SEEN}")
 
 
 def passing_stubs(lesson: Lesson, folder: Path) -> list[str]:

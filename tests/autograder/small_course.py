@@ -119,6 +119,15 @@ class SmallCourse:
         """Replace a text in the lesson's source."""
         self.change(f"solutions/{LESSON}/{LESSON}.py", old, new)
 
+    def add_copy(self, name: str) -> None:
+        """Add a copy of the lesson with another name."""
+        manifest = (self.root / "solutions/course.toml").read_text(encoding="utf-8")
+        lesson = manifest[manifest.index("[[lessons]]") :]
+        self.write("solutions/course.toml", f"{manifest}\n{lesson.replace(LESSON, name)}")
+        folder = self.root / "solutions" / name
+        shutil.copytree(self.root / "solutions" / LESSON, folder)
+        (folder / f"{LESSON}.py").rename(folder / f"{name}.py")
+
     def released(self) -> NotebookNode:
         """Read the released lesson."""
         return nbformat.read(self.root / "lessons" / LESSON / f"{LESSON}.ipynb", as_version=4)

@@ -16,7 +16,7 @@ from traitlets.config import PyFileConfigLoader
 
 from autograder.marking.server import MarkingServer
 from autograder.release.build import COURSE
-from autograder.reports.learning.concept_test import load
+from autograder.release.concept_test import load
 from autograder.reports.learning.figures import figures
 from autograder.reports.learning.page import learning_page
 from autograder.reports.learning.records import LearningRecords, Run

@@ -381,7 +381,7 @@ class TestPredictions:
     @pytest.mark.parametrize(
         ("wrong", "says"),
         [
-            (1024, "incorrect. This is a common mistake.\n  Why: That is the variance."),
+            (1024, "incorrect.\n  Why: That is the variance."),
             (6_300_000, "6300000 is incorrect."),
             (5.5, "5.5 is incorrect. What is the variance of a single product"),
             (None, "The answer is still None"),

@@ -9,8 +9,8 @@ import pandas as pd
 
 from autograder.nbgrader.command_line import command_parser, reporting_errors
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.release.concept_test import load, write_tests
 from autograder.reports.class_report import as_csv
-from autograder.reports.learning.concept_test import load, write_tests
 from autograder.reports.learning.figures import figures
 from autograder.reports.learning.page import learning_page
 from autograder.reports.learning.records import LearningRecords, read_learning

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from autograder.reports.learning.concept_test import CORRECT, TESTS, ConceptTest
+from autograder.release.concept_test import CORRECT, TESTS, ConceptTest
 from autograder.reports.learning.records import LearningRecords, Run, statements
 
 #: The gain has an interval only if at least this many students took both tests.

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from autograder.graded_notebooks.points import rounded
 from autograder.graded_notebooks.safe_html import templates
+from autograder.release.concept_test import TESTS, ConceptTest
 from autograder.reports.class_report.charts import WIDTH, rows_of
-from autograder.reports.learning.concept_test import TESTS, ConceptTest
 from autograder.reports.learning.figures import MIN_FOR_GAIN, MIN_FOR_INTERVAL, Figures, gain
 from autograder.reports.learning.records import LearningRecords
 from course_lib.charts import Picture, as_svg

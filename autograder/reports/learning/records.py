@@ -11,8 +11,8 @@ from pathlib import Path
 
 from autograder.graded_notebooks.verdicts import IN_WORDS
 from autograder.nbgrader.course_folder import CourseFolder
+from autograder.release.concept_test import TESTS, ConceptTest
 from autograder.reports.class_report.records import read_records
-from autograder.reports.learning.concept_test import TESTS, ConceptTest
 from autograder.submissions.folder import Submission, submissions
 from autograder.submissions.reading import UnreadableError, read_notebook
 from autograder.submissions.regular_file import read_file

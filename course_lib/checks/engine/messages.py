@@ -183,7 +183,7 @@ def missing(name: str, names: Iterable[str]) -> str:
 def wrong_prediction(name: str, wrong: WrongNumber | str) -> str:
     """Return the message for a wrong prediction. It doesn't reveal the answer."""
     if isinstance(wrong, WrongNumber):
-        return _lines(f"✗ {name}: incorrect. This is a common mistake.", f"Why: {wrong.hint}")
+        return _lines(f"✗ {name}: incorrect.", f"Why: {wrong.hint}")
     return line("○" if wrong == UNANSWERED else "✗", name, wrong)
 
 

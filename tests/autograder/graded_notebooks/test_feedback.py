@@ -43,14 +43,14 @@ def judged_as(verdict: str, **more: object) -> GradedCell:
     ("points", "said", "why"),
     [
         (WRONG, "◐ partly correct: 2 of 4 points.", "The scores are not divided. That costs some"),
-        (replace(WRONG, points=4.0, automatic=4.0, verdict=ALL), "✓ correct: 4", "It is correct."),
+        (replace(WRONG, points=4.0, automatic=4.0, verdict=ALL), "✓ correct: 4", "4 of 4 points.</b></p>"),
         (
             replace(WRONG, points=4.0, automatic=4.0, verdict=replace(ALL, replaced=("norm",))),
             "✓ correct: 4",
-            "It is correct. It was checked with the course&#x27;s norm, because yours fails its own check.",
+            "points.</b> It was checked with the course&#x27;s norm, because yours fails its own check.",
         ),
         (judged_as("wrong"), "✗ incorrect: 0 of 4", "recognise the mistake"),
-        (judged_as("unwritten"), "○ not written yet: 0", "It has not been written yet."),
+        (judged_as("unwritten"), "○ not written yet: 0", "0 of 4 points.</b></p>"),
         (judged_as("missing"), "○ missing: 0", "The notebook does not define this name."),
         (
             judged_as("missing", statements=["no file a.txt was handed in"]),
@@ -61,7 +61,7 @@ def judged_as(verdict: str, **more: object) -> GradedCell:
         (judged_as("out-of-time"), "✗ took too long: 0", "did not finish"),
         (judged_as("kernel-died"), "✗ ended its process: 0", "ended its own process"),
         (judged_as("error"), "… could not be checked: 0", "your fault"),
-        (replace(WRONG, verdict=None), "◐ partly correct: 2", "The check says: partly correct."),
+        (replace(WRONG, verdict=None), "◐ partly correct: 2", "2 of 4 points.</b></p>"),
         (
             replace(WRONG, points=3.5, person=3.0, extra=0.5),
             "3.5 of 4 points.",

@@ -3,8 +3,11 @@
 import json
 import logging
 import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from nbgrader.api import Gradebook, MissingEntry
@@ -13,7 +16,7 @@ from autograder.nbgrader import preparation
 from autograder.nbgrader.autograde import CourseAutograde
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.nbgrader.preparation import Preparation
-from autograder.nbgrader.regrade import Regrading, main
+from autograder.nbgrader.regrade import Change, Regrading, main
 from autograder.results.results import Results
 from autograder.sandbox.confinement import probe
 from tests.autograder.nbgrader.classroom import RIGHT, UNSCALED, Classroom, release, solved
@@ -64,9 +67,9 @@ def test_more_points_for_an_exercise(classroom: Classroom, capsys: pytest.Captur
     assert main([LESSON, *course]) == 0
     shown = capsys.readouterr().out
     rows = [line.split("│")[1:-1] for line in shown.splitlines() if "check_attention_scores" in line]
-    assert [[cell.strip() for cell in row[:5]] for row in rows] == [
-        ["anna", "check_attention_scores", "4", "6", "6"],
-        ["bela", "check_attention_scores", "1.5", "3.5", "6"],
+    assert [[cell.strip() for cell in row[:4]] for row in rows] == [
+        ["anna", "check_attention_scores", "4 of 4", "6 of 6"],
+        ["bela", "check_attention_scores", "1.5 of 4", "3.5 of 6"],
     ]
     assert "Nothing was written." in shown
     assert classroom.state() == before
@@ -86,8 +89,8 @@ def test_more_points_for_an_exercise(classroom: Classroom, capsys: pytest.Captur
         for state in ("planned", "written")
         for change in (("anna", 4, 6), ("bela", 1.5, 3.5))
     ]
-    note = (classroom.course / f"autograder/regrade_notes/{LESSON}/bela.md").read_text()
-    assert "attention_scores: 1.5 before, 3.5 of 6 points now" in note
+    [note] = notes(classroom, "bela")
+    assert "attention_scores: 1.5 of 4 points before, 3.5 of 6 points now" in note.read_text()
 
     # A student who still has the old release gets the new points and a note, but no accusation.
     cell_of(old_release, "attention_scores").source = RIGHT
@@ -100,7 +103,8 @@ def test_more_points_for_an_exercise(classroom: Classroom, capsys: pytest.Captur
     }
     grading = classroom.autograded("carl").metadata.course_grading
     assert grading.tampering == []
-    assert any("earlier release" in note for note in grading.repairs)
+    [note] = grading.repairs
+    assert note.startswith("The lesson was updated after you fetched it. Your answers were graded with")
 
 
 def test_tampering_with_an_old_release_is_still_noticed(classroom: Classroom) -> None:
@@ -149,6 +153,11 @@ def regrading(classroom: Classroom) -> Regrading:
     return Regrading(CourseFolder(classroom.course), LESSON, logging.getLogger("regrade"))
 
 
+def notes(classroom: Classroom, student: str = "*") -> list[Path]:
+    """Return the paths of the notes that were written, of all students or only one, oldest first."""
+    return sorted((classroom.course / "autograder/regrade_notes" / LESSON).glob(f"*/{student}.md"))
+
+
 def trail(classroom: Classroom) -> list[str]:
     """Return the students whose changes were written, from the audit trail."""
     lines = map(json.loads, (classroom.course / "autograder/regrades.jsonl").read_text().splitlines())
@@ -169,8 +178,7 @@ def test_a_resubmission_is_not_a_correction(classroom: Classroom, capsys: pytest
     ) in shown
     assert classroom.state()["gradings"]["bela"] == before
     assert trail(classroom) == ["anna"]
-    notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
-    assert [path.name for path in notes.iterdir()] == ["anna.md"]
+    assert [path.name for path in notes(classroom)] == ["anna.md"]
 
 
 def test_a_submission_that_is_collected_after_the_comparison_keeps_its_grade(classroom: Classroom) -> None:
@@ -222,15 +230,28 @@ def test_an_interrupted_regrade_writes_the_notes_of_those_who_were_graded_again(
         patch.setattr(CourseAutograde, "init_assignment", interrupted)
         assert main(command) == 1
     assert "bela: not corrected: the command was interrupted. Run it again" in capsys.readouterr().out
-    notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
-    assert [path.name for path in notes.iterdir()] == ["anna.md"]
+    assert [path.name for path in notes(classroom)] == ["anna.md"]
     gradings = classroom.state()["gradings"]
     assert {student: grading["grades"][0][1] for student, grading in gradings.items()} == {
         "anna": "6.0",
         "bela": "1.5",
     }
     assert main(command) == 0
-    assert sorted(path.name for path in notes.iterdir()) == ["anna.md", "bela.md"]
+    assert sorted(path.name for path in notes(classroom)) == ["anna.md", "bela.md"]
+
+
+def test_notes_of_an_earlier_correction_are_kept(
+    classroom: Classroom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([datetime(2025, 3, 1, tzinfo=UTC), datetime(2025, 3, 2, tzinfo=UTC)])
+    monkeypatch.setattr("autograder.nbgrader.regrade.datetime", Mock(now=lambda _: next(times)))
+    again = regrading(classroom)
+    first = Change("anna", LESSON, "check_attention_scores", 4, 6, None, 4, 6)
+    again.write_notes([first])
+    again.write_notes([replace(first, before=6, after=5, max_before=6)])
+    earlier, later = [note.read_text() for note in notes(classroom, "anna")]
+    assert "4 of 4 points before, 6 of 6 points now\n\nOn 1 March 2025, a check or its points" in earlier
+    assert "6 of 6 points before, 5 of 6 points now\n\nOn 2 March 2025, a check or its points" in later
 
 
 def test_one_failure_keeps_no_others_note_back(
@@ -249,8 +270,7 @@ def test_one_failure_keeps_no_others_note_back(
     shown = " ".join(capsys.readouterr().out.split())
     assert "bela: not corrected: 1 of 2 submissions could not be graded" in shown
     assert trail(classroom) == ["anna"]
-    notes = classroom.course / f"autograder/regrade_notes/{LESSON}"
-    assert [path.name for path in notes.iterdir()] == ["anna.md"]
+    assert [path.name for path in notes(classroom)] == ["anna.md"]
 
 
 def test_a_submission_that_cannot_be_compared_completely_is_not_changed(

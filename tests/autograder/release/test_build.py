@@ -1,5 +1,4 @@
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,11 +7,13 @@ import nbformat
 import pytest
 
 import course_lib
-from autograder.release.build import main
+from autograder.release.build import COURSE, main
 from autograder.release.lessons import write_lessons
 from autograder.release.solutions import refresh
-from course_lib.checks.engine.misconceptions import misconceptions_of
+from course_lib.checks.engine.exercise import ExerciseCheck
+from course_lib.checks.exercises.registry import catalogue
 from course_lib.curriculum.course_file import CourseError
+from course_lib.transformer import attention_scores
 from tests.autograder.small_course import LESSON, SmallCourse, cell_of
 from tests.nbgrader_command import try_nbgrader
 
@@ -196,11 +197,7 @@ def test_nbgrader_refuses_an_invalid_course_file(small: SmallCourse) -> None:
 
 
 def test_a_lesson_that_is_not_in_order_holds_up_no_other(small: SmallCourse) -> None:
-    manifest = (small.root / "solutions/course.toml").read_text()
-    [_, lesson] = manifest.split("[[lessons]]")
-    small.write("solutions/course.toml", manifest + "[[lessons]]" + lesson.replace("01-scores", "02-scores"))
-    shutil.copytree(small.root / "solutions/01-scores", small.root / "solutions/02-scores")
-    (small.root / "solutions/02-scores/01-scores.py").rename(small.root / "solutions/02-scores/02-scores.py")
+    small.add_copy("02-scores")
     small.change("solutions/02-scores/02-scores.py", '# %% check="predict_spread"\n', "")
     small.write("solutions/02-scores/02-scores.ipynb", "out of date")
     [problem] = refresh(small.root)
@@ -243,7 +240,7 @@ def test_a_cell_that_cannot_be_built_is_named(small: SmallCourse, old: str, new:
     with pytest.raises(CourseError) as refused:
         write_lessons(small.root)
     [problem] = refused.value.problems
-    assert problem.startswith("solutions/01-scores/01-scores.py, cell ")
+    assert problem.startswith("solutions/01-scores/01-scores.py, line ")
     assert says in problem
     assert not (small.root / "lessons").exists()
     assert not list((small.root / "solutions").rglob("*.ipynb"))
@@ -300,15 +297,47 @@ def test_the_command_line_builds_and_refuses(small: SmallCourse, capsys: pytest.
     )
 
 
-def test_the_check_reports_an_invalid_misconception_without_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_names_that_the_checks_do_not_know_are_refused_when_lessons_are_built_and_released(
+    small: SmallCourse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small.change_manifest("not_scaled = 2.5", "unscaled = 2.5")
+    problem = "deductions: 'unscaled' is not a misconception of this exercise. Its misconceptions are: not_sc"
+    assert main(["--course", str(small.root)]) == 1
+    assert problem in capsys.readouterr().err
+    done = try_nbgrader(small.root / "autograder", "generate_assignment", LESSON)
+    assert done.returncode == 1
+    assert problem in done.stderr
+    assert not (small.root / "lessons").exists()
+
+
+def test_an_invalid_misconception_is_refused_when_lessons_are_built(
+    small: SmallCourse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "misconceptions.toml"
-    file.write_text('[[double]]\nname = "triple"\nhnt = ""\n', encoding="utf-8")
+    file.write_text('[[attention_scores]]\nname = "none"\nhnt = ""\n', encoding="utf-8")
+    broken = ExerciseCheck(attention_scores, file)
+    monkeypatch.setitem(catalogue(), "attention_scores", broken)
+    assert main(["--course", str(small.root)]) == 1
+    [unknown, *missing] = capsys.readouterr().err.splitlines()
+    assert "attention_scores, none: unknown key 'hnt'" in unknown
+    assert len(missing) == 4
 
-    def read(course: Path) -> str:
-        return str(misconceptions_of(file, "double", "def double(x):\n    return 2 * x\n"))
 
-    monkeypatch.setattr("autograder.release.validate.validate", read)
-    assert main(["--check"]) == 1
-    assert "double, triple: unknown key 'hnt'" in capsys.readouterr().err
+def test_a_concept_test_that_needs_a_removed_exercise_is_refused(
+    small: SmallCourse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = (COURSE / "solutions/concept_test.toml").read_text(encoding="utf-8")
+    small.write("solutions/concept_test.toml", questions.replace('"split_heads"', '"split_tails"'))
+    assert main(["--course", str(small.root)]) == 1
+    assert capsys.readouterr().err == (
+        "solutions/concept_test.toml, question heads: lesson 02-multi-head has no exercise split_tails. "
+        "Remove the question, or change its lesson and exercise.\n"
+    )
+
+
+def test_the_help_of_the_check_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--check", "--help"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: course check [-h] [--course COURSE] [LESSON ...]\n\nCheck that lessons/")
+    assert "--check" not in shown

@@ -2,8 +2,8 @@
 
 import pytest
 
+from autograder.release.consistency import inconsistencies
 from autograder.release.solution_notebook import solution_notebook
-from autograder.release.validate import unknown_names
 from course_lib.curriculum.course_file import CourseError, load_curriculum
 from tests.autograder.small_course import LESSON, SmallCourse, cell_of
 
@@ -48,7 +48,7 @@ def test_its_cell_says_what_a_score_is_worth(asking: SmallCourse) -> None:
         "    ### END HIDDEN TESTS",
         ")",
     ]
-    assert unknown_names(curriculum) == []
+    assert inconsistencies(curriculum.lessons) == []
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_an_invalid_course_file_is_refused(asking: SmallCourse, old: str, new: s
 
 def test_a_file_that_no_check_knows_is_refused(asking: SmallCourse) -> None:
     asking.change_manifest('"hand_in_translations"', '"hand_in_poem"')
-    [problem] = unknown_names(load_curriculum(asking.root))
+    [problem] = inconsistencies(load_curriculum(asking.root).lessons)
     assert "hand_in_poem: course_lib.checks has no check with this name" in problem
 
 
 def test_another_file_than_the_check_reads_is_refused(asking: SmallCourse) -> None:
     asking.change_manifest('"translations.txt"', '"translation.txt"')
-    [problem] = unknown_names(load_curriculum(asking.root))
+    [problem] = inconsistencies(load_curriculum(asking.root).lessons)
     assert "file: expected translations.txt, which the check reads, got translation.txt" in problem
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from autograder.release.source import SourceCell, read_source
@@ -28,7 +30,7 @@ def test_each_cell_has_its_role_and_name(small: SmallCourse) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('# %% given="setup"', '# %% givne="setup"', "cell 2 ('import math'): the header's 'givne' is not"),
+        ('# %% given="setup"', '# %% givne="setup"', "line 4 ('import math'): the header's 'givne' is not"),
         (
             '# %% given="setup"',
             '# %% given="setup" build="x"',
@@ -93,6 +95,32 @@ def test_cells_missing_from_the_course_file_are_refused(small: SmallCourse, tabl
         f'cell {role}="' in problem and "course.toml has no such entry" in problem
         for problem in refused.value.problems
     )
+
+
+def test_exercises_in_another_order_than_in_the_course_file_are_refused(small: SmallCourse) -> None:
+    [lesson] = load_curriculum(small.root).lessons
+    second = replace(lesson.exercises[0], name="attention_weights")
+    small.change_source(
+        '# %% tags=["see"]',
+        "# %% "
+        + "\n\n# %% ".join(
+            [
+                'build="attention_weights"',
+                '[markdown] hints="attention_weights"',
+                'check="attention_weights"',
+                'tags=["see"]',
+            ]
+        ),
+    )
+    assert read_source(small.root, replace(lesson, exercises=[lesson.exercises[0], second]))
+    with pytest.raises(CourseError, match="attention_weights, attention_scores, got attention_scores"):
+        read_source(small.root, replace(lesson, exercises=[second, lesson.exercises[0]]))
+
+
+def test_the_lines_are_unknown_if_a_cell_has_no_header(small: SmallCourse) -> None:
+    assert read(small)[1].location == 'solutions/01-scores/01-scores.py, line 4, given="setup"'
+    small.change_source("# %% [markdown]\n# # A small lesson", "# Without a header")
+    assert read(small)[1].location == 'solutions/01-scores/01-scores.py, cell 2, given="setup"'
 
 
 def test_a_lesson_without_a_source_is_refused(small: SmallCourse) -> None:

@@ -1,4 +1,4 @@
-"""Every problem that `make check` reports, caused on purpose."""
+"""Every problem that `course check` reports, caused on purpose."""
 
 import json
 from pathlib import Path
@@ -40,6 +40,23 @@ def test_the_command_line_says_each_refusal_on_a_line(
         "solutions/notes.txt: course.toml does not list this file. Add it there or remove it.",
         "lessons/notes.txt: no source produces this file. Remove it.",
     ]
+
+
+def test_only_the_named_lessons_are_validated(small: SmallCourse, capsys: pytest.CaptureFixture[str]) -> None:
+    small.add_copy("02-scores")
+    write_lessons(small.root)
+    small.change("solutions/02-scores/02-scores.py", '# %% check="predict_spread"\n', "")
+    for name in ("lessons/02-scores/notes.txt", "solutions/02-scores/notes.txt"):
+        small.write(name, "")
+    check = ["--check", "--course", str(small.root)]
+    assert main([*check, LESSON]) == 0
+    assert capsys.readouterr().out.startswith("lessons/01-scores matches its sources, every solution passes")
+    assert main([*check, "02-scores"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    assert main([*check, "03-scores"]) == 1
+    assert capsys.readouterr().err == (
+        "there is no lesson called '03-scores'. The lessons are: 01-scores, 02-scores\n"
+    )
 
 
 # --- lessons/ matches the sources ---------------------------------------------------------------------------
@@ -137,10 +154,10 @@ def test_a_solution_that_fails_its_check_is_refused(
     small.change_source("course_lib.transformer.attention:attention_scores", "mistaken:attention_scores")
     write_lessons(small.root)
     problems = validate(small.root)
-    place = f"solutions/{LESSON}/{LESSON}.py, cell check_attention_scores"
+    place = f'solutions/{LESSON}/{LESSON}.py, line 23, check="attention_scores"'
     assert problems[0] == f"{place}: the solution earns 1.5 of 4 points"
     assert problems[1].startswith(
-        f"{place}-as-seen: it fails with the solutions: CheckError: ✗ attention_scores"
+        f"{place}, as students see it: it fails with the solutions: CheckError: ✗ attention_scores"
     )
     assert len(problems) == 2
 
@@ -154,10 +171,10 @@ def test_cells_that_fail_or_do_not_end_and_a_stub_that_passes_are_refused(
     fails = "import sys; print('careful', file=sys.stderr)"
     small.change_source("# A cell to play with.", f"{fails}\n\n# %%\nwhile True: pass")
     write_lessons(small.root)
-    place = f"solutions/{LESSON}/{LESSON}.py, cell 01-scores-code"
+    place = f"solutions/{LESSON}/{LESSON}.py, line"
     assert validate(small.root) == [
-        f"{place}-2: it fails with the solutions: careful",
-        f"{place}-3: it fails with the solutions: it was interrupted after 8 seconds",
+        f"{place} 31: it fails with the solutions: careful",
+        f"{place} 34: it fails with the solutions: it was interrupted after 8 seconds",
         f"{NOTEBOOK}, cell check_attention_scores: it passes before anything is written. "
         "A cell above it gives the answer.",
     ]

@@ -180,6 +180,14 @@ def test_common_mistakes_are_explained_in_the_words_of_the_checks() -> None:
     assert (row["students"], explanation) == (3, known)
 
 
+def test_the_explanation_of_a_mistake_says_what_to_read(
+    graded: GradedClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(catalogue(), "scores", catalogue()["attention_scores"])
+    page, _ = graded.report()
+    assert '<span class="quiet">Read: the paper, section 3.2.1, equation 1' in page
+
+
 def test_misconceptions_are_counted_with_an_example(report: Report) -> None:
     page, tables = report
     first, second = tables["misconceptions"].itertuples()

@@ -11,8 +11,8 @@ import pytest
 
 from autograder.nbgrader.course_folder import CourseFolder
 from autograder.release.build import COURSE
+from autograder.release.concept_test import CORRECT, TESTS, ConceptTest, load, write_tests
 from autograder.reports.learning.__main__ import anonymous, main
-from autograder.reports.learning.concept_test import CORRECT, TESTS, ConceptTest, load, write_tests
 from autograder.reports.learning.figures import figures, gain, spread
 from autograder.reports.learning.page import learning_page
 from autograder.reports.learning.records import LearningRecords, Run, read_learning

@@ -205,7 +205,10 @@ def _problems(test: ConceptTest) -> Iterator[str]:
         if not question.name.isidentifier() or names[question.name] > 1:
             yield f"{here}: expected a name that is a Python identifier and that no other question has"
         if question.exercise not in lessons.get(question.lesson, ()):
-            yield f"{here}: lesson {question.lesson} has no exercise {question.exercise}"
+            yield (
+                f"{here}: lesson {question.lesson} has no exercise {question.exercise}. Remove the question, "
+                "or change its lesson and exercise."
+            )
             continue
         known = question.misconceptions.keys() | question.statements.keys()
         if unknown := sorted((question.pre.wrong.keys() | question.post.wrong.keys()) - known):
@@ -226,10 +229,13 @@ def _problems(test: ConceptTest) -> Iterator[str]:
                 yield f"{here}: expected 3 to {len(_LETTERS)} options, all of them different"
     for idea in test.ideas:
         if sum(any(exercise in checks for exercise, _ in idea.members) for checks in lessons.values()) < 2:
-            yield f"idea {idea.name}: expected misconceptions of at least two lessons"
+            yield f"idea {idea.name}: expected misconceptions of at least two lessons. Remove the idea."
         found = {name for exercise, mistake in idea.members for name in (mistake, f"{exercise}.{mistake}")}
         if unknown := sorted(set(idea.misconceptions) - found):
-            yield f"idea {idea.name}: {', '.join(unknown)}: no exercise has this misconception"
+            yield (
+                f"idea {idea.name}: {', '.join(unknown)}: no exercise has this misconception. Remove it from "
+                "the idea, or correct its spelling."
+            )
 
 
 def _equal(written: object, computed: object) -> bool:
@@ -239,13 +245,23 @@ def _equal(written: object, computed: object) -> bool:
     return written == computed
 
 
+def miscalculated_options(test: ConceptTest) -> list[str]:
+    """Return a problem for each option that can't be computed or differs from the value computed for it."""
+    return [
+        f"{SOURCES}/{QUESTIONS}, {problem}"
+        for question in test.questions
+        for name in TESTS
+        for problem in question.miscalculated(name)
+    ]
+
+
 def write_tests(test: ConceptTest, folder: Path) -> list[Path]:
     """Write the notebooks of both tests into subfolders of `folder`, and return their paths.
 
     Raises CourseError if an option can't be computed or differs from the value computed for it.
     """
-    if problems := [line for q in test.questions for name in TESTS for line in q.miscalculated(name)]:
-        raise CourseError(f"{SOURCES}/{QUESTIONS}, {problem}" for problem in problems)
+    if problems := miscalculated_options(test):
+        raise CourseError(problems)
     return [_write(test, name, folder / assignment) for name, assignment in TESTS.items()]
 
 
