@@ -18,7 +18,7 @@ from course_lib.atomic_files import atomic_write
 from course_lib.errors import BadInputError, ExitCode
 from course_lib.translation.checkpoints.provided import find_run, provided_models
 from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
-from course_lib.translation.configs.schema import Direction
+from course_lib.translation.configs.schema import MAX_BEAM, Direction
 from course_lib.translation.data.prepared import validation_split
 from course_lib.translation.decoding.search_settings import save_settings
 from course_lib.translation.decoding.translator import DecodingPrecision, Translator, load_translator
@@ -76,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=_DIRECTIONS,
         help="the language to translate into, for a model trained in both directions",
     )
-    parser.add_argument("--beam", type=int, help="hypotheses kept at every step; 1 is greedy")
+    parser.add_argument(
+        "--beam", type=int, help=f"hypotheses kept at every step, from 1 (greedy) to {MAX_BEAM}"
+    )
     parser.add_argument("--alpha", type=float, help="exponent of the length penalty")
     parser.add_argument(
         "--n-best",
@@ -164,6 +166,12 @@ def _translate(translator: Translator, options: argparse.Namespace) -> None:
                 print(
                     f"translate: line {done + index + 1} has {length} tokens, and only the first "
                     f"{translator.config.data.max_length} are translated",
+                    file=sys.stderr,
+                )
+            for index in translator.mostly_unknown(lines):
+                print(
+                    f"translate: line {done + index + 1} consists mostly of characters that the model "
+                    "doesn't know, so its translation is meaningless",
                     file=sys.stderr,
                 )
             write(_rows(translator, lines, done, options.n_best))

@@ -101,6 +101,20 @@ def test_a_cut_line_is_told_of_and_not_lost(
     assert "tokens, and only the first 40 are translated" in printed.err
 
 
+def test_a_line_of_unknown_characters_is_reported(
+    trained_folder: Path, german: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    german.write_text("zwei schöne Züge.\n日本語 2\n\nПривет, мир\n", "utf-8")
+    assert main([str(trained_folder), str(german)]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 4
+    assert [line.split(" consists")[0] for line in printed.err.splitlines()] == [
+        "translate: line 2",
+        "translate: line 4",
+    ]
+    assert "mostly of characters that the model doesn't know" in printed.err
+
+
 @pytest.mark.parametrize(("to_file", "shown"), [(True, True), (False, False)])
 def test_a_terminal_shows_how_much_of_a_file_is_done_where_no_text_goes(
     trained_folder: Path, german: Path, tmp_path: Path, to_file: bool, shown: bool
@@ -157,11 +171,17 @@ def test_tuning_saves_the_length_penalty_alone(trained_folder: Path) -> None:
     ("options", "message"),
     [
         (["nowhere.de"], "nowhere.de: No such file or directory"),
-        (["--beam", "0"], "beam: expected at least 1, got 0"),
+        (["--beam", "0"], "beam: expected a number from 1 to 100, got 0"),
+        (["--beam", "10000"], "beam: expected a number from 1 to 100, got 10000"),
+        (["--n-best", "500"], "n_best: expected a number from 1 to the beam, which is 100, got 500"),
         (["--alpha", "nan"], "alpha: expected 0 or more, got nan"),
         (["--beam", "2", "--n-best", "3"], "n_best: expected a number from 1 to the beam, which is 2, got 3"),
         (["--n-best", "0"], "n_best: expected a number from 1 to the beam"),
-        (["--checkpoint", "best.pt"], "best.pt: this model cannot be read"),
+        (
+            ["--checkpoint", "bset"],
+            "bset: there is no such file. Pass the file of a model, or a kind of model that the run has: "
+            "last, best, averaged.",
+        ),
         (["--device", "meta"], "device: expected cpu, cuda or auto, got meta"),
         (["--device", "abacus"], "device: expected cpu, cuda or auto, got abacus"),
     ],

@@ -113,8 +113,8 @@ class Checkpoints(StepFiles):
         if damaged:
             raise BadInputError(
                 f"{self.folder}: expected an intact checkpoint, but found only damaged ones "
-                f"({', '.join(path.name for path in damaged)}). Remove this folder to start the run from the "
-                "beginning."
+                f"({', '.join(path.name for path in damaged)}). Restore one from a backup, or choose another "
+                f"run_folder; there, training.init_from={self.folder.parent} starts from this run's model."
             )
         return None, []
 

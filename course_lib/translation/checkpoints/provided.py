@@ -12,6 +12,7 @@ The model card is written by hand.
 """
 
 import argparse
+import difflib
 import hashlib
 import json
 import shutil
@@ -46,7 +47,7 @@ def find_run(name: str | Path) -> tuple[RunFolder, bool]:
     `name` is the path of a run or the name of a provided model. An existing path takes precedence over a
     provided model of the same name. If there is neither, the returned folder doesn't exist.
     """
-    path = Path(name)
+    path = Path(name).expanduser()
     is_provided = not path.exists() and str(name) in provided_models()
     return RunFolder(_FOLDER / path if is_provided else path), is_provided
 
@@ -60,12 +61,26 @@ def load_run(name: str | Path, checkpoint: str | None = None) -> TrainedRun:
     """
     folder, is_provided = find_run(name)
     if not is_provided:
+        if not folder.path.is_dir():
+            raise BadInputError(_no_run(folder.path))
         return load_trained_run(folder, checkpoint)
     if checkpoint is not None:
         raise BadInputError(
             f"--checkpoint: the provided model {name} has only one checkpoint. Leave out this option."
         )
     return load_provided(folder)
+
+
+def _no_run(path: Path) -> str:
+    if path.exists():
+        return f"{path}: this is a file. Pass the folder of a run."
+    known = provided_models()
+    near = difflib.get_close_matches(str(path), known, n=1)
+    suggestion = f' Did you mean "{near[0]}"?' if near else ""
+    return (
+        f"{path}: there is no such folder. Pass the folder of a run or a provided model "
+        f"({', '.join(known)}).{suggestion}"
+    )
 
 
 def load_provided(folder: RunFolder) -> TrainedRun:

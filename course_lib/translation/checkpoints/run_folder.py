@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from course_lib.errors import BadInputError
 from course_lib.translation.configs.schema import ModelKind
 
 MODEL_KINDS: tuple[ModelKind, ...] = get_args(ModelKind)
@@ -20,6 +21,8 @@ _SUBFOLDERS = {
     "wandb": r".*",
 }
 _TEMPORARY = r"\..*\.tmp"
+#: The names of files that may be in a folder before a run is started in it.
+_BEFORE_A_RUN = re.compile(r"\..*|.*\.(log|out|err)|.*log.*\.txt|nccl-trace-rank-\d+")
 
 
 @dataclass
@@ -50,10 +53,29 @@ class RunFolder:
         """The file of the search settings, including the tuned length penalty."""
         self.translations = path / "translations.txt"
         """The translations of the test split, one sentence per line."""
+        self.output = path / "output.txt"
+        """The output of a run that a notebook has started in the background."""
+        self.process = path / "process.txt"
+        """The process id of such a run, and the name of its machine."""
 
     def model(self, kind: ModelKind) -> Path:
         """Return the path of the trained model of a kind, whether it exists or not."""
         return self.models / f"{kind}.pt"
+
+    def require_run_or_empty(self) -> None:
+        """Raise BadInputError if the folder contains files, but not the one that every run creates first.
+
+        Logs and hidden files may be in the folder before the run.
+        """
+        if self.metrics.exists() or not self.path.is_dir():
+            return
+        expected = {self.output.name, self.process.name}
+        names = {path.name for path in self.path.iterdir()} - expected
+        if others := [name for name in names if not _BEFORE_A_RUN.fullmatch(name)]:
+            raise BadInputError(
+                f"run_folder: {self.path} contains files, but isn't the folder of a run (it contains "
+                f"{min(others)}). Choose a new folder."
+            )
 
     def remove_temporary_files(self) -> None:
         """Remove incomplete files left by a killed process."""
@@ -61,10 +83,10 @@ class RunFolder:
             for path in folder.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
 
-    def other_files(self, *besides: str) -> list[str]:
-        """Return the relative paths of all files that no run writes, except those named in `besides`."""
+    def other_files(self) -> list[str]:
+        """Return the relative paths of all files that no run writes."""
         files = (self.config, self.vocabulary, self.metrics, self.parts, self.search, self.translations)
-        known = {*besides, *(path.name for path in files)}
+        known = {path.name for path in (*files, self.output, self.process)}
         others = []
         for path in self.path.iterdir():
             if path.name in _SUBFOLDERS and path.is_dir():

@@ -106,9 +106,12 @@ def _model_path(folder: RunFolder, checkpoint: str | None) -> Path:
             raise BadInputError(
                 f"{folder.path}: the run has no {kind} model; it has {', '.join(available) or 'none yet'}."
             )
+        if kind is None and not Path(checkpoint).exists():
+            raise BadInputError(
+                f"{checkpoint}: there is no such file. Pass the file of a model, or a kind of model that the "
+                f"run has: {', '.join(available) or 'none yet'}."
+            )
         return folder.model(kind) if kind else Path(checkpoint)
-    if not folder.path.is_dir():
-        raise BadInputError(f"{folder.path}: there is no such folder. Pass the folder of a run.")
     if not available:
         raise BadInputError(
             f"{folder.path}: there is no trained model in this folder. A run can translate after its first "

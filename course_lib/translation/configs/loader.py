@@ -110,8 +110,10 @@ def _read(name: str) -> str:
     try:
         return Path(name).read_text("utf-8")
     except OSError as error:
-        near = difflib.get_close_matches(name, provided, n=1)
-        suggestion = f' Did you mean "{near[0]}"?' if near else ""
+        files = {path.name: str(path) for path in Path(name).parent.glob("*.y*ml")}
+        names = dict(zip(provided, provided, strict=True)) | files
+        near = difflib.get_close_matches(Path(name).name, names, n=1)
+        suggestion = f' Did you mean "{names[near[0]]}"?' if near else ""
         raise BadInputError(
             f"{name}: cannot be read ({error.strerror}). Pass a YAML file or one of {', '.join(provided)}."
             f"{suggestion}"
@@ -163,6 +165,8 @@ def _parse(origin: str, text: str) -> dict[str, Any]:
     # PyYAML's constructors raise many kinds of exceptions, for example for an impossible date.
     except Exception as error:
         raise BadInputError(f"{origin}: not valid YAML: {str(error)[:100]}") from None
+    if values is None:
+        raise BadInputError(f"{origin}: the file is empty. Write keys with values into it.")
     if not isinstance(values, dict):
         raise BadInputError(f"{origin}: expected keys with values, got {_shown(values)}")
     return values
@@ -213,11 +217,14 @@ def _message(error: ErrorDetails) -> str:
             return f'there is no key "{path}"{_suggestion(path)}'
         case "missing":
             return f'the key "{path}" is missing'
+        case "string_too_short":
+            return f"{path}: must not be empty"
         case "model_type":
             return f'"{path}" is a section: expected keys with values, got {got}'
         case "value_error":
             # The messages of a section's validators begin with the key, without the name of the section.
-            mark = "." if path in RunConfig.model_fields else ": " if path else ""
+            is_section = path in RunConfig.model_fields and path not in dict(_fields(RunConfig))
+            mark = "." if is_section else ": " if path else ""
             return f"{path}{mark}{error['ctx']['error']}"
     expected = error["msg"].removeprefix("Input should be ").replace("'", '"').replace("a valid ", "a ")
     expected = re.sub("^(greater|less)", r"a number \1", expected).replace("a integer", "an integer")

@@ -4,10 +4,11 @@ The docstring of a field is its documentation: `--help` prints it, and a run's o
 comment.
 """
 
+import os
 from typing import Annotated, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 T = TypeVar("T")
 
@@ -18,12 +19,27 @@ class MayChangeMarker:
 
 MayChange = Annotated[T, MayChangeMarker]
 
+
+def _expand_home(path: str) -> str:
+    """Replace a leading ~, which the shell leaves unchanged in a config file."""
+    expanded = os.path.expanduser(path)
+    if expanded.startswith("~"):
+        raise ValueError(f"the home folder in {path} is not known; write the whole path")
+    return expanded
+
+
+#: The path of a file or folder. A leading ~ or ~USER is replaced by the home folder.
+LocalPath = Annotated[str, Field(min_length=1), AfterValidator(_expand_home)]
+
 #: The source and the target language of a translator.
 Direction = Literal["de-en", "en-de"]
 #: The precisions for training, as documented in TrainingConfig.
 Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16", "float64"]
 #: The models that a run saves: the latest weights, the best on the validation split, and an average.
 ModelKind = Literal["last", "best", "averaged"]
+
+#: The largest beam: the memory for decoding a sentence is proportional to its size.
+MAX_BEAM = 100
 
 #: The length of the table of lesson 05's `PositionalEncoding`.
 MAX_POSITIONS = 5000
@@ -53,13 +69,13 @@ class DataConfig(Section):
     downloaded. folder: your own files."""
     direction: Direction = "de-en"
     """de-en: translate German into English. en-de: English into German, as in table 2 of the paper."""
-    prepared: MayChange[str | None] = Field(default=None, min_length=1)
+    prepared: MayChange[LocalPath | None] = None
     """A folder written by `course prepare` with the same settings, to train from without preparing the corpus
     again; it may be a copy on each node's own disk. Default: the run prepares its data in its own folder."""
-    folder: MayChange[str | None] = Field(default=None, min_length=1)
+    folder: MayChange[LocalPath | None] = None
     """With corpus: folder, the folder of the files NAME.de and NAME.en, where NAME is train, validation and
     test; one sentence per line, plain or gzipped (.gz)."""
-    mirror: MayChange[str | None] = Field(default=None, min_length=1)
+    mirror: MayChange[LocalPath | None] = None
     """A folder with the published files, either directly or in a subfolder named after the corpus. It is read
     instead of downloading to the user's cache folder. Default: the environment variable COURSE_DATA."""
     train_pairs: int | None = Field(default=None, ge=1)
@@ -77,8 +93,13 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> "DataConfig":
-        if (self.corpus == "folder") != (self.folder is not None):
-            raise ValueError("folder: must be set if corpus is 'folder', and only then")
+        if self.corpus == "folder" and self.folder is None:
+            raise ValueError("folder: must be set if corpus is 'folder'")
+        if self.corpus != "folder" and self.folder is not None:
+            raise ValueError(
+                f"folder: is only used if corpus is 'folder', but corpus is '{self.corpus}'; set "
+                "data.folder=null"
+            )
         return self
 
 
@@ -128,7 +149,7 @@ class TrainingConfig(Section):
     """Batches per weight update, over all processes together. A process with several of them accumulates
     their gradients, so the result does not depend on the number of processes. If there are more processes
     than batches, each update is divided into more and smaller batches, and a message reports this."""
-    init_from: str | None = Field(default=None, min_length=1)
+    init_from: LocalPath | None = None
     """The folder of another run, or the name of a provided model such as multi30k, to start from: its trained
     weights and its vocabulary, regardless of the vocabulary settings in the data section. Default:
     random weights."""
@@ -223,9 +244,9 @@ class EvaluationConfig(Section):
     """Largest batch during evaluation."""
     weights: MayChange[ModelKind] = "last"
     """The weights for translating the test split. If this kind doesn't exist, the last weights are used."""
-    beam_size: MayChange[int] = Field(default=5, ge=1)
-    """Hypotheses kept by beam search on the test split; 1 is greedy decoding. Validation scores during
-    training always use greedy decoding."""
+    beam_size: MayChange[int] = Field(default=5, ge=1, le=MAX_BEAM)
+    """Hypotheses kept by beam search on the test split, at most 100; 1 is greedy decoding. Validation
+    scores during training always use greedy decoding."""
     alpha: MayChange[float | Literal["auto"]] = "auto"
     """Exponent of the length penalty, 0 or greater. auto: the best value on the validation split."""
     length_factor: MayChange[float] = Field(default=1.2, gt=0, le=1000)
@@ -271,8 +292,9 @@ class SelectionConfig(Section):
 class RunConfig(Section):
     """All settings of a run."""
 
-    run_folder: MayChange[str] = Field(min_length=1)
-    """The folder of the run: config, vocabulary, metrics, checkpoints and translations."""
+    run_folder: MayChange[LocalPath]
+    """The folder of the run: config, vocabulary, metrics, checkpoints and translations. It must be new or
+    contain this run."""
     seed: int = Field(default=1, ge=0, le=2**63 - 1)
     """Seed of all randomness: initial weights, order of the batches, dropout."""
     data: DataConfig

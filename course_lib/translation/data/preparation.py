@@ -6,7 +6,7 @@ again.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import compress
 from pathlib import Path
 
@@ -74,6 +74,7 @@ def prepare(
             for name, text in splits.items()
             for path in _write_split(folder, name, text, vocabulary, config, dtype, notes)
         ]
+        notes += _suspicions(train, {"validation": corpus.validation, "test": corpus.test})
         contents = Contents(
             layout=LAYOUT,
             corpus=fingerprint,
@@ -110,6 +111,28 @@ def _without_empty(train: ParallelText) -> ParallelText:
     if not pairs:
         raise BadInputError(f"no training pair is left: all {len(train)} have an empty side")
     return ParallelText([german for german, _ in pairs], [english for _, english in pairs])
+
+
+def _suspicions(train: ParallelText, evaluation: Mapping[str, ParallelText]) -> list[str]:
+    """Return messages about text that may be a mistake. `evaluation` holds the other splits by name."""
+    notes = []
+    for language, lines in (("German", train.german), ("English", train.english)):
+        if 2 * sum("\t" in line for line in lines) > len(lines):
+            notes.append(
+                f"most {language} training lines contain a tab. If they contain both languages, write each "
+                "language to its own file"
+            )
+    for name, split in evaluation.items():
+        pairs = list(zip(split.german, split.english, strict=True))
+        if empty := sum(not all(pair) for pair in pairs):
+            notes.append(f"{empty:,} of {len(pairs):,} {name} pairs have an empty side, and are scored")
+        known = set(pairs).intersection(zip(train.german, train.english, strict=True))
+        if seen := sum(pair in known for pair in pairs):
+            notes.append(
+                f"{seen:,} of {len(pairs):,} {name} pairs are also training pairs, so the score may be too "
+                "high"
+            )
+    return notes
 
 
 def _write_split(

@@ -49,7 +49,7 @@ class PreparedData:
     validation: EvaluationSplit
     test: EvaluationSplit
     notes: list[str]
-    """Messages for the user about dropped and truncated pairs."""
+    """Messages for the user about dropped, truncated and suspicious pairs."""
     fingerprint: str
     """A hash of the data files, which hold the ids and the texts. It doesn't cover the vocabulary."""
 

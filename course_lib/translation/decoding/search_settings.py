@@ -8,6 +8,7 @@ from pathlib import Path
 
 from course_lib.atomic_files import atomic_write_text
 from course_lib.errors import BadInputError
+from course_lib.translation.configs.schema import MAX_BEAM
 from course_lib.translation.model.seq2seq import TransformerModel
 
 
@@ -16,7 +17,7 @@ class SearchSettings:
     """The settings of greedy decoding or beam search. Raises ValueError if a value is unusable."""
 
     beam: int = 1
-    """The number of hypotheses kept at every step; 1 is greedy decoding."""
+    """The number of hypotheses kept at every step, at most `MAX_BEAM`; 1 is greedy decoding."""
     alpha: float = 0.0
     """The exponent of the length penalty; 0 favours short translations."""
     n_best: int = 1
@@ -26,8 +27,8 @@ class SearchSettings:
         for name in ("beam", "n_best"):
             if not isinstance(getattr(self, name), int):
                 raise ValueError(f"{name}: expected a whole number, got {getattr(self, name)}")
-        if self.beam < 1:
-            raise ValueError(f"beam: expected at least 1, got {self.beam}")
+        if not 1 <= self.beam <= MAX_BEAM:
+            raise ValueError(f"beam: expected a number from 1 to {MAX_BEAM}, got {self.beam}")
         if not 0 <= self.alpha < math.inf:
             raise ValueError(f"alpha: expected 0 or more, got {self.alpha}")
         if not 1 <= self.n_best <= self.beam:
@@ -38,11 +39,11 @@ class SearchSettings:
     def override(self, beam: int | None, alpha: float | None, n_best: int | None) -> "SearchSettings":
         """Return a copy with the given values. None keeps the current value, but for `n_best` it means 1.
 
-        If `beam` is None, the beam is raised to `n_best` if necessary. Raises ValueError if a value is out of
-        range.
+        If `beam` is None, the beam is raised to `n_best` if necessary and possible. Raises ValueError if a
+        value is out of range.
         """
         if beam is None:
-            beam = max(self.beam, n_best or 1)
+            beam = max(self.beam, min(n_best or 1, MAX_BEAM))
         return SearchSettings(beam, self.alpha if alpha is None else alpha, 1 if n_best is None else n_best)
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -138,6 +139,22 @@ class Translator:
         """
         lengths = [len(ids) + 2 for ids in self._ids(sentences)]
         return {index: length for index, length in enumerate(lengths) if length > self.config.data.max_length}
+
+    def mostly_unknown(self, sentences: Sequence[str]) -> list[int]:
+        """Return the indices of the sentences that consist mostly of characters unknown to the vocabulary.
+
+        Such a character is encoded as several tokens, and each of them is only a part of the character.
+        """
+        return [
+            index
+            for index, ids in enumerate(self._ids(sentences))
+            if 2 * sum(number in self._incomplete_characters for number in ids) > len(ids)
+        ]
+
+    @cached_property
+    def _incomplete_characters(self) -> set[int]:
+        texts = self.vocabulary.decode([[number] for number in range(len(self.vocabulary))])
+        return {number for number, text in enumerate(texts) if "\ufffd" in text}
 
     def _decode(self, sentences: Sequence[str], settings: SearchSettings) -> list[list[Hypothesis]]:
         return self._decoder.decode_all(self._backend, self._ids(sentences), settings)

@@ -95,7 +95,11 @@ def parser() -> argparse.ArgumentParser:
         help=f"a YAML file, or the name of a provided config: {', '.join(provided_configs())}",
     )
     parser.add_argument(
-        "overrides", metavar="section.key=value", nargs="*", help="values that replace those of the config"
+        "overrides",
+        metavar="section.key=value",
+        nargs="*",
+        default=[],  # Otherwise argparse lists it among the required arguments.
+        help="values that replace those of the config",
     )
     parser.add_argument(
         "--parts",

@@ -78,10 +78,9 @@ def train(
     ends with a message if it waits for a rank that is frozen or has exited. Must be called on every rank.
 
     Raises:
-        BadInputError: if the config cannot be satisfied, if another process is training in the run folder, if
-            that folder contains a different run or only damaged checkpoints, if the student's code fails, or
-            if the results cannot be saved.
-        OSError: if the run folder cannot be written to.
+        BadInputError: if the config cannot be satisfied, if the run folder cannot be used, if another process
+            is training in it, if it contains a different run or one without an intact checkpoint, if the
+            student's code fails, or if the model or the results cannot be saved.
         Interrupted: if a stop was requested through `interruption`.
         LostPeerError: if another process doesn't answer during training.
     """
@@ -130,7 +129,7 @@ def train(
         if state is not None:
             experiment.load(state)
         else:
-            rank_zero_first(distributed, experiment.files.clear_models)
+            rank_zero_first(distributed, experiment.files.begin)
         # Free the memory of the loaded states, which are as large as the model and its optimiser.
         del checkpoint, state, start
         experiment.train()
@@ -219,10 +218,16 @@ class Experiment:
         self._validated_step = state["validated_step"]
 
     def train(self) -> None:
-        """Train to the end or early stopping. On a stop request, save a checkpoint and raise Interrupted."""
+        """Train to the end or early stopping. On a stop request, save a checkpoint and raise Interrupted.
+
+        Raises BadInputError if the last model or the final checkpoint cannot be saved.
+        """
         trainer = self.trainer
         with self.interruption.deferred():
             in_an_epoch, is_over = trainer.updates_done > 0, self._complete or self._best.patience_exhausted
+            if is_over:
+                # It may be missing, because the disk was full when the run ended.
+                self.files.save_model("last", self._trained_model)
             if trainer.step > self._validated_step and (is_over or not in_an_epoch):
                 if in_an_epoch:
                     # The run may have been interrupted here, and its config shortened since then.
@@ -236,6 +241,7 @@ class Experiment:
                 self._train_epoch()
                 self._validate()
         self._profiler.end()
+        rank_zero_first(self.distributed, self.files.require_saved)
         if not self._complete:
             selection = self.config.selection
             self.display.print(
@@ -326,7 +332,7 @@ class Experiment:
         Raises BadInputError if loading the weights or saving the results fails.
         """
         test, validation = self.data.test, self.data.validation
-        self.files.save_average(self.trainer.step)
+        rank_zero_first(self.distributed, partial(self.files.save_average, self.trainer.step))
         use = self._weights_for_test()
         if use != "last":
             weights = broadcast_from_rank_zero(

@@ -17,10 +17,6 @@ from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.configs.schema import yaml_value
 from course_lib.translation.train.metrics import MetricsRow
 
-#: The file with the output of a background run.
-_OUTPUT = "output.txt"
-#: The file with the process id of a background run and the name of its machine.
-_PROCESS = "process.txt"
 #: How long a run may take to stop. It saves a checkpoint first.
 _SECONDS_TO_STOP = 120.0
 
@@ -31,7 +27,7 @@ def rows_so_far(run_folder: str | Path) -> list[MetricsRow]:
     The run may be writing at the same time, so a last line without a line feed is ignored.
     """
     try:
-        text = RunFolder(Path(run_folder)).metrics.read_text("utf-8")
+        text = RunFolder(Path(run_folder).expanduser()).metrics.read_text("utf-8")
     except FileNotFoundError:
         return []
     return [json.loads(line) for line in text.split("\n")[:-1] if line]
@@ -62,18 +58,22 @@ class BackgroundRun:
         `processes` is the number of training processes. By default, an earlier run in the folder is resumed.
         With `restart`, it is stopped if it is still in progress, and deleted.
 
-        Raises BadInputError if a run is in progress in the folder, unless `restart` can stop it. With
-        `restart`, also raises it if the folder contains anything that a run would not have written.
+        Raises BadInputError if a run is in progress in the folder, unless `restart` can stop it, and if the
+        folder contains files but no run. With `restart`, also raises it if the folder contains anything that
+        a run would not have written.
         """
-        folder = Path(run_folder)
+        folder = Path(run_folder).expanduser()
+        run = RunFolder(folder)
         if restart and folder.exists():
             _require_only_a_run(folder)
+        elif not restart:
+            run.require_run_or_empty()
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "course_lib.translation.train", config]
         if processes > 1:
             launcher = ["course_lib.translation.launch", "--standalone", f"--nproc-per-node={processes}"]
             command[2:2] = [*launcher, "-m"]
-        with (folder / _OUTPUT).open("ab") as log:
+        with run.output.open("ab") as log:
             # The run's processes inherit the lock with their output file, so it is held until all have ended.
             if not try_lock(log):
                 if not restart:
@@ -83,7 +83,7 @@ class BackgroundRun:
                 _delete(folder)
             log.truncate(0)
             # Otherwise the file would name an earlier process until the new one has started.
-            (folder / _PROCESS).unlink(missing_ok=True)
+            run.process.unlink(missing_ok=True)
             process = subprocess.Popen(
                 [*command, f"run_folder={yaml_value(str(folder))}", *overrides],
                 stdin=subprocess.DEVNULL,
@@ -95,7 +95,7 @@ class BackgroundRun:
                 start_new_session=True,
             )
         # Another notebook, or this one after a restart of its kernel, needs the process id to stop the run.
-        (folder / _PROCESS).write_text(f"{process.pid} {platform.node()}\n", "utf-8")
+        run.process.write_text(f"{process.pid} {platform.node()}\n", "utf-8")
         return cls(folder=folder, process=process)
 
     @property
@@ -109,7 +109,8 @@ class BackgroundRun:
 
     def last_line(self) -> str:
         """Return the last non-blank line of the run's output, or an empty string if there is none."""
-        lines = (self.folder / _OUTPUT).read_text("utf-8", errors="replace").replace("\r", "\n").split("\n")
+        text = RunFolder(self.folder).output.read_text("utf-8", errors="replace")
+        lines = text.replace("\r", "\n").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def wait(self) -> int:
@@ -126,7 +127,7 @@ class BackgroundRun:
 def _stop_earlier(folder: Path, log: BinaryIO) -> None:
     """Stop the run that holds the lock of `log`, and wait until this process has the lock."""
     try:
-        number, host = (folder / _PROCESS).read_text("utf-8").split()
+        number, host = RunFolder(folder).process.read_text("utf-8").split()
         if host == platform.node():
             os.kill(int(number), signal.SIGTERM)
     except (OSError, ValueError):
@@ -148,8 +149,8 @@ def _require_only_a_run(folder: Path) -> None:
     """Raise BadInputError unless the folder is empty, or contains the files of a run and nothing else."""
     run = RunFolder(folder)
     found = {path.name for path in folder.iterdir()}
-    others = run.other_files(_OUTPUT, _PROCESS)
-    if found and not found & {_OUTPUT, run.metrics.name}:
+    others = run.other_files()
+    if found and not found & {run.output.name, run.metrics.name}:
         others = sorted(found)
     if others:
         raise BadInputError(
@@ -168,5 +169,5 @@ def _delete(folder: Path) -> None:
         for path in folder.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
-            elif path.name not in (_OUTPUT, run.metrics.name):
+            elif path not in (run.output, run.metrics):
                 path.unlink()

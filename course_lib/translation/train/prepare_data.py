@@ -33,7 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     parser.add_argument(
-        "overrides", metavar="section.key=value", nargs="*", help="values that replace those of the config"
+        "overrides",
+        metavar="section.key=value",
+        nargs="*",
+        default=[],  # Otherwise argparse lists it among the required arguments.
+        help="values that replace those of the config",
     )
     options = parser.parse_intermixed_args(arguments)
     try:

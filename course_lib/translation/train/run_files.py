@@ -35,7 +35,8 @@ _WAITING = 2
 class RunFiles:
     """The files of a run, which rank 0 writes. On the other ranks, `log` is None and nothing is written.
 
-    If a file cannot be written during training, `report` is called with a message and training continues.
+    If a file cannot be written during training, `report` is called with a message and training continues;
+    `require_saved` raises an error if the last files could not be written.
     Checkpoints, models and snapshots are written by one thread, in the order of the calls, from copies of
     the weights. `finish_writing` waits for this thread. The end of the `with` block waits for it, too, and
     closes the dashboards. The set `unfinished` is not empty while files are being written, and after the end
@@ -58,6 +59,7 @@ class RunFiles:
         self._snapshots = Snapshots(folder.snapshots, config.training.average_last)
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: deque[tuple[str, Future[None]]] = deque()
+        self._unsaved: dict[str, OSError] = {}
         self._config = config
         self._dashboards: Dashboards | None = None
 
@@ -78,18 +80,23 @@ class RunFiles:
             if self._dashboards is not None:
                 self._dashboards.close(failed=kind is not None)
 
-    def clear_models(self) -> None:
-        """Remove the models and snapshots of an earlier run. Raises BadInputError if that is impossible."""
+    def begin(self) -> None:
+        """Prepare the folder of a run that starts from the beginning.
+
+        Remove what an earlier start has left, and create the folder of checkpoints, which marks the run as
+        started. Raises BadInputError if that is impossible.
+        """
         if self._log is None:
             return
         try:
             self._snapshots.remove_others(up_to=0)
             for path in (*map(self.folder.model, MODEL_KINDS), self.folder.search):
                 path.unlink(missing_ok=True)
+            self.folder.checkpoints.mkdir(exist_ok=True)
         except OSError as error:
             raise BadInputError(
-                f"{self.folder.path}: the models of an earlier run cannot be removed ({error.strerror}). "
-                "Choose another run_folder."
+                f"{self.folder.path}: the run folder cannot be used ({error.strerror}). Choose another "
+                "run_folder."
             ) from None
 
     def discard_snapshots(self, after: int) -> None:
@@ -132,6 +139,22 @@ class RunFiles:
             what, writing = self._writing.popleft()
             self._try(what, writing.result)
 
+    def require_saved(self) -> None:
+        """Raise BadInputError if the newest last model or the newest checkpoint could not be saved."""
+        self.finish_writing()
+        for what, path in (
+            ("The last model", self.folder.model("last")),
+            ("The checkpoint", self.folder.checkpoints),
+        ):
+            if (error := self._unsaved.get(what)) is not None:
+                resume = "run the same command again to resume from the latest checkpoint"
+                if not self._checkpoints.newest_first():
+                    resume = "start the run again with another run_folder, because there is no checkpoint"
+                raise BadInputError(
+                    f"{path}: {what.lower()} could not be saved at the end of training ({error.strerror}). "
+                    f"Fix this (for example, free some disk space), and {resume}."
+                )
+
     def save_model(self, kind: ModelKind, model: Callable[[], TrainedModel]) -> None:
         """Start saving the last or the best model of the run. `model` is called only on rank 0."""
         self._save_copy(f"The {kind} model", model, partial(save_model, self.folder.model(kind)))
@@ -145,7 +168,8 @@ class RunFiles:
         """Replace the averaged model with the average of the snapshots up to update `up_to`.
 
         If no snapshot is usable, the old averaged model is only removed. Does nothing if the run doesn't
-        average the weights.
+        average the weights. Raises BadInputError if the old model cannot be removed or the new one cannot be
+        saved.
         """
         if self._log is None or not self._snapshots.count:
             return
@@ -162,7 +186,12 @@ class RunFiles:
         try:
             averaged = self._snapshots.average(up_to, self._report)
             if averaged is not None:
-                self._try("The averaged model", lambda: save_model(path, averaged))
+                save_model(path, averaged)
+        except OSError as error:
+            raise BadInputError(
+                f"{path}: the averaged model could not be saved ({error.strerror}). Fix this (for example, "
+                "free some disk space), and run the same command again to resume from the latest checkpoint."
+            ) from None
         finally:
             self._unfinished.discard(path)
 
@@ -220,10 +249,10 @@ class RunFiles:
     def _try(self, what: str, write: Callable[[], None]) -> None:
         try:
             write()
+            self._unsaved.pop(what, None)
         except OSError as error:
-            self._report(
-                f"{what} could not be saved ({error.strerror}). Training continues, and older files are kept."
-            )
+            self._unsaved[what] = error
+            self._report(f"{what} could not be saved ({error.strerror}). Older files, if any, are kept.")
 
 
 def _copied(state: State) -> State:

@@ -23,10 +23,10 @@ from course_lib.translation.checkpoints.checkpoint import (
     require_same_config,
 )
 from course_lib.translation.checkpoints.provided import load_run
-from course_lib.translation.checkpoints.run_folder import RunFolder
+from course_lib.translation.checkpoints.run_folder import MODEL_KINDS, RunFolder
 from course_lib.translation.checkpoints.trained_model import TrainedRun
 from course_lib.translation.configs.loader import documented_yaml, load_config, yaml_values
-from course_lib.translation.configs.schema import Precision, RunConfig, TrainingConfig
+from course_lib.translation.configs.schema import ModelConfig, Precision, RunConfig, TrainingConfig
 from course_lib.translation.data.preparation import prepare
 from course_lib.translation.data.prepared import PreparedData, open_run_data, open_shared_data
 from course_lib.translation.data.vocabulary import Vocabulary
@@ -58,8 +58,8 @@ _LOCAL_SETTINGS = {
 #: How long a restarted process waits for the lock of its run folder.
 _SECONDS_FOR_LOCK = 120
 
-#: Settings that must be equal in two runs for the weights of one to fit the other.
-_SHAPE = ("layers", "d_model", "heads", "d_ff", "norm_first", "tie_embeddings")
+#: Settings of the model that may differ between two runs although the weights of one start the other.
+_NOT_ARCHITECTURE = {"dropout", "inner_dropout", "attention"}
 
 
 def set_up_process(config: RunConfig, distributed: DistributedInfo) -> tuple[RunConfig, torch.device]:
@@ -267,13 +267,25 @@ def locked_run(folder: RunFolder) -> Iterator[None]:
 
     The lock is on the metrics file, and the operating system releases it if the process is killed. If
     the block raises an exception before anything is written, a new folder is removed again. Raises
-    BadInputError if another process is training in the folder, and OSError if it cannot be written to. If
-    SLURM or torchrun has restarted this process, wait up to two minutes for the lock: NFS keeps the lock of a
-    node that has crashed for about 90 seconds.
+    BadInputError if another process is training in the folder, if it cannot be created or written to, or if
+    it contains files but no run. If SLURM or torchrun has restarted this process, wait up to two
+    minutes for the lock: NFS keeps the lock of a node that has crashed for about 90 seconds.
     """
     is_new = not folder.path.exists()
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with folder.metrics.open("ab") as metrics:
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            folder.require_run_or_empty()
+            metrics = stack.enter_context(folder.metrics.open("ab"))
+        except FileExistsError:
+            raise BadInputError(
+                f"run_folder: {folder.path} is a file. Choose the path of a new folder, or of a run."
+            ) from None
+        except OSError as error:
+            raise BadInputError(
+                f"run_folder: {folder.path} can't be created or written to ({error.strerror}). Choose "
+                "another folder."
+            ) from None
         deadline = time.monotonic() + (_SECONDS_FOR_LOCK if _was_restarted() else 0)
         while not (locked := try_lock(metrics)) and time.monotonic() < deadline:
             time.sleep(1)
@@ -304,12 +316,10 @@ def open_run(
     Return the config, with each update divided into at least one batch for each process, the data, the
     result of `find_latest` and, without a checkpoint, the run that `training.init_from` names, if any. Rank 0
     also saves the config and the student's code in the folder. Raises BadInputError on all ranks if the
-    folder contains a different run or only damaged checkpoints, if the run to start from doesn't fit, or if
-    the data cannot be prepared.
+    folder contains a different or a longer run, or a run whose checkpoints are missing or damaged, if the run
+    to start from doesn't fit, or if the data cannot be prepared.
     """
-    checkpoint, damaged = broadcast_from_rank_zero(
-        distributed, Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find_latest
-    )
+    checkpoint, damaged = broadcast_from_rank_zero(distributed, lambda: _find_checkpoint(folder, config))
     start = broadcast_from_rank_zero(distributed, lambda: None if checkpoint else load_starting_run(config))
     config, data = rank_zero_first(
         distributed, lambda: _load(folder, config, distributed, checkpoint, student, start)
@@ -317,6 +327,31 @@ def open_run(
     facts = {"the vocabulary": data.vocabulary.fingerprint, "the prepared data": data.fingerprint}
     require_equal(distributed, facts)
     return config, data, (checkpoint, damaged), start
+
+
+def _find_checkpoint(folder: RunFolder, config: RunConfig) -> tuple[Checkpoint | None, list[Path]]:
+    """Return the result of `find_latest`.
+
+    Raises BadInputError if the folder contains results of a run, but no checkpoint, because starting again
+    would overwrite them. A run creates its folder of checkpoints before the first update. So if that folder
+    is empty, the run was stopped before its first checkpoint, and it can be started again, although it may
+    have written metrics and, just before the checkpoint, the last model.
+    """
+    checkpoint, damaged = Checkpoints(folder.checkpoints, config.checkpoints.keep_last).find_latest()
+    if checkpoint is not None:
+        return checkpoint, damaged
+    models = {kind for kind in MODEL_KINDS if folder.model(kind).is_file()}
+    if folder.checkpoints.is_dir():
+        has_results = bool(models - {"last"})
+    else:
+        has_results = bool(models) or folder.metrics.stat().st_size > 0
+    if has_results or folder.translations.exists():
+        advice = f" To train its model further, set training.init_from={folder.path} there." if models else ""
+        raise BadInputError(
+            f"{folder.path}: this folder contains a run without checkpoints, which can't be resumed. Choose "
+            f"another run_folder.{advice}"
+        )
+    return None, damaged
 
 
 def _load(
@@ -333,6 +368,7 @@ def _load(
         path, state = folder.checkpoints / checkpoint.path.name, checkpoint.state
         config = _divided_as_before(path, state, given, distributed.world_size)
         require_same_config(path, state["config"], config)
+        _require_not_shortened(folder, state, config.training)
         require_same_code(path, folder.parts, state["parts"], student)
         if Vocabulary.load(folder.vocabulary).fingerprint != state["vocabulary"]:
             raise BadInputError(
@@ -358,6 +394,22 @@ def _load(
     except OSError as error:
         raise BadInputError(f"{folder.path}: cannot write to the run folder ({error.strerror}).") from None
     return config, data
+
+
+def _require_not_shortened(folder: RunFolder, state: CheckpointState, training: TrainingConfig) -> None:
+    """Raise BadInputError if a run is past the epoch or the update at which its config would end it."""
+    trainer = state["trainer"]
+    epoch = trainer["epochs_done"] + (trainer["updates_done"] > 0)
+    for unit, limit, reached in (
+        ("epoch", training.epochs, epoch),
+        ("update", training.updates, trainer["step"]),
+    ):
+        if limit is not None and reached > limit:
+            raise BadInputError(
+                f"training.{unit}s: the run in {folder.path} has already reached {unit} {reached}, so it "
+                f"can't end after {unit} {limit}. Set training.{unit}s={reached} or more, or choose another "
+                "run_folder to start a new run."
+            )
 
 
 def _prepared_data(
@@ -416,7 +468,11 @@ def load_starting_run(config: RunConfig) -> TrainedRun | None:
             f"training.init_from: {error} Train that run first, or set training.init_from=null."
         ) from None
     before = run.model.config
-    facts = [(f"model.{name}", getattr(before.model, name), getattr(config.model, name)) for name in _SHAPE]
+    facts = [
+        (f"model.{name}", getattr(before.model, name), getattr(config.model, name))
+        for name in ModelConfig.model_fields
+        if name not in _NOT_ARCHITECTURE
+    ]
     if run.vocabulary.direction is None:
         facts.append(("data.direction", before.data.direction, config.data.direction))
     differences = [

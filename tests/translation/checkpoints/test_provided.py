@@ -65,6 +65,20 @@ def test_what_it_cannot_do_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
         assert message in capsys.readouterr().err
 
 
+def test_a_wrong_name_or_a_file_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("seed: 1", "utf-8")
+    for name, message in (
+        (
+            "multi31k",
+            "multi31k: there is no such folder. Pass the folder of a run or a provided model (multi30k). Did "
+            'you mean "multi30k"?',
+        ),
+        (f"{tmp_path / 'my.yaml'}", f"{tmp_path / 'my.yaml'}: this is a file. Pass the folder of a run."),
+    ):
+        assert main([name]) == 2
+        assert capsys.readouterr().err == f"translate: {message}\n"
+
+
 @pytest.mark.slow
 def test_a_run_can_be_provided(trained_folder: Path, tmp_path: Path) -> None:
     run = RunFolder(trained_folder)

@@ -82,6 +82,26 @@ def test_a_written_config_is_read_back_the_same(tmp_path: Path) -> None:
     assert written(tmp_path, documented_yaml(config)) == config
 
 
+def test_home_folders_are_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/student")
+    config = written(
+        tmp_path,
+        MINIMAL,
+        "run_folder=~/run",
+        "data={corpus: folder, folder: ~/corpus, mirror: ~/mirror, prepared: ~/prepared}",
+        "training.init_from=~/first",
+    )
+    data = config.data
+    paths = [config.run_folder, data.folder, data.mirror, data.prepared, config.training.init_from]
+    assert paths == [f"/home/student/{name}" for name in ("run", "corpus", "mirror", "prepared", "first")]
+
+
+def test_a_file_with_a_similar_name_is_suggested(tmp_path: Path) -> None:
+    written(tmp_path, MINIMAL)
+    with pytest.raises(BadInputError, match=rf'Did you mean "{tmp_path}/right\.yaml"\?$'):
+        load_config(str(tmp_path / "right.yml"))
+
+
 def test_a_model_has_a_position_for_each_token_that_a_config_allows() -> None:
     assert len(PositionalEncoding(2).table) == MAX_POSITIONS
 
@@ -142,7 +162,17 @@ def test_overrides_reach_a_section_that_the_file_leaves_out(tmp_path: Path) -> N
         ),
         ("training.max_grad_norm=0", "training.max_grad_norm: expected a number greater than 0, got 0"),
         ("training.simcut_p=1", "training.simcut_p: expected a number less than 1, got 1"),
-        ("data.folder=here", "data.folder: must be set if corpus is 'folder', and only then"),
+        (
+            "data.folder=here",
+            "data.folder: is only used if corpus is 'folder', but corpus is 'captions'; set data.folder=null",
+        ),
+        ("data.corpus=folder", "data.folder: must be set if corpus is 'folder'"),
+        ("run_folder=''", "run_folder: must not be empty"),
+        ("run_folder=~nobody-here/x", "run_folder: the home folder in ~nobody-here/x is not known; write"),
+        (
+            "evaluation.beam_size=101",
+            "evaluation.beam_size: expected a number less than or equal to 100, got",
+        ),
         (
             "training.tokens_per_batch=100",
             "training.tokens_per_batch: must be at least data.max_length (128), so that every sentence fits, "
@@ -193,7 +223,7 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
     [
         ("run_folder: [\n", "wrong.yaml, line 2: not valid YAML"),
         ("just words", "wrong.yaml: expected keys with values, got just words"),
-        ("", "wrong.yaml: expected keys with values, got null"),
+        ("", "wrong.yaml: the file is empty. Write keys with values into it."),
         ("seed: 1\nseed: 2\n", 'wrong.yaml, line 2: not valid YAML: the key "seed" is given twice'),
         ("data: {corpus: captions, corpus: multi30k}", 'the key "corpus" is given twice'),
         ("data: &all {}\nmodel: *all", "wrong.yaml, line 2: not valid YAML: aliases (*name) are not allowed"),

@@ -81,6 +81,12 @@ def test_a_folder_corpus_has_three_splits(corpus_folder: Path) -> None:
     assert [len(corpus.train), len(corpus.validation), len(corpus.test)] == [240, 31, 23]
 
 
+def test_a_file_that_is_also_there_gzipped_is_refused(corpus_folder: Path) -> None:
+    (corpus_folder / "train.de.gz").write_bytes(gzip.compress(b"Hunde\n"))
+    with pytest.raises(BadInputError, match=r"train\.de: there is also train\.de\.gz, .* Remove one\."):
+        load_corpus(DataConfig(corpus="folder", folder=str(corpus_folder)))
+
+
 def test_a_folder_without_a_file_is_refused_by_its_name(corpus_folder: Path) -> None:
     (corpus_folder / "test.en").unlink()
     with pytest.raises(BadInputError, match=r"test\.en: there is no such file, and none with \.gz"):

@@ -62,7 +62,7 @@ def test_the_ids_are_those_of_the_sentences(bench: Bench) -> None:
         assert list(pairs) == list(expected)
     assert data.test.sources == lines(bench.corpus / "test.de")
     assert data.validation.references == lines(bench.corpus / "validation.en")
-    assert data.notes == []
+    assert not [note for note in data.notes if "because" in note]
 
 
 def test_the_vocabulary_knows_nothing_of_validation_and_test(bench: Bench) -> None:
@@ -116,9 +116,25 @@ def test_no_sentence_to_score_on_is_lost(bench: Bench) -> None:
         assert len(split.pairs) == len(split.sources) == len(split.references) == 5
         assert split.pairs.lengths.tolist()[:3] == [[38, 38], [0, 0], [split.pairs.lengths[2, 0], 0]]
         assert data.vocabulary.decode([split.pairs[4][0]]) == ["日本 ☃"]
-    assert data.notes[1:] == [
+    assert data.notes[1:3] == [
         "truncated 1 of 5 validation pairs, because they are longer than 40 tokens",
         "truncated 1 of 5 test pairs, because they are longer than 40 tokens",
+    ]
+    assert data.notes[3:] == [
+        "3 of 5 validation pairs have an empty side, and are scored",
+        "3 of 5 test pairs have an empty side, and are scored",
+    ]
+
+
+def test_tabs_and_test_pairs_among_the_training_pairs_are_reported(bench: Bench) -> None:
+    pairs = [(f"{german}\t{english}", english) for german, english in phrase_pairs(40, seed=5)]
+    pairs += [("Quitten", "quinces"), ("Birnen", "pears")]
+    write_split(bench.corpus, "train", pairs)
+    write_split(bench.corpus, "test", [("Quitten", "quinces")] * 2 + [("Quitten", "apples")])
+    assert bench.prepare(max_length=400).notes == [
+        "most German training lines contain a tab. If they contain both languages, write each language to "
+        "its own file",
+        "2 of 3 test pairs are also training pairs, so the score may be too high",
     ]
 
 

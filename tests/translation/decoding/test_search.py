@@ -222,7 +222,7 @@ def test_bfloat16_is_near_and_leaves_the_weights_alone(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"beam": 0}, "beam: expected at least 1, got 0"),
+        ({"beam": 0}, "beam: expected a number from 1 to 100, got 0"),
         ({"alpha": -0.5}, "alpha: expected 0 or more, got -0.5"),
         ({"alpha": float("nan")}, "got nan"),
         ({"beam": 3, "n_best": 4}, "n_best: expected a number from 1 to the beam, which is 3, got 4"),

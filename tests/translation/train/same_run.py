@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from course_lib.translation.checkpoints.checkpoint import Checkpoints
+from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model
 
 #: The keys of a row that depend on the machine, and so differ between otherwise identical runs.
@@ -24,6 +25,14 @@ def newest(folder: Path) -> dict[str, Any]:
     checkpoint, _ = Checkpoints(folder / "checkpoints", 3).find_latest()
     assert checkpoint is not None
     return {**checkpoint.state}
+
+
+def forget_checkpoints(folder: Path) -> None:
+    """Remove what a run writes from its first checkpoint on, as if it had been stopped just before that."""
+    run = RunFolder(folder)
+    later = [*run.checkpoints.iterdir(), run.translations, run.model("best"), run.model("averaged")]
+    for path in later:
+        path.unlink(missing_ok=True)
 
 
 def assert_same_tensors(got: Any, expected: Any) -> None:

@@ -57,11 +57,14 @@ def test_a_full_disk_stops_no_training_and_spoils_no_checkpoint(
         filler = fill(disk)
         process.join(0.01)
     text = said.read_text("utf-8")
-    assert "The checkpoint could not be saved (No space left on device). Training continues" in text
+    assert (
+        "The checkpoint could not be saved (No space left on device). Older files, if any, are kept." in text
+    )
     assert "step 28 of 28  epoch 4  validation_loss" in text
     assert text.splitlines()[-1] == (
-        f"train: {run}: the results cannot be saved (No space left on device). Fix this (for "
-        "example, free some disk space), and run the same command again to resume from the latest checkpoint."
+        f"train: {run}/models/last.pt: the last model could not be saved at the end of training (No space "
+        "left on device). Fix this (for example, free some disk space), and run the same command again to "
+        "resume from the latest checkpoint."
     )
     assert process.exitcode == ExitCode.BAD_INPUT
     assert "Traceback" not in text

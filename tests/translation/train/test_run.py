@@ -1,6 +1,7 @@
 """A run writes what it promises, resumes exactly where it stopped, and rejects other runs' files."""
 
 import contextlib
+import errno
 import json
 import math
 import re
@@ -31,7 +32,14 @@ from course_lib.translation.train.scoring import score
 from course_lib.translation.train.setup import divide_updates, locked_run
 from course_lib.translation.train.trainer import Trainer
 from tests.translation.real_processes import in_processes
-from tests.translation.train.same_run import MEASURED, assert_same_tensors, metrics, newest
+from tests.translation.train.same_run import (
+    MEASURED,
+    assert_same_run,
+    assert_same_tensors,
+    forget_checkpoints,
+    metrics,
+    newest,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -434,12 +442,11 @@ def interrupted(config: RunConfig, step: int) -> None:
             train(config, SINGLE_PROCESS, interruption)
 
 
-@pytest.mark.parametrize("shortened", ["training.updates=2", "training.updates=1"])
 def test_a_run_that_is_shortened_in_an_epoch_keeps_the_weights_that_it_scores(
-    tiny_config: Callable[..., RunConfig], tmp_path: Path, shortened: str
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
     interrupted(tiny_config(), step=2)
-    run(tiny_config(shortened))
+    run(tiny_config("training.updates=2"))
     last = load_model(RunFolder(tmp_path / "run").model("last"))
     assert (last.step, rows(tmp_path / "run")[-1]["step"]) == (2, 2)
     assert [row["step"] for row in rows(tmp_path / "run") if "validation_loss" in row] == [2]
@@ -460,12 +467,11 @@ def test_an_earlier_run_s_snapshots_are_not_in_the_average(
 ) -> None:
     quick = ("evaluation.bleu_every=0", "evaluation.beam_size=1", "training.average_last=3")
     run(tiny_config(*quick, "evaluation.weights=averaged", "training.average_every=1", "training.epochs=1"))
-    # Delete the checkpoints, as one of the lab's messages advises, to start again.
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    forget_checkpoints(tmp_path / "run")
     interrupted(tiny_config(*quick, "seed=9"), step=1)
     # Nobody may translate with the earlier run's models while the new one trains.
     assert not [*(tmp_path / "run" / "models").iterdir()]
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    forget_checkpoints(tmp_path / "run")
     again = (*quick, "evaluation.weights=averaged", "training.average_every=5", "training.epochs=2", "seed=9")
     run(tiny_config(*again))
     run(tiny_config(*again, f"run_folder={tmp_path / 'fresh'}"))
@@ -547,9 +553,101 @@ def test_a_restarted_run_waits_for_the_lock_of_a_node_that_crashed(
             pass
 
 
+@pytest.mark.parametrize(("name", "why"), [("file", "is a file"), ("file/run", "can't be created")])
 def test_a_run_folder_that_cannot_be_made_is_refused(
-    tiny_config: Callable[..., RunConfig], tmp_path: Path
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, name: str, why: str
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(NotADirectoryError):
-        run(tiny_config(f"run_folder={tmp_path / 'file' / 'run'}"))
+    with pytest.raises(BadInputError, match=rf"run_folder: {tmp_path / name} {why}"):
+        run(tiny_config(f"run_folder={tmp_path / name}"))
+
+
+def test_a_folder_with_other_files_is_not_made_a_run(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    logs = ("output.txt", "process.txt", "translator-7.log", "slurm-7.out", "nccl-trace-rank-0", ".DS_Store")
+    for name in (*logs, "config.yaml"):
+        (folder / name).write_text("text")
+    with pytest.raises(BadInputError, match=r"isn't the folder of a run \(it contains config\.yaml\)"):
+        run(tiny_config("training.epochs=1"))
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*logs, "config.yaml"])
+    (folder / "config.yaml").unlink()
+    run(tiny_config("training.epochs=1"))
+    assert all((folder / name).read_text() == "text" for name in logs)
+
+
+@pytest.mark.parametrize("kept", ["everything", "metrics.jsonl", "models/last.pt", "an empty folder"])
+def test_a_run_whose_checkpoints_were_not_copied_is_not_overwritten(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, kept: str
+) -> None:
+    run(tiny_config("training.epochs=1"))
+    folder = tmp_path / "run"
+    shutil.rmtree(folder / "checkpoints")
+    if kept == "an empty folder":
+        (folder / "checkpoints").mkdir()
+    elif kept != "everything":
+        for path in folder.glob("*/*.pt"):
+            if not path.match(kept):
+                path.unlink()
+        (folder / "translations.txt").unlink()
+        if kept != "metrics.jsonl":
+            (folder / "metrics.jsonl").write_text("")
+    before = {path: path.read_bytes() for path in folder.rglob("*.*")}
+    with pytest.raises(BadInputError, match="contains a run without checkpoints, which can't be resumed"):
+        run(tiny_config("training.epochs=1"))
+    assert {path: path.read_bytes() for path in folder.rglob("*.*")} == before
+
+
+def test_a_run_that_was_stopped_before_its_first_checkpoint_starts_again(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    for folder in ("run", "whole"):
+        run(tiny_config(f"run_folder={tmp_path / folder}"))
+    forget_checkpoints(tmp_path / "run")
+    assert (tmp_path / "run" / "metrics.jsonl").stat().st_size
+    run(tiny_config())
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("shorter", "told"),
+    [
+        (("training.epochs=1",), "has already reached epoch 2, so it can't end after epoch 1"),
+        (("training.updates=9",), "has already reached update 14, so it can't end after update 9"),
+    ],
+)
+def test_a_run_cannot_end_before_the_update_that_it_has_reached(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, shorter: tuple[str, ...], told: str
+) -> None:
+    run(tiny_config())
+    config = (tmp_path / "run" / "config.yaml").read_bytes()
+    with pytest.raises(BadInputError, match=told):
+        run(tiny_config(*shorter))
+    assert (tmp_path / "run" / "config.yaml").read_bytes() == config
+
+
+def test_a_last_model_that_cannot_be_saved_is_an_error(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = RunFolder(tmp_path / "run").model("last")
+    with monkeypatch.context() as patch:
+        patch.setattr("course_lib.translation.train.run_files.save_model", full_disk)
+        with pytest.raises(BadInputError, match=rf"{last}: the last model .* same command again to resume"):
+            run(tiny_config())
+    assert not last.exists()
+    run(tiny_config())
+    assert load_model(last).step == newest(tmp_path / "run")["trainer"]["step"]
+
+
+def test_a_run_whose_checkpoints_cannot_be_saved_is_an_error(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint.Checkpoints, "save", full_disk)
+    with pytest.raises(BadInputError, match=r"run/checkpoints: the checkpoint .* with another run_folder, "):
+        run(tiny_config())
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.checkpoint import Checkpoints
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import Snapshots, TrainedModel, load_model
@@ -105,8 +106,24 @@ def test_files_that_cannot_be_written_are_reported_by_name(
     files.save_snapshot(lambda: model(config, {"weight": torch.ones(1)}))
     files.save_model("last", lambda: model(config, {"weight": torch.ones(1)}))
     files.finish_writing()
-    why = "could not be saved (No space left on device). Training continues, and older files are kept."
+    why = "could not be saved (No space left on device). Older files, if any, are kept."
     assert reports == [f"The snapshot {why}", f"The last model {why}"]
+
+
+def test_an_averaged_model_that_cannot_be_saved_is_an_error(
+    files: RunFiles, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.save_snapshot(lambda: model(config, {"weight": torch.ones(1)}))
+    files.finish_writing()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("course_lib.translation.train.run_files.save_model", full)
+    with pytest.raises(
+        BadInputError, match=r"averaged\.pt: the averaged model could not be saved \(No space"
+    ):
+        files.save_average(up_to=1)
 
 
 def test_tied_weights_are_written_once(files: RunFiles, config: RunConfig) -> None:

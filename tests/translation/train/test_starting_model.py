@@ -12,13 +12,13 @@ from course_lib.errors import BadInputError
 from course_lib.translation.checkpoints.provided import load_run
 from course_lib.translation.checkpoints.run_folder import RunFolder
 from course_lib.translation.checkpoints.trained_model import load_model, load_trained_run, save_model
-from course_lib.translation.configs.schema import RunConfig
+from course_lib.translation.configs.schema import ModelConfig, RunConfig, yaml_value
 from course_lib.translation.decoding.translator import load_translator
 from course_lib.translation.distributed import SINGLE_PROCESS, DistributedInfo
 from course_lib.translation.train.experiment import train
 from tests.translation.phrases import phrase_pairs, write_split
 from tests.translation.real_processes import in_processes
-from tests.translation.train.same_run import assert_same_run, metrics, newest
+from tests.translation.train.same_run import assert_same_run, forget_checkpoints, metrics, newest
 
 pytestmark = pytest.mark.slow
 
@@ -91,11 +91,11 @@ def test_it_keeps_the_others_vocabulary_whatever_there_is_to_learn_from(
     folder = train_from(first_run, tiny_config, "training.epochs=1", "data.vocab_size=310")
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
     # Without a checkpoint, data is prepared again with the vocabulary that is configured now.
-    shutil.rmtree(folder / "checkpoints")
+    forget_checkpoints(folder)
     train(tiny_config("training.epochs=1", "data.vocab_size=310", *PLAIN), SINGLE_PROCESS)
     own = (folder / "vocabulary.json").read_bytes()
     assert own != (first_run / "vocabulary.json").read_bytes()
-    shutil.rmtree(folder / "checkpoints")
+    forget_checkpoints(folder)
     train_from(first_run, tiny_config, "training.epochs=1", "data.vocab_size=310")
     assert (folder / "vocabulary.json").read_bytes() == (first_run / "vocabulary.json").read_bytes()
 
@@ -146,6 +146,14 @@ def test_only_rank_zero_reads_the_model_to_start_from(
 ) -> None:
     configs = [tiny_config(f"training.init_from={run}", *PLAIN) for run in (first_run, tmp_path / "missing")]
     assert in_processes(2, on_rank_zero_only, *configs) == ["", ""]
+
+
+def test_every_difference_in_architecture_is_refused(first_run: Path, tiny_config: Configs) -> None:
+    others = {"layers": 2, "d_model": 64, "heads": 4, "d_ff": 64, "norm_first": True, "tie_embeddings": False}
+    # Starting a run with other values of these options makes sense, because they change no weight.
+    assert {*others, "dropout", "inner_dropout", "attention"} == ModelConfig.model_fields.keys()
+    told = refusal(tiny_config, first_run, *(f"model.{key}={yaml_value(it)}" for key, it in others.items()))
+    assert [key for key in others if f" model.{key} is " in told] == list(others)
 
 
 def test_a_model_of_another_shape_is_refused_by_name(

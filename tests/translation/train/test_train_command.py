@@ -87,7 +87,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("arguments", "expected"),
     [
         (["training.epochz=1"], 'there is no key "training.epochz"; did you mean "training.epochs"?'),
-        (["data.folder=/nowhere"], "/nowhere/train.de: there is no such file"),
+        (["data.folder=/nowhere"], "data.folder: /nowhere doesn't exist. Set it to a folder"),
+        (["data.folder=/dev/null"], "data.folder: /dev/null is a file. Set it to a folder"),
         (
             ["data.corpus=multi30k", "data.folder=null", "data.mirror=/nowhere"],
             "multi30k: train.de.gz, ",
@@ -139,6 +140,12 @@ def test_an_interrupted_run_says_how_to_resume(config_file: Path, tmp_path: Path
     _, errors = started.communicate(timeout=60)
     assert started.returncode == ExitCode.KEYBOARD
     assert errors == "\nStopped by SIGINT. Run the same command again to resume from the latest checkpoint.\n"
+
+
+def test_only_the_config_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().err.endswith("error: the following arguments are required: CONFIG\n")
 
 
 def test_help_documents_every_key(capsys: pytest.CaptureFixture[str]) -> None:

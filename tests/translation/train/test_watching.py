@@ -40,6 +40,15 @@ def test_what_a_run_says_is_known_also_when_it_refuses(tmp_path: Path) -> None:
     assert "no-such-config" in run.last_line()
 
 
+def test_the_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run = BackgroundRun.start("no-such-config", "~/run")
+    run.stop()
+    assert run.folder == tmp_path / "run"
+    RunFolder(run.folder).metrics.write_text('{"step": 7}\n')
+    assert rows_so_far("~/run") == [{"step": 7}]
+
+
 def test_the_folder_may_have_any_name(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "runs: #2")
     folder.path.mkdir()
@@ -70,6 +79,14 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, beside
         BackgroundRun.start("captions", tmp_path, restart=True)
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"data/train.de", *besides}
+
+
+def test_nothing_is_written_into_a_folder_without_a_run(tmp_path: Path) -> None:
+    for name in ("output.txt", "thesis.tex"):
+        (tmp_path / name).write_text("three years of work")
+    with pytest.raises(BadInputError, match=r"isn't the folder of a run \(it contains thesis\.tex\)"):
+        BackgroundRun.start("captions", tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["three years of work"] * 2
 
 
 def test_a_config_alone_is_no_run(tmp_path: Path) -> None:

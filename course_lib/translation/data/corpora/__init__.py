@@ -52,6 +52,11 @@ def _read_folder(folder: Path) -> Corpus:
 
 
 def _files(folder: Path) -> list[tuple[Path, Path]]:
+    if not folder.is_dir():
+        found = "is a file" if folder.exists() else "doesn't exist"
+        raise BadInputError(
+            f"data.folder: {folder} {found}. Set it to a folder with the files train.de, train.en, and so on."
+        )
     return [
         (_plain_or_gzipped(folder, f"{split}.de"), _plain_or_gzipped(folder, f"{split}.en"))
         for split in ("train", "validation", "test")
@@ -59,9 +64,13 @@ def _files(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _plain_or_gzipped(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
-            return path
-    raise BadInputError(
-        f"{folder / name}: there is no such file, and none with .gz at the end of its name. Add it."
-    )
+    found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+    if not found:
+        raise BadInputError(
+            f"{folder / name}: there is no such file, and none with .gz at the end of its name. Add it."
+        )
+    if len(found) > 1:
+        raise BadInputError(
+            f"{folder / name}: there is also {name}.gz, so it isn't clear which of them to read. Remove one."
+        )
+    return found[0]

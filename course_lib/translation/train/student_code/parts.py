@@ -7,6 +7,7 @@ student's cell, and its output is suppressed.
 
 import contextlib
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ UnequalParts = Literal["refuse", "reference"]
 _AFTER_TRAINING = ("greedy_decode", *LESSONS.get("11-decoding", ()))
 _NOT_USED = "not used: "
 _MAX_MESSAGE = 200
+#: A row of `Parts.table` for a part that the student hasn't written.
+_UNWRITTEN_ROW = re.compile(r"\S+ +\S+ +the reference's( \(not written yet\))?")
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,20 @@ class StudentCode:
         return hashlib.sha256(repr(sorted(self.used.items())).encode()).hexdigest()
 
     def table(self) -> str:
-        """Return a table of all parts and their origins, with the number of the student's parts in use."""
+        """Return a table of the student's parts, and the number of those in use.
+
+        Parts that the student hasn't written are only counted.
+        """
         unused = sum(note.startswith(_NOT_USED) for note in self.notes.values())
         used = len(self.parts.yours) - unused
         summary = (
             f"{used} of the {len(list(self.parts))} parts come from your code. What it prints is not shown."
         )
-        return f"{self.parts.table(self.notes)}\n{summary}"
+        lines = self.parts.table(self.notes).splitlines()
+        shown = [line for line in lines if not _UNWRITTEN_ROW.fullmatch(line)]
+        if others := len(lines) - len(shown):
+            shown.append(f"{others} other{'' if others == 1 else 's'}: the reference's")
+        return "\n".join([*shown, summary])
 
     def components(self) -> Components:
         """Return the components for training, with the student's parts."""
