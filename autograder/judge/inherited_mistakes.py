@@ -6,6 +6,7 @@ later one fail, too. Such an answer is checked again with the course's code in p
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from nbformat import NotebookNode
@@ -16,18 +17,27 @@ from course_lib.checks.engine.exercise import ExerciseCheck
 from course_lib.checks.engine.kept_values import names_used
 from course_lib.checks.exercises.registry import catalogue
 
+#: The name of the error in the output of a check that was never run.
+NOT_RUN = "NotRun"
+
 
 def answers_to_check_again(job: Job, result: Result) -> dict[tuple[str, ...], list[str]]:
     """Return the ids of the cells whose checks should run again, keyed by the exercises to replace.
 
     An exercise is replaced if it fails its own check and the later exercise's reference uses it. The
     student's own code can't tell what it uses without trusting the kernel. Answers that aren't written yet,
-    or that call a forbidden function, aren't checked again.
+    or that call a forbidden function, aren't checked again, and neither are answers that were never checked.
     """
-    names = {finding["name"] for finding in result.findings.values() if finding["verdict"] != "right"}
+    outputs = {cell.id: outputs for cell, outputs in zip(job.cells, result.outputs, strict=True)}
+    checked = {
+        cell: finding
+        for cell, finding in result.findings.items()
+        if not any(output.get("ename") == NOT_RUN for output in outputs[cell])
+    }
+    names = {finding["name"] for finding in checked.values() if finding["verdict"] != "right"}
     unchanged = {cell.id for cell in job.cells if cell.released}
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for cell, finding in result.findings.items():
+    for cell, finding in checked.items():
         name, verdict = finding["name"], finding["verdict"]
         if name not in names or verdict == "forbidden" or (verdict == "unwritten" and name in unchanged):
             continue
@@ -63,12 +73,26 @@ def use_new_results(
         f"This code was checked with the course's {' and '.join(f'`{part}`' for part in parts)}, "
         f"because {yours}.\n"
     )
+    result.violations += [violation for violation in new.violations if violation not in result.violations]
     for check in checks:
         finding, outputs = new.findings.get(check, {}), new.outputs[index_again[check]]
         is_verdict = finding.get("verdict") in ("right", "wrong")
         if is_verdict and _points(outputs) >= _points(result.outputs[index[check]]):
+            for output in outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = index[check] + 1
             result.findings[check] = finding | {"replaced": list(parts)}
             result.outputs[index[check]] = [*outputs, new_output("stream", name="stdout", text=text)]
+
+
+def all_parts(parts: Sequence[str]) -> set[str]:
+    """Return these exercises, and all exercises that their references use directly or through others."""
+    found, waiting = set[str](), [*parts]
+    while waiting:
+        if (part := waiting.pop()) not in found:
+            found.add(part)
+            waiting += (name for name in used_by_reference(part) if name in catalogue())
+    return found
 
 
 def _check_of(exercise: str) -> ExerciseCheck:
@@ -87,7 +111,7 @@ def _points(outputs: Sequence[NotebookNode]) -> float:
     """Return the points that a check's outputs earn: 0 for an error, and infinity for all of them."""
     if any(output.output_type == "error" for output in outputs):
         return 0.0
-    numbers = [
-        float(output.data["text/plain"]) for output in outputs if output.output_type == "execute_result"
-    ]
-    return numbers[0] if numbers else float("inf")
+    results = (output.data["text/plain"] for output in outputs if output.output_type == "execute_result")
+    with suppress(ValueError):  # An instructor's own locked cell can end with any value.
+        return float(next(results, "inf"))
+    return float("inf")

@@ -21,7 +21,13 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from autograder.judge.cell_dependencies import cells_to_run
-from autograder.judge.inherited_mistakes import answers_to_check_again, use_new_results, with_course_code
+from autograder.judge.inherited_mistakes import (
+    NOT_RUN,
+    all_parts,
+    answers_to_check_again,
+    use_new_results,
+    with_course_code,
+)
 from autograder.judge.job import Job, NotComputedError, Result
 from autograder.judge.lesson_context import LessonContext
 from autograder.judge.locked_cells import judge
@@ -58,10 +64,10 @@ class _KernelNotStartedError(_KernelFailedError):
 def run(job: Job, context: Callable[[Collection[str]], LessonContext], fork_server: ForkServer) -> Result:
     """Run a job's notebook. Return a result even if its code fails or ends the kernel.
 
-    Answers that may fail only because earlier ones fail are checked again with the course's code for those.
-    Called with the names of exercises, `context` returns the lesson's context in which the course's code for
-    them is available. Time limits don't count time in which the student's code is ready to run but has no
-    core.
+    Answers that may fail only because earlier ones fail are checked again with the course's code for those,
+    within the same time limit. Called with the names of exercises, `context` returns the lesson's context in
+    which the course's code for them is available. Time limits don't count time in which the student's code is
+    ready to run but has no core.
 
     Raises NotComputedError if a check crashes or doesn't exist in this version of the course, if kernels
     don't start and the files next to the notebook aren't the cause, or if the notebook waits for a core for
@@ -72,11 +78,11 @@ def run(job: Job, context: Callable[[Collection[str]], LessonContext], fork_serv
     clock = _Clock(fork_server, job.limits.notebook_seconds + _START_TIMEOUT)
     deadline = clock.seconds() + job.limits.notebook_seconds
     result = asyncio.run(_Run(job, lesson, fork_server, clock, deadline).run())
+    deadline = clock.seconds() + job.limits.notebook_seconds
     for parts, checks in answers_to_check_again(job, result).items():
-        if clock.seconds() < deadline:
-            again = with_course_code(job, parts, checks)
-            new = asyncio.run(_Run(again, context(parts), fork_server, clock, deadline).run())
-            use_new_results(job, result, again, new, parts, checks)
+        again = with_course_code(job, parts, checks)
+        new = asyncio.run(_Run(again, context(all_parts(parts)), fork_server, clock, deadline).run())
+        use_new_results(job, result, again, new, parts, checks)
     observed = {name for finding in result.findings.values() for name in finding["forbidden"]}
     result.warnings[:0] = static_warnings(job.cells, lesson.may_not_call, observed)
     result.mechanism = fork_server.confinement.name
@@ -319,7 +325,7 @@ class _Run:
         self._note(reason)
         for index in range(self.reached, len(self.job.cells)):
             if self.job.cells[index].judged:
-                self._not_judged(index, "NotRun", reason, verdict)
+                self._not_judged(index, NOT_RUN, reason, verdict)
 
     def _not_judged(self, index: int, error: str, message: str, verdict: VerdictName = "kernel-died") -> None:
         name = self.job.cells[index].id

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _PARENT_DEATH_SIGNAL = 1  # prctl(PR_SET_PDEATHSIG)
 
-#: Seconds that a job may take in addition to twice the limit of its notebook.
+#: Seconds that a job may take in addition to three times its notebook's time limit: the notebook may run
+#: twice, and wait for a core as long as it may run once.
 _EXTRA_SECONDS = 300.0
 
 #: The number of contexts of lessons that a worker keeps prepared.
@@ -66,7 +67,7 @@ class GradingWorker:
                 "grading programs that were started before an update"
             )
         # Every wait in a job has a timeout. If it hangs anyway, end this process: its parent starts another.
-        faulthandler.dump_traceback_later(2 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)
+        faulthandler.dump_traceback_later(3 * job.limits.notebook_seconds + _EXTRA_SECONDS, exit=True)
         try:
             result = run(job, partial(self._context, source), self._fork_server)
         finally:

@@ -218,7 +218,8 @@ class Grid:
         # Cells without room for text are hidden from screen readers: there are hundreds, and the chart has a
         # description.
         boxes = base.mark_rect(stroke="white", strokeWidth=1 if self.cell > 12 else 0.5, aria=self.has_room)
-        told = f"datum['row name'] + ', ' + datum['column name'] + ': {value_name} ' + datum.details"
+        before_value = json.dumps(f": {value_name} ")
+        told = f"datum['row name'] + ', ' + datum['column name'] + {before_value} + datum.details"
         boxes = boxes.transform_calculate(told=told).encode(description="told:N")
         plain = boxes.encode(color=alt.Color("fill:N", scale=None))
         layers = [plain]

@@ -2,7 +2,8 @@
 
 Code is compared with copydetect, which implements winnowing (Schleimer, Wilkerson and Aiken, 2003): names of
 variables, comments and formatting don't count. Code given in the lesson, and exercises whose answers are too
-short to differ, are excluded. Explanations are compared word by word with rapidfuzz.
+short to differ, are excluded. The words of
+explanations are compared with rapidfuzz, whatever their case and punctuation.
 """
 
 import ast
@@ -49,7 +50,8 @@ def similar_answers(records: ClassRecords) -> list[dict[str, Any]]:
 
     - students: the ids of the students whose answers are identical, except for names and comments in code
     - other: the ids of the students with the other answer, perhaps with `REFERENCE`; empty if there is none
-    - similarity: the share of the shorter answer's text that is also in the other answer, from 0 to 1
+    - similarity: from 0 to 1. For code, the share of the shorter answer's text that is also in the other one;
+      for explanations, the share of both texts' characters that they have in common
     - usual: the median similarity over all pairs of different answers in the class
     """
     answers: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)

@@ -53,8 +53,9 @@ class Request:
 
     The actions "call" and "gradients" call the object's `method`. For "gradients", `toward` is the gradient
     of a loss with respect to the result, from which backpropagation starts. After "forget" with the argument
-    True, calls start without the values that earlier calls have left in variables and attributes. With False,
-    this ends, and the reply contains the names of these variables and attributes.
+    True, calls start without the values that earlier calls have left in variables and attributes; more
+    arguments limit this to the variables and attributes with these names. With False, this ends, and the
+    reply contains the names of the variables and attributes in which calls have left values.
     """
 
     action: Action

@@ -167,13 +167,16 @@ def examine(exercise: ExerciseCheck, backend: Backend, seed: str) -> Verdict:
         facts = (*facts, f"Your code passes all tests except those for gradients.{causes}")
     kinds = {reply.kind for reply in raised}
     if not explanation.named and not kinds & _STOPPED.keys() and not was_open:
-        kept, explains_all = _kept_values(exercise, backend, seed, versions, differences)
+        again = outcome_of(exercise.probes[first], backend, seed)
+        kept, explains_all = "", False
+        # If the repeated probe succeeds, it would also succeed without the values of earlier calls.
+        if first_difference(exercise.probes[first], versions.reference(first), again) is not None:
+            kept, explains_all = _kept_values(exercise, backend, seed, versions, differences)
         if kept and explains_all:
             mistake = special_misconception("kept")
             explanation = Explanation((replace(mistake, hint=f"{kept} {mistake.hint}"),))
         elif kept:
             facts = (*facts, kept)
-        again = outcome_of(exercise.probes[first], backend, seed)
         if not kept and _changes_when_repeated(exercise.probes[first], found[first], again):
             facts = (*facts, _CHANGES)
     unexplained = not (explanation.named or explanation.similar or facts or difference.structural)
@@ -259,30 +262,39 @@ def _kept_values(
     versions: Versions,
     differences: Mapping[int, Difference],
 ) -> tuple[str, bool]:
-    """Repeat the failed probes so that each call starts without the values that earlier calls have left.
+    """Find the variables and attributes whose values of earlier calls make the probes fail.
 
-    If the first one succeeds, return a sentence that names these values, and whether all of them succeed.
+    If the first failed probe succeeds when each call starts without their values, return a sentence that
+    names them, and whether all failed probes succeed.
     """
-    count = 0
-    backend.ask(Request("forget", STUDENT_OBJECT, (True,)))
-    for number in differences:
-        outcome = outcome_of(exercise.probes[number], backend, seed)
-        _close_process_group()
-        if first_difference(exercise.probes[number], versions.reference(number), outcome) is not None:
-            break
-        count += 1
-    reply = backend.ask(Request("forget", STUDENT_OBJECT, (False,)))
-    kept = reply.value if isinstance(reply, Returned) else ()
-    # The student's process chooses the names, so they can be anything.
-    names = [f"`{name}`" for name in kept if isinstance(name, str) and _NAME.fullmatch(name)][:3]
-    if not count or not names:
+
+    def successes(*only: str) -> tuple[int, list[str]]:
+        """Return how many of the first failed probes succeed, and the names of what the calls have left."""
+        backend.ask(Request("forget", STUDENT_OBJECT, (True, *only)))
+        count = 0
+        for number in differences:
+            outcome = outcome_of(exercise.probes[number], backend, seed)
+            _close_process_group()
+            if first_difference(exercise.probes[number], versions.reference(number), outcome) is not None:
+                break
+            count += 1
+        reply = backend.ask(Request("forget", STUDENT_OBJECT, (False,)))
+        kept = reply.value if isinstance(reply, Returned) else ()
+        # The student's process chooses the names, so they can be anything.
+        return count, [name for name in kept if isinstance(name, str) and _NAME.fullmatch(name)]
+
+    count, names = successes()
+    if not count:
         return "", False
-    tests = "this test passes" if count < len(differences) or count == 1 else "all failed tests pass"
-    sentence = (
-        f"Your code keeps values in {' and '.join(names)} from one call to the next. If each call starts "
-        f"without them, {tests}."
-    )
-    return sentence, count == len(differences)
+    # Emptying other variables, such as constants, may have been the reason. So reset only these.
+    for only in (*((name,) for name in names[:_MAX_CAUSES]), tuple(names)):
+        if only and (count := successes(*only)[0]):
+            explains_all = count == len(differences)
+            tests = "all failed tests pass" if explains_all and count > 1 else "this test passes"
+            listed = " and ".join(f"`{name}`" for name in only)
+            sentence = f"Your code keeps values in {listed} from one call to the next."
+            return f"{sentence} If each call starts without them, {tests}.", explains_all
+    return "", False
 
 
 _NAME = re.compile(r"[\w.]{1,60}")

@@ -8,13 +8,14 @@ import dis
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 #: The instructions that read and assign a global name. The code of a class's body uses LOAD_NAME.
 _READ, _ASSIGN = ("LOAD_GLOBAL", "LOAD_NAME"), ("STORE_GLOBAL",)
@@ -44,9 +45,14 @@ def _names(code: CodeType, instructions: tuple[str, ...]) -> set[str]:
 
 
 class KeptValues:
-    """A way to call a function, or instances of a class, without the values of earlier calls."""
+    """A way to call a function, or instances of a class, without the values of earlier calls.
 
-    def __init__(self) -> None:
+    With `only`, the values of other variables and attributes are kept.
+    """
+
+    def __init__(self, only: Collection[str] = ()) -> None:
+        self._only = only
+        self._hooks: list[RemovableHandle] = []
         self.names: set[str] = set()
         """The variables and attributes in which calls have left values, such as "cache" and "self.norm"."""
 
@@ -59,7 +65,7 @@ class KeptValues:
 
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> Any:
-            fresh, scope, variables = _fresh(function)
+            fresh, scope, variables = self._fresh(function)
             result = fresh(*arguments, **keywords)
             parameters = inspect.signature(fresh).parameters.values()
             self.names |= {name for name, empty in variables.items() if not _same(scope[name], empty)}
@@ -71,7 +77,7 @@ class KeptValues:
         return call
 
     def watch(self, module: nn.Module) -> None:
-        """Reset a module after each call, even if other code calls it."""
+        """Reset a module after each call, even if other code calls it, until `stop_watching`."""
         resets: list[AbstractContextManager[None]] = []
 
         def begin(called: nn.Module, _: object) -> None:
@@ -81,8 +87,14 @@ class KeptValues:
         def end(*_: object) -> None:
             resets.pop().__exit__(None, None, None)
 
-        module.register_forward_pre_hook(begin)
-        module.register_forward_hook(end)
+        # A student's class can override these methods.
+        self._hooks.append(nn.Module.register_forward_pre_hook(module, begin))
+        self._hooks.append(nn.Module.register_forward_hook(module, end, always_call=True))
+
+    def stop_watching(self) -> None:
+        """Remove the hooks from all modules."""
+        for hook in self._hooks:
+            hook.remove()
 
     @contextmanager
     def reset(self, instance: object) -> Iterator[None]:
@@ -90,39 +102,59 @@ class KeptValues:
         before = _attributes(instance)
         yield
         after = _attributes(instance).items()
-        self.names |= {f"self.{name}" for name, value in after if not _same(before.get(name, self), value)}
-        _restore(instance, before)
+        changed = [name for name, value in after if not _same(before.get(name, self), value)]
+        self.names |= {f"self.{name}" for name in changed}
+        for path, own in _namespaces(instance):
+            for name in own.keys() & {name.removeprefix(path) for name in changed}:
+                full = path + name
+                if not self._forgets(f"self.{full}"):
+                    continue
+                if full in before:
+                    own[name] = _copied(before[full])
+                else:
+                    del own[name]
 
+    def _forgets(self, name: str) -> bool:
+        return not self._only or name in self._only
 
-def _fresh(function: FunctionType) -> tuple[FunctionType, dict[str, Any], dict[str, Any]]:
-    """Return a copy of a function, its global namespace, and the emptied variables in that namespace.
+    def _fresh(self, function: FunctionType) -> tuple[FunctionType, dict[str, Any], dict[str, Any]]:
+        """Return a copy of a function, its global namespace, and the emptied variables in that namespace.
 
-    The namespace contains copies of all functions of the notebook.
-    """
-    old = function.__globals__
-    own = {
-        name: value
-        for name, value in old.items()
-        if isinstance(value, FunctionType) and value.__globals__ is old
-    }
-    variables: dict[str, Any] = {}
-    for each in (function, *own.values()):
-        used = {name for name in _names(each.__code__, _READ) if isinstance(old.get(name), _CONTAINERS)}
-        assigned = _names(each.__code__, _ASSIGN)
-        variables |= {name: _before_the_first_call(old.get(name)) for name in used | assigned}
-    scope = old | {name: _copied(value) for name, value in variables.items()}
-    scope |= {name: _copy_in(scope, each) for name, each in own.items()}
-    return _copy_in(scope, function), scope, variables
+        The namespace contains copies of all functions of the notebook.
+        """
+        old = function.__globals__
+        own = {
+            name: value
+            for name, value in old.items()
+            if isinstance(value, FunctionType) and value.__globals__ is old
+        }
+        variables: dict[str, Any] = {}
+        for each in (function, *own.values()):
+            used = {name for name in _names(each.__code__, _READ) if isinstance(old.get(name), _CONTAINERS)}
+            variables |= {
+                name: _before_the_first_call(old.get(name))
+                for name in used | _names(each.__code__, _ASSIGN)
+                if self._forgets(name)
+            }
+        scope = old | {name: _copied(value) for name, value in variables.items()}
+        scope |= {name: self._copy_in(scope, each) for name, each in own.items()}
+        return self._copy_in(scope, function), scope, variables
 
+    def _copy_in(self, scope: dict[str, Any], function: FunctionType) -> FunctionType:
+        """Return a copy of a function with this global namespace, whose own containers are empty."""
+        code = function.__code__
+        given = function.__defaults__ or ()
+        names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
+        defaults = tuple(map(self._emptied, names, given))
+        contents = (cell.cell_contents for cell in function.__closure__ or ())
+        cells = tuple(CellType(value) for value in map(self._emptied, code.co_freevars, contents))
+        copied = FunctionType(code, scope, function.__name__, defaults, cells)
+        keywords = function.__kwdefaults__ or {}
+        copied.__kwdefaults__ = {name: self._emptied(name, value) for name, value in keywords.items()}
+        return copied
 
-def _copy_in(scope: dict[str, Any], function: FunctionType) -> FunctionType:
-    """Return a copy of a function with this global namespace, whose own containers are empty."""
-    defaults = tuple(_without_items(value) for value in function.__defaults__ or ())
-    cells = tuple(CellType(_without_items(cell.cell_contents)) for cell in function.__closure__ or ())
-    copied = FunctionType(function.__code__, scope, function.__name__, defaults, cells)
-    keywords = function.__kwdefaults__ or {}
-    copied.__kwdefaults__ = {name: _without_items(value) for name, value in keywords.items()}
-    return copied
+    def _emptied(self, name: str, value: object) -> object:
+        return _without_items(value) if self._forgets(name) else value
 
 
 def _without_items(value: object) -> object:
@@ -147,15 +179,6 @@ def _attributes(instance: object) -> dict[str, Any]:
         for name, value in own.items()
         if name not in _OF_EVERY_MODULE
     }
-
-
-def _restore(instance: object, attributes: dict[str, Any]) -> None:
-    for path, own in _namespaces(instance):
-        for name in own.keys() - _OF_EVERY_MODULE:
-            if path + name in attributes:
-                own[name] = _copied(attributes[path + name])
-            else:
-                del own[name]
 
 
 def _namespaces(instance: object) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,7 +1,6 @@
 """A backend that holds a student's object in this process, for the check cells in JupyterLab."""
 
 import copy
-import inspect
 import io
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,7 +99,8 @@ class LocalBackend(Backend):
         After the first timeout, the student's code is not run again: every later request returns the timeout.
         """
         if request.action == "forget":
-            return self._forget(begins=request.arguments == (True,))
+            begins, *only = request.arguments
+            return self._forget(bool(begins), [name for name in only if isinstance(name, str)])
         found = self.stopped or self._objects[request.of.number]
         if type(found) is Raised:  # `isinstance` would run a student's `__getattribute__`.
             return self._kept(found) if request.action in MAKING else found
@@ -131,15 +131,19 @@ class LocalBackend(Backend):
             return self._kept(value)
         return self._kept(raised) if request.action in MAKING else raised
 
-    def _forget(self, begins: bool) -> Returned:
-        names = sorted(self._kept_values.names) if self._kept_values else []
-        self._kept_values, self._objects[0] = None, self._found
+    def _forget(self, begins: bool, only: list[str]) -> Returned:
+        kept, self._objects[0] = self._kept_values, self._found
+        self._kept_values = None
         if begins:
-            self._kept_values = KeptValues()
-            if type(self._found) is FunctionType:
-                with suppress(ValueError):  # The decorators of a function can form a loop.
-                    self._objects[0] = self._kept_values.forgetting(inspect.unwrap(self._found))
-        return Returned(tuple(names[:MAX_CALLS]))
+            self._kept_values = KeptValues(only)
+            # Without its decorators, a function could behave differently for another reason.
+            if type(self._found) is FunctionType and not hasattr(self._found, "__wrapped__"):
+                self._objects[0] = self._kept_values.forgetting(self._found)
+        if kept is None:
+            return Returned(())
+        kept.stop_watching()
+        self.stopped = None  # The code may run for ever without its variables, but not with them.
+        return Returned(tuple(sorted(kept.names)[:MAX_CALLS]))
 
     def _returned(
         self,
@@ -188,7 +192,8 @@ class LocalBackend(Backend):
 
     def _kept(self, made: object) -> Returned:
         if self._kept_values and isinstance(made, nn.Module):
-            self._kept_values.watch(made)
+            with suppress(Exception):  # A student's module can lack everything that a module has.
+                self._kept_values.watch(made)
         self._objects.append(made)
         return Returned(Handle(len(self._objects) - 1))
 

@@ -163,15 +163,65 @@ def test_the_variable_is_named_through_a_connection() -> None:
     assert "`rates`" in found.explanation.named[0].hint
 
 
-def test_kept_values_are_not_blamed_for_another_mistake() -> None:
-    code = """
-lengths = []
+@pytest.mark.parametrize(
+    "mask",
+    [
+        "torch.ones(length, length, dtype=torch.bool).triu()",
+        # A constant that is wrong, and would be right if it were empty.
+        "torch.ones(length, length, dtype=torch.bool).tril(wrong.get('diagonal', 0))",
+        # Only the first call is wrong.
+        "torch.ones(length, length, dtype=torch.bool).tril(next(first, 0))",
+    ],
+)
+@pytest.mark.parametrize("decorator", ["", "@torch.no_grad()"])
+def test_kept_values_are_not_blamed_for_another_mistake(mask: str, decorator: str) -> None:
+    code = f"""
+lengths, wrong, first = [], {{"diagonal": 1}}, iter([2])
+{decorator}
 def causal_mask(length):
     lengths.append(length)
-    return torch.ones(length, length, dtype=torch.bool).triu()[None]
+    return {mask}[None]
 """
     found = verdict("causal_mask", LocalBackend(namespace(code)["causal_mask"]))
+    assert not found.passed
     assert "lengths" not in messages.failure(found)
+
+
+def test_attributes_without_effect_are_not_blamed() -> None:
+    exercise, _, code = ANSWERS["an attribute"]
+    code = code.replace("wanted = ", "self.seen = self.labels = labels; wanted = ")
+    hint = verdict(exercise, LocalBackend(namespace(code)[exercise])).explanation.named[0].hint
+    assert hint.startswith("Your code keeps values in `self.tokens` from one call to the next.")
+
+
+def test_a_module_that_is_not_initialised_is_no_error_of_the_course() -> None:
+    code = """
+class LabelSmoothingLoss(nn.Module):
+    def __init__(self, vocab_size, pad_id, smoothing=0.1):
+        self.pad_id = pad_id
+    def __call__(self, logits, labels):
+        return logits.sum()
+"""
+    found = verdict("LabelSmoothingLoss", LocalBackend(namespace(code)["LabelSmoothingLoss"]))
+    assert found.name == "wrong"
+
+
+def test_no_hooks_stay_on_a_module() -> None:
+    code = """
+modules = []
+class LayerNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
+        self.count = 0
+        modules.append(self)
+    def forward(self, x):
+        self.count += 1
+        return self.scale * x * self.count + self.shift
+"""
+    names = namespace(code)
+    assert not verdict("LayerNorm", LocalBackend(names["LayerNorm"])).passed
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in names["modules"])
 
 
 def test_one_of_several_mistakes_is_stated_as_a_fact() -> None:
