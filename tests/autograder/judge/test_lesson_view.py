@@ -129,6 +129,7 @@ def test_earlier_lessons_are_as_they_are_and_the_checks_are_not_there(lesson: Le
         "__init__",
         "call_recorder",
         "candidate",
+        "kept_values",
         "local_backend",
         "reply",
         "serialization",
