@@ -109,20 +109,12 @@ class GradedCell:
             if self.waiting:
                 return "The points are those of an earlier answer. A person still has to grade this one."
             return "A person has graded your answer."
-        found = " ".join(filter(None, [self._found(), self._replaced()]))
+        found = self._found()
         extra = f"They include {rounded(self.extra)} of extra credit." if self.extra else ""
         if self.person is None:
             return f"{found} {extra}".strip()
         gave = f"A person gave these points instead of the check's {rounded(self.automatic or 0)}."
         return " ".join(filter(None, [gave, extra, found and f"The check: {found}"]))
-
-    def _replaced(self) -> str:
-        replaced = self.verdict.replaced if self.verdict else ()
-        if not replaced:
-            return ""
-        names = " and ".join(replaced)
-        yours = "yours fails its own check" if len(replaced) == 1 else "yours fail their own checks"
-        return f"It was checked with the course's {names}, because {yours}."
 
     def _found(self) -> str:
         """Return what the check found, unless `status` says it."""

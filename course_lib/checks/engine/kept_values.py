@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from torch import nn
@@ -60,7 +60,7 @@ class KeptValues:
         """Return a version of a function that starts each call without the values of earlier ones.
 
         Each call runs a copy for which the global containers that it uses, the global variables that it
-        assigns, and its mutable default arguments are empty. So are the containers of an enclosing function.
+        assigns, and its mutable default arguments are empty.
         """
 
         @functools.wraps(function)
@@ -141,14 +141,12 @@ class KeptValues:
         return self._copy_in(scope, function), scope, variables
 
     def _copy_in(self, scope: dict[str, Any], function: FunctionType) -> FunctionType:
-        """Return a copy of a function with this global namespace, whose own containers are empty."""
+        """Return a copy of a function with this global namespace, whose mutable defaults are empty."""
         code = function.__code__
         given = function.__defaults__ or ()
         names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
         defaults = tuple(map(self._emptied, names, given))
-        contents = (cell.cell_contents for cell in function.__closure__ or ())
-        cells = tuple(CellType(value) for value in map(self._emptied, code.co_freevars, contents))
-        copied = FunctionType(code, scope, function.__name__, defaults, cells)
+        copied = FunctionType(code, scope, function.__name__, defaults, function.__closure__)
         keywords = function.__kwdefaults__ or {}
         copied.__kwdefaults__ = {name: self._emptied(name, value) for name, value in keywords.items()}
         return copied

@@ -44,11 +44,6 @@ def judged_as(verdict: str, **more: object) -> GradedCell:
     [
         (WRONG, "◐ partly correct: 2 of 4 points.", "The scores are not divided. That costs some"),
         (replace(WRONG, points=4.0, automatic=4.0, verdict=ALL), "✓ correct: 4", "4 of 4 points.</b></p>"),
-        (
-            replace(WRONG, points=4.0, automatic=4.0, verdict=replace(ALL, replaced=("norm",))),
-            "✓ correct: 4",
-            "points.</b> It was checked with the course&#x27;s norm, because yours fails its own check.",
-        ),
         (judged_as("wrong"), "✗ incorrect: 0 of 4", "recognise the mistake"),
         (judged_as("unwritten"), "○ not written yet: 0", "0 of 4 points.</b></p>"),
         (judged_as("missing"), "○ missing: 0", "The notebook does not define this name."),
